@@ -31,7 +31,7 @@ from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import standstill, verdict
 from cockpit.core.watch.judge import Looked
 from cockpit.core.watch.options import WatchOptions
-from cockpit.core.watch.progress import Tracker
+from cockpit.core.watch.progress import FRESH_S, Tracker, heard_at
 from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
 from cockpit.engine.facts import Facts
 from cockpit.engine.files import open_regular
@@ -49,6 +49,9 @@ GAP_S = 1.5
 
 SAMPLE_S = 15.0
 """Seconds after which a sample is as it is: who has not answered, has not."""
+
+HEARD_S = 0.1
+"""Seconds between two looks for whether nodes have told."""
 
 TIMEOUT_S = 5.0
 """Seconds that py-spy may take for one rank."""
@@ -118,12 +121,15 @@ class Watching:
         if attempts != self._attempts:
             self._attempts = attempts
             self._tracker.restarted()
+            self._say(self._watch.restarted(at, ticks))
         if session.said_step is not None:
             self._tracker.said(*session.said_step)
         seen = self._tracker.look(at, session.model, session.pace)
         if any(session.behind.get(name) for name in session.model.nodes if name not in seen.lost):
             seen = replace(seen, known=False)  # what its log says of steps is not here yet
+        self._watch.paused(session.model.paused_s)
         self._say(self._watch.tick(at, ticks, seen))
+        self._mind_hang()
         if self._watch.due and (self._look is None or self._look.done()):
             self._say(self._watch.begin(at, ticks))
             self._look = asyncio.create_task(self._look_once())
@@ -132,10 +138,18 @@ class Watching:
         looked: Looked | None = None
         try:
             looked = await self._looker.look()
+            await self._heard(time.time())
         except CockpitError as error:
             self._session.remark(f"ranks were not looked at: {error}")
         finally:
+            self._tick()  # what it has seen counts only if there was no step meanwhile
             self._say(self._watch.looked(time.time(), time.monotonic(), looked))
+
+    async def _heard(self, since: float) -> None:
+        """Wait until nodes have told how far they were at a moment (unix seconds), or do not tell."""
+        late = time.monotonic() + FRESH_S
+        while heard_at(self._session.model) <= since and time.monotonic() < late:  # noqa: ASYNC110 (asks)
+            await asyncio.sleep(HEARD_S)
 
     def _say(self, facts: Iterable[Watched]) -> None:
         session = self._session
@@ -144,15 +158,13 @@ class Watching:
                 session.record(witnessed(session.model, time.time(), "", fact))
             except CockpitError as error:
                 session.remark(f"what the watch has seen is not kept: {error}")
-            self._mind_hang(fact)
 
-    def _mind_hang(self, fact: Watched) -> None:
-        """Stop the run if that was asked for, it is sure, and the evidence is kept."""
-        sure = fact.state == "stalled" and fact.found is not None and fact.found.certainty == "sure"
-        if not (sure and self._stops and fact.snapshot) or self._session.model.stop_reason:
-            return
-        reason, _ = words.news(words.watching(fact, time.time()))
-        self._stop = asyncio.create_task(self._stop_run(reason))
+    def _mind_hang(self) -> None:
+        """Stop the run if that was asked for, and it is certain at this moment that it stands still."""
+        model = self._session.model
+        if self._stops and self._stop is None and self._watch.proven and not model.stop_reason:
+            reason, _ = words.news(model.watch)
+            self._stop = asyncio.create_task(self._stop_run(reason))
 
     async def _stop_run(self, reason: str) -> None:
         for error in await self._session.stop(reason, by=HUNG):

@@ -96,6 +96,7 @@ class Run:
         self.watch = StallWatch(self.terms)
         self.facts: list[tuple[float, Watched]] = []
         self.looks: list[float] = []
+        self.proven: list[float] = []
         self._ends = {rank: self.ends(rank) for rank in range(4)}
         self._next = {rank: next(ends, 1e12) for rank, ends in self._ends.items()}
         self._done: dict[int, list[float]] = {rank: [] for rank in range(4)}
@@ -142,7 +143,10 @@ class Run:
             self.tracker.spoke(at)
             self.tracker.said(len(self._done[0]), at)
         seen = self.tracker.look(at, self.model, self.pace)
+        self.watch.paused(self.model.paused_s)
         self._say(second, at, self.watch.tick(at, ticks, seen))
+        if self.watch.proven:
+            self.proven.append(second)
         if self._looking_until and second >= self._looking_until:
             self._looking_until = 0.0
             self._say(second, at, self.watch.looked(at, ticks, self._looked(second)))

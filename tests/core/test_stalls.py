@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from cockpit.core.finding import Finding
+from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.standstill import MOVES, head, news, packed, unpacked
 from cockpit.core.watch.judge import NOT_ENTERED, Looked, judge
 from cockpit.core.watch.watch import BACKOFF_S, FIRST, HANG_AFTER_S, Terms
-from tests.core.stalling import EVERYBODY, Run, steps, together, uneven
+from tests.core.stalling import BEGAN, EVERYBODY, Run, steps, together, uneven
+from tests.happened import happened
 
 HUNG = Finding(
     "io", "rank 3 waits for a file", 0b1000, "data.py:118 read_shard", certainty="sure", evidence=("state D",)
@@ -179,6 +182,143 @@ def test_a_stall_that_resolves_itself_is_taken_back() -> None:
     assert run.states == ["going", "quiet", "stalled", "going"]
     assert run.model.watch.finding is None
     assert run.news[-1] == "steps go on, after 3 min 20 s without one"
+
+
+def pausing(*pauses: float, every: int = 100) -> Callable[[int], float]:
+    """Seconds of steps: each so many there is a pause, and after these no step any more."""
+
+    def seconds(step: int) -> float:
+        if step % every:
+            return 1.0
+        return pauses[step // every - 1] if step // every <= len(pauses) else 1e9
+
+    return seconds
+
+
+def still(run: Run, second: float) -> float:
+    """For how long there has been no step."""
+    return second - max((end for end in run._done[0] if end <= second), default=0.0)
+
+
+def certain(run: Run) -> list[float]:
+    """How long each of the standstills was that were called stalled for certain."""
+    return [
+        fact.still_s
+        for _, fact in run.facts
+        if fact.state == "stalled" and fact.found is not None and fact.found.certainty == "sure"
+    ]
+
+
+def test_a_look_under_way_when_steps_go_on_says_nothing_of_a_later_standstill() -> None:
+    # The look at the first pause ends in the second one, of which it has seen nothing.
+    run = stalled(ends=together(pausing(38.0, 60.0, every=41)), frozen=lambda s: EVERYBODY, look_s=95.0)
+    run.run(0.06)
+    assert run.states == ["going", "quiet", "going", "quiet", "going"]
+    first, second = run.looks
+    assert second == first + 95, "its own look begins as soon as the other one has ended"
+    assert [fact.looks for _, fact in run.facts if fact.state == "quiet"] == [0, 0]
+
+
+@pytest.mark.parametrize("ended", [None, Looked(HUNG, still=EVERYBODY, snapshot="old")])
+def test_an_old_look_changes_nothing(ended: Looked | None) -> None:
+    run = Run(together(pausing(40.0, every=100)), frozen=lambda second: EVERYBODY, look_s=0.0).run(0.06)
+    assert run.states == ["going", "quiet", "going"]
+    assert len(run.looks) == 1
+    before = run.watch.state, run.watch._next, run.watch._looks, run.watch._total
+    at, ticks = BEGAN + 216, 216.0
+    assert list(run.watch.looked(at, ticks, ended)) == []
+    assert (run.watch.state, run.watch._next, run.watch._looks, run.watch._total) == before
+    assert not run.watch.due
+    assert not run.watch.proven
+
+
+def test_what_a_run_has_come_out_of_nine_times_is_not_sure_the_tenth_time() -> None:
+    run = stalled(ends=together(pausing(*[50.0] * 10)), frozen=lambda second: EVERYBODY).run(0.7)
+    assert run.states.count("stalled") == 11, "what a look has seen is said"
+    assert len(certain(run)) > 1
+    first, *later = certain(run)
+    assert first < 50, "of the first one nobody knows better"
+    assert all(each > 2 * 50 for each in later), "the last one is no pause"
+    assert all(still(run, second) > 2 * 50 for second in run.proven if second > 200)
+    assert run.proven[-1]
+    modest = next(
+        fact for _, fact in run.facts if fact.found is not None and fact.found.certainty == "likely"
+    )
+    assert modest.found is not None
+    assert "has gone on by itself after 50 s" in modest.found.evidence[0]
+
+
+@pytest.mark.parametrize("probed", [True, False])
+def test_a_pause_half_as_long_that_ended_by_itself_keeps_a_run_from_being_stopped(probed: bool) -> None:
+    run = stalled(ends=together(pausing(25.0)), frozen=lambda s: EVERYBODY, probed=probed, logs=1.0).run(0.2)
+    assert run.proven
+    assert still(run, run.proven[0]) > 2 * 25
+    plain = stalled(ends=together(pausing()), probed=probed, logs=1.0, frozen=lambda s: EVERYBODY).run(0.2)
+    assert still(plain, plain.proven[0]) < 2 * 25
+
+
+def test_pauses_are_remembered_by_whoever_comes_later() -> None:
+    before = stalled(ends=together(pausing(60.0)), frozen=lambda second: EVERYBODY).run(0.06)
+    assert before.model.paused_s == pytest.approx(60, abs=2)
+    after = stalled(joined=215.0, ends=together(pausing(60.0)), frozen=lambda second: EVERYBODY)
+    for _, fact in before.facts:
+        after.model.apply(witnessed(after.model, BEGAN, "", fact))
+    assert after.model.paused_s == before.model.paused_s
+    after.run(0.13)
+    assert after.proven
+    assert still(after, after.proven[0]) > 2 * 60
+    told, kept = Run(together(lambda step: 1.0)).model, "20261121-045802-stall.evidence"
+    told.apply(happened(BEGAN, "evidence", "gpu0", {"why": "stall", "file": kept, "since": BEGAN}))
+    told.apply(happened(BEGAN, "evidence", "gpu0", {"why": "stall", "file": kept, "over_s": 312.0}))
+    assert told.paused_s == 312.0
+
+
+def test_ranks_that_are_started_again_have_not_gone_on_by_themselves() -> None:
+    run = stalled().run(0.32)
+    assert run.states[-1] == "stalled"
+    (gone,) = run.watch.restarted(BEGAN + 1200, 1200.0)
+    assert (gone.state, gone.still_s) == ("going", 0.0)
+    run.model.apply(witnessed(run.model, BEGAN, "", gone))
+    assert run.model.paused_s == 0.0
+    assert news(run.model.watch) == ("its ranks were started again", "info")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"away": {"gpu1": (STALL + 20.0, 1e9)}},
+        {"verdict": lambda second: replace(HUNG, certainty="likely")},
+        {"frozen": lambda second: 0b0111},
+        {"look_s": 0.0},
+    ],
+)
+def test_what_is_not_certain_by_the_newest_look_and_all_nodes_stops_nothing(more: dict[str, object]) -> None:
+    assert stalled(**more).run(0.5).proven == []
+
+
+def test_a_newest_look_that_nobody_answers_proves_nothing() -> None:
+    run = stalled().run(0.32)
+    assert run.proven[-1] == int(0.32 * 3600) - 1
+    list(run.watch.begin(BEGAN + 1152, 1152.0))
+    list(run.watch.looked(BEGAN + 1153, 1153.0, None))
+    run.run(0.0)
+    for second in (1154, 1155, 1156):
+        seen = replace(run.watch._seen, heard_at=BEGAN + second)
+        list(run.watch.tick(BEGAN + second, float(second), seen))
+        assert not run.watch.proven
+
+
+def test_after_a_sleep_what_a_look_saw_before_it_counts_for_nothing() -> None:
+    # Steps stop, a look begins, the cockpit sleeps; when it wakes, steps have long gone on and stopped again.
+    run = stalled(
+        ends=together(pausing(100.0, every=1000)),
+        frozen=lambda second: EVERYBODY,
+        asleep=(STALL + 38.0, STALL + 300.0),
+        look_s=4.0,
+    ).run(0.4)
+    assert run.looks[0] < STALL + 38
+    assert "stalled" not in run.states
+    assert run.proven == []
 
 
 def test_a_stall_in_which_ranks_begin_to_move_is_taken_back() -> None:

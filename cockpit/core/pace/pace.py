@@ -118,6 +118,11 @@ class Pace(Reached):
         """
         return max(self._gaps(LOOKED_AT), default=None)
 
+    def paused(self) -> float:
+        """Seconds of the longest of all steps that are known, as the ranks themselves noted them."""
+        spans = (step.noted_span for step in self.steps)
+        return max((span for span in spans if not math.isnan(span)), default=0.0)
+
     def lately(self) -> float | None:
         """The same of the shorter one of the last two: steps may have become long; None: not known."""
         gaps = self._gaps(LOOKED_AT)[:2]

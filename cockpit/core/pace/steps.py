@@ -125,9 +125,15 @@ class Step:
     @property
     def typical_span(self) -> float:
         """What one step took the median rank, seconds; an estimate if need be; NaN: not known."""
+        noted = self.noted_span
+        return self.estimate if math.isnan(noted) else noted
+
+    @property
+    def noted_span(self) -> float:
+        """The same as ranks themselves noted it; NaN: none of them did."""
         if self._span is None:
             self._span = usual(self.spans)
-        return self.estimate if math.isnan(self._span) else self._span
+        return self._span
 
     @property
     def typical_work(self) -> float:

@@ -242,6 +242,8 @@ def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tupl
 
 def _watched(run: Run, node: Node, at: float, fact: events.Watched) -> tuple[()]:
     run.watch = standstill.watching(fact, at)
+    if fact.state == "going":
+        run.paused_s = max(run.paused_s, fact.still_s)
     return ()
 
 
@@ -264,6 +266,7 @@ def _evidence(run: Run, node: Node, at: float, fact: events.EvidenceKept) -> Ite
         if fact.file in before:
             when, one = before[fact.file]
             before[fact.file] = when, replace(one, over_s=fact.over_s)
+        run.paused_s = max(run.paused_s, fact.over_s)
     elif fact.file in before or len(before) < EVIDENCE:
         before[fact.file] = at, fact
     yield replace(node, evidence=tuple(before.values()))

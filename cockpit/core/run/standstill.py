@@ -79,7 +79,7 @@ def news(watch: Watching) -> tuple[str, str]:
     if watch.state == "blind":
         return watch.why, "info"
     if watch.state == "going":
-        return f"steps go on, after {span(watch.still_s)} without one", "info"
+        return watch.why or f"steps go on, after {span(watch.still_s)} without one", "info"
     if watch.state == "stalled" and found is not None:
         doubt = "" if found.certainty == "sure" else f" ({found.certainty})"
         return f"{head(watch, watch.still_s)}: {found.what}{doubt}", "warning"

@@ -240,6 +240,8 @@ class Run:
         self.hung = False
         """Whether the watch stopped the run because it was stalled (``--on-hang stop``)."""
         self.watch = Watching()
+        self.paused_s = 0.0
+        """Seconds of the longest time without a step that was seen to end by itself."""
         self.job_end = ""
         """Why whoever lent the nodes has ended the run, in one sentence; empty: nobody has."""
         self.job_ended_at = 0.0

@@ -42,6 +42,10 @@ class Progress:
     :param behind: ranks that have stood still for long while others go on, as a mask
     :param behind_s: for so long
     :param lost: nodes without a link
+    :param heard_at: when that of the nodes with running ranks was measured that was not for longest, unix
+        seconds; 0: one never was
+    :param paused_s: the longest pause between two steps that the run has ended by itself, seconds; known only
+        once there has been none for long
     """
 
     runs: bool = False
@@ -57,6 +61,8 @@ class Progress:
     behind: int = 0
     behind_s: float = 0.0
     lost: tuple[str, ...] = ()
+    heard_at: float = 0.0
+    paused_s: float = 0.0
 
 
 class Tracker:
@@ -140,7 +146,11 @@ class Tracker:
         if ranks:
             self._mind_longest(mark if source in ("steps", "log") else None, at, age, began)
         front = source, mark, age, usual, self._longest_s, step
-        return Progress(runs, known, *front, noting, at - began, behind, behind_s, lost)
+        # Before that nobody asks.
+        paused_s = pace.paused() if age is not None and age > self._least_s else 0.0
+        return Progress(
+            runs, known, *front, noting, at - began, behind, behind_s, lost, heard_at(run), paused_s
+        )
 
     def _front(
         self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace
@@ -218,3 +228,9 @@ class Tracker:
         most = 2 * going > len(noting)
         late = {rank: age for rank, age in ages.items() if age > patience and (most or rank in stepped)}
         return mask_of(late), max(late.values(), default=0.0)
+
+
+def heard_at(run: Run) -> float:
+    """When that of the nodes with running ranks was measured that was not for longest; 0: one never was."""
+    names = {rank.node for rank in run.ranks.values() if rank.state is RankState.RUNNING}
+    return min((run.nodes[name].sampled_at or 0.0 for name in names), default=0.0)

@@ -11,18 +11,21 @@ state                 until
 
 Time without a step is counted on a clock that nobody sets. After a gap in what is known (a lost link, a
 machine that slept, a clock that was set) it waits until nodes have told again.
+
+A look belongs to the standstill it was begun for: what it has seen says nothing of a later one. Nor is
+anything sure of a standstill that is not much longer than one that this run has ended by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.base.events import Watched
 from cockpit.core.finding import Finding
 from cockpit.core.masks import ranks_of
-from cockpit.core.run.standstill import packed
+from cockpit.core.run.standstill import packed, span
 from cockpit.core.watch.judge import Looked, judge
 from cockpit.core.watch.progress import Progress
 
@@ -47,8 +50,13 @@ BACKOFF_S = (30.0, 120.0, 600.0, 1800.0)
 FOREIGN_LOOKS = 2
 """Jobs that others started are looked at unasked so often."""
 
+BEFORE = 2
+"""So many times as long as the longest pause that the run has ended by itself, before a stall is sure."""
+
 GRACE_S = 8.0
 """Seconds after a gap in what is known until what is known counts again."""
+TOLD_S = 1.0
+"""A node that was measured so long after a look has told of all steps until the end of that look."""
 ALIKE_S, LATE_S = 5.0, 10.0
 """Two clocks that differ by more than this: one was set. Ticks this far apart: nobody was looking."""
 
@@ -70,6 +78,10 @@ class Terms:
     most: int | None = None
 
 
+_NOTHING = object()
+"""How far a run was, if that is no matter."""
+
+
 class StallWatch:
     """The state of one run's progress. Nothing here reads a clock.
 
@@ -79,6 +91,8 @@ class StallWatch:
     def __init__(self, terms: Terms, total: int = 0) -> None:
         self._terms = terms
         self._total = total
+        self._paused_s = 0.0
+        """The longest pause that the run has ended by itself."""
         self.state = ""
         self._seen = Progress()
         self._mark: Any = None
@@ -88,12 +102,16 @@ class StallWatch:
         self._held_until = 0.0
         self._lost: tuple[str, ...] = ()
         self._looks = 0
+        self._gapless = False
+        """Whether it has been known all the time, since the last progress, that there was none."""
         self._standstill = 0
-        """Which one it is."""
+        """Which one it is, or which time between two."""
         self._stuck = False
         """Whether it has taken long since the start, and ranks that will note their steps have made none."""
-        self._looking: tuple[int, int] | None = None
-        """Which standstill the look under way is for, and who was behind."""
+        self._looking: int | None = None
+        """Which standstill the look under way is for."""
+        self._begun: Any = None
+        """How far the run was when the last look began."""
         self._looked: float | None = None
         self._next: float | None = None
         """When the next look is due, in ticks."""
@@ -117,6 +135,7 @@ class StallWatch:
             return
         if not seen.known or set(self._lost) - set(seen.lost):
             self._held_until = max(self._held_until, ticks + GRACE_S)
+            self._gapless = False
         self._lost = seen.lost
         if not seen.known:
             return
@@ -161,39 +180,80 @@ class StallWatch:
 
     def begin(self, at: float, ticks: float) -> Iterator[Watched]:
         """A look begins."""
-        self._looking = self._standstill, self._behind
+        self._looking, self._begun = self._standstill, self._mark
+        self._total += 1
         if self._looks and self.state in ("quiet", "stalled"):
             yield self._event(at, ticks)
 
     def looked(self, at: float, ticks: float, looked: Looked | None) -> Iterator[Watched]:
         """What a look has seen; None: it saw nothing, since nobody answered."""
         begun, self._looking = self._looking, None
-        if begun is None:
-            return
+        if begun != self._standstill or self.state in ("", "blind"):
+            return  # it went on meanwhile
         self._looks += 1
-        self._total += 1
         self._looked = at
         wait = BACKOFF_S[min(self._looks, len(BACKOFF_S)) - 1]
-        self._next = ticks + wait
-        if self._terms.most is not None and self._total >= self._terms.most:
-            self._next = None
-        if begun != (self._standstill, self._behind) or self.state in ("", "blind"):
-            return  # it went on meanwhile
+        self._next = None if self._enough else ticks + wait
         if looked is None:
             self._why = "no rank could be looked at"
+            self._begun = _NOTHING
             if not self._behind:
                 yield self._event(at, ticks)
             return
         self._waiting, self._snapshot, self._why = looked.waiting, looked.snapshot, looked.why
         # Who is behind others is judged although these go on.
-        state, self._found = judge(looked, steps=not _stepless(self._seen), front=not self._behind)
+        state, found = judge(looked, steps=not _stepless(self._seen), front=not self._behind)
+        self._found = self._modest(found, ticks)
         if not self._behind or (state == "stalled" and self._found.ranks & self._behind):
             self.state = state
             yield self._event(at, ticks)
         elif self.state == "stalled":
             yield from self._go_on(at, ticks, ticks - self._moved)
 
+    def restarted(self, at: float, ticks: float) -> Iterator[Watched]:
+        """Ranks were started again: what stood still is over, and not by itself."""
+        self._gapless = False
+        if self.state in ("quiet", "stalled"):
+            yield from self._go_on(at, ticks, 0.0, "its ranks were started again")
+
+    def paused(self, seconds: float) -> None:
+        """The run has ended a pause by itself."""
+        self._paused_s = max(self._paused_s, seconds)
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is certain enough to stop the run, by what was known at the last tick.
+
+        The newest look is sure, its stacks are kept, and all nodes have told since it ended that there has
+        been no progress since it began.
+        """
+        if self.state != "stalled" or self._behind or self._found is None or self._clock is None:
+            return False
+        at, ticks = self._clock
+        seen, looked = self._seen, self._looked
+        fresh = seen.runs and seen.known and not seen.lost and ticks >= self._held_until
+        heard = looked is not None and looked + TOLD_S < seen.heard_at <= at
+        sure = self._found.certainty == "sure" and bool(self._snapshot)
+        return fresh and heard and sure and self._mark == self._begun and self._is_unusual(ticks)
+
     # Within
+
+    @property
+    def _enough(self) -> bool:
+        """Whether it was looked at as often as it may be."""
+        return self._terms.most is not None and self._total >= self._terms.most
+
+    def _is_unusual(self, ticks: float) -> bool:
+        """Whether this run has not ended a standstill like this one by itself."""
+        return ticks - self._moved > BEFORE * max(self._paused_s, self._seen.paused_s)
+
+    def _modest(self, found: Finding, ticks: float) -> Finding:
+        """Nothing is sure of what this run has come out of by itself."""
+        if found.certainty != "sure" or self._is_unusual(ticks):
+            return found
+        before = span(max(self._paused_s, self._seen.paused_s))
+        evidence = f"this run has gone on by itself after {before} without a step before"
+        return replace(found, certainty="likely", evidence=(evidence, *found.evidence))
 
     def _mind_clocks(self, at: float, ticks: float) -> None:
         before, self._clock = self._clock, (at, ticks)
@@ -203,12 +263,18 @@ class StallWatch:
         passed = ticks - before[1]
         if passed > LATE_S or abs(at - before[0] - passed) > ALIKE_S:
             self._held_until = ticks + GRACE_S
+            self._gapless = False
+            self._standstill += 1  # a look under way has seen what was before, if anything
 
     def _take_progress(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
-        still_s = ticks - self._moved
+        still_s, before = ticks - self._moved, self._moved
         self._mark = seen.mark
         if seen.age_s is not None:
             self._moved = max(self._moved, ticks - seen.age_s) if self.state else ticks - seen.age_s
+        # A log that comes after a gap, and the first step, tell of no pause.
+        if self._gapless and not _stepless(seen):
+            self.paused(self._moved - before)
+        self._gapless = not _stepless(seen)
         if (
             self._behind
             or self.state == "going"
@@ -217,30 +283,32 @@ class StallWatch:
             return  # others went on all the time; or it is no news, or no step
         yield from self._go_on(at, ticks, still_s)
 
-    def _go_on(self, at: float, ticks: float, still_s: float) -> Iterator[Watched]:
-        said = self.state
-        self.state = "going"
-        self._looks, self._next, self._behind = 0, None, 0
-        self._found, self._waiting, self._snapshot, self._why = None, 0, "", ""
-        yield self._event(at, ticks, still_s if said in ("quiet", "stalled") else 0.0)
+    def _go_on(self, at: float, ticks: float, still_s: float, why: str = "") -> Iterator[Watched]:
+        still_s = still_s if self.state in ("quiet", "stalled") and not self._behind else 0.0
+        self.paused(still_s)
+        self._start_anew("going", None)
+        self._why = why
+        yield self._event(at, ticks, still_s)
 
     def _mind_behind(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
         """Ranks that stand still while others go on; nothing is said until a look has shown it."""
         if seen.behind and not self._behind:
+            self._start_anew(self.state, ticks)
             self._behind = seen.behind
-            self._looks, self._next = 0, ticks
         elif not seen.behind and self._behind:
             yield from self._go_on(at, ticks, 0.0)
 
     def _begin(self, ticks: float) -> None:
-        self.state = "quiet"
-        self._standstill += 1
-        self._looks, self._behind, self._found = 0, 0, None
-        self._snapshot, self._waiting, self._why = "", 0, ""
-        enough = self._terms.most is not None and self._total >= self._terms.most
-        self._next = None if enough else ticks
-        if enough:
+        self._start_anew("quiet", None if self._enough else ticks)
+        if self._enough:
             self._why = f"cockpit did not start it, and has looked at it {self._total} times unasked: no more"
+
+    def _start_anew(self, state: str, look_at: float | None) -> None:
+        """A standstill begins, or is over: what looks have seen so far says nothing of what is now."""
+        self.state = state
+        self._standstill += 1
+        self._looks, self._next, self._behind = 0, look_at, 0
+        self._found, self._waiting, self._snapshot, self._why = None, 0, "", ""
 
     def _event(self, at: float, ticks: float, still_s: float | None = None) -> Watched:
         stands = ticks - self._moved if still_s is None else still_s

@@ -190,6 +190,7 @@ class Evidence:
         if started != self._attempts:
             self._attempts = started
             self._still.restart(now)
+            self._stalled = None  # that ended, and not by itself
         if not self._still.counts_steps and now >= self._work_at:
             self._work_at = now + self._still.work_s
             self._still.worked(now, _work(live))
