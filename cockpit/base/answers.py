@@ -256,14 +256,28 @@ class FilePart:
 
 
 @dataclass(frozen=True)
+class BegunFile:
+    """A file that was shortened or replaced, and goes on from its start.
+
+    :param end: how long it was before, at least; None: nobody saw that
+    """
+
+    file: str = bound(LOG)
+    end: Optional[int] = bound(Maybe(SIZE))
+
+
+@dataclass(frozen=True)
 class FollowItem:
-    """new bytes; `found`: what a dead supervisor did not record; `gone`: no run folder, but what runs"""
+    """new bytes; `begun`: files that were shortened or replaced; `trouble`: why one cannot be read;
+    `found`: what a dead supervisor did not record; `gone`: no run folder, but what runs"""
 
     parts: Tuple[FilePart, ...] = bound(ListOf(RowOf(FilePart), RANKS_A_NODE + 3))
     sizes: Dict[str, int] = bound(SIZES)
     alive: Optional[bool] = maybe(FLAG)
     found: RecordLines = bound(Recorded(3 * RANKS_A_NODE), RecordLines())
     gone: Optional[Remains] = maybe(Of(Remains))
+    begun: Tuple[BegunFile, ...] = bound(ListOf(RowOf(BegunFile), RANKS_A_NODE + 3), ())
+    trouble: Dict[str, str] = bound(MapOf(LOG, SENTENCE, RANKS_A_NODE + 3), {})
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Type
 
+from cockpit.base.fields import LOG
 from cockpit.base.gate import (
     COUNT,
     FLAG,
@@ -507,6 +508,16 @@ class NodeLost(Fact):
 
 
 @dataclass(frozen=True)
+class Gap(Fact):
+    """`file` was shortened or replaced on its node: what our copy has from `at` on is from its new start;
+    `lost`: bytes that are missing before, at least; null: not known"""
+
+    file: str = bound(LOG)
+    at: int = bound(SIZE)
+    lost: Optional[int] = maybe(SIZE)
+
+
+@dataclass(frozen=True)
 class Damaged(Fact):
     """so many lines of the node's run record make no sense and are ignored; not kept"""
 
@@ -580,6 +591,7 @@ OWN: Dict[str, Type[Fact]] = {
     "watch": Watched,
     "supervisor_gone": SupervisorGone,
     "node_lost": NodeLost,
+    "gap": Gap,
     "damaged": Damaged,
     "rank_gone": RankGone,
     "stop_asked": StopAsked,

@@ -57,6 +57,9 @@ class LogName(FieldKind):
 LOG = LogName()
 SIZES = MapOf(LOG, SIZE, RANKS_A_NODE + 3)
 """Bytes by file, of all files that are followed on a node."""
+MARK = Whole(0, (1 << 32) - 1)
+MARKS = MapOf(LOG, MARK, RANKS_A_NODE + 3)
+"""See :attr:`cockpit.base.trail.Trail.mark`; by file."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, Generic, Optional, Tuple, Type, TypeVar
 
-from cockpit.base.fields import CALLERS, FILES_A_NODE, SIZES, TRIAL_ROUNDS, Caller, Identity, Opened, Target
+from cockpit.base.fields import (
+    CALLERS,
+    FILES_A_NODE,
+    MARKS,
+    SIZES,
+    TRIAL_ROUNDS,
+    Caller,
+    Identity,
+    Opened,
+    Target,
+)
 from cockpit.base.gate import (
     FILE_NAME,
     FLAG,
@@ -188,13 +198,14 @@ class Runs(Request["answers.RunsAnswer", "answers.Nothing"]):
 
 @dataclass(frozen=True)
 class Follow(Request["answers.Nothing", "answers.FollowItem"]):
-    """the run record and all logs, from the offsets on"""
+    """the run record and all logs, from the offsets on; `marks` tell whether they are still the same"""
 
     dir: str = bound(PATH)
     offsets: Dict[str, int] = bound(SIZES, {})
     credit: int = bound(SIZE, 0)
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
+    marks: Dict[str, int] = bound(MARKS, {})
 
 
 @dataclass(frozen=True)

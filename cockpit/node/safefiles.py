@@ -16,16 +16,29 @@ RECORD_LIMIT = 16 << 10
 """Bytes of a record of ours: a wrapper's has some 300, a stop request hardly more."""
 
 
-def opened(path: str) -> int:
+def opened(path: str, *, link: bool = False) -> int:
     """A descriptor of a regular file, for reading.
 
+    :param link: a link is followed: a descriptor in /proc is one
     :raises OSError: there is none, it may not be read, or it is something else
     """
-    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    follow = 0 if link else os.O_NOFOLLOW
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise OSError(errno.EINVAL, "not a regular file", path)
     return number
+
+
+def absent(path: str) -> bool:
+    """Whether there is surely nothing of this name: an error says nothing about that."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def size(path: str) -> Optional[int]:

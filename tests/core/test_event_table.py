@@ -41,6 +41,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Watched("stalled", 1.0, 30.0, 7, found=events.Found("lock", "rank 0 waits for a lock", (0,))),
     events.SupervisorGone(),
     events.NodeLost("rebooted"),
+    events.Gap("rank-0.log", 100, 7),
     events.Damaged(3),
     events.RankGone(0, pid=6, why="others started it"),
     events.StopAsked("enough"),

@@ -13,15 +13,16 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import FollowItem, StopAnswer
-from cockpit.base.events import LinkChanged, StopAsked
+from cockpit.base.events import Gap, LinkChanged, StopAsked
 from cockpit.base.gate import read
+from cockpit.base.trail import Trail
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import NOTES
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine import turns
 from cockpit.engine.links import pool as pools
-from cockpit.engine.links.link import Clock
+from cockpit.engine.links.link import Clock, RemoteError
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
@@ -56,6 +57,7 @@ class Node(MadeUp):
         self.scripts = list(scripts)
         self.asked: list[dict[str, int]] = []
         """Offsets of each follow request."""
+        self.marks: list[dict[str, int]] = []
         self.stops: list[verbs.Stop] = []
         self.clock = Clock()
 
@@ -71,6 +73,7 @@ class Node(MadeUp):
             return Stream([])
         assert isinstance(request, verbs.Follow)
         self.asked.append(dict(request.offsets))
+        self.marks.append(dict(request.marks))
         return Stream(self.scripts.pop(0) if self.scripts else [])
 
 
@@ -328,6 +331,68 @@ def test_a_lost_link_stops_nothing() -> None:
     _, heard, nodes = watch({"a": [*cuts, ended]}, failure_wait_s=0.0)
     assert not nodes["a"].stops
     assert not any(event.kind == "stop_asked" for event in heard.events)
+
+
+def test_a_log_that_begins_anew_on_its_node_is_a_gap_and_no_end_of_anything() -> None:
+    """A cockpit that comes back goes on in the file that is there by then."""
+
+    async def main() -> None:
+        log, cut = "rank-0.log", LinkError("cut", where="a")
+        first = [part((log, 0, b"one\ntw")), part((log, 0, b"new\n"), begun=[[log, 100]]), cut]
+        second = [part((log, 4, b"more\n")), part(begun=[[log, None]], sizes={}), part((log, 0, b"last\n"))]
+        node, other = Node(first, second), Node([])
+        entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate("ab")]
+        manifest = Manifest("run", 0.0, entries, "command", ["true"], "/", failure_wait_s=0.0)
+        folder, heard = RunFolder.create(manifest), Heard()
+        session = Session(folder, heard, pool=Fakes({"a": node, "b": other}))
+        await session.rejoin()
+        session.watch()
+        while not heard.text.endswith(b"last\n"):
+            await asyncio.wait_for(session.wait(), 60)
+        await session.close()
+        assert heard.text == b"one\ntwnew\nmore\nlast\n"
+        gaps = [event.fact for event in heard.events if isinstance(event.fact, Gap)]
+        assert gaps == [Gap(log, 6, 94), Gap(log, 15, None)]
+        assert not any(event.kind in ("node_lost", "rank_lost", "stop_asked") for event in heard.events)
+        assert (node.stops, other.stops) == ([], [])
+        assert (folder.spool_dir(entries[0]) / log).read_bytes() == heard.text
+
+        folder, late = RunFolder(folder.path), Node([part((log, 5, b"late\n"), ("events.jsonl", 0, ENDED))])
+        again = Session(folder, heard, pool=Fakes({"a": late, "b": Node([])}))
+        await again.rejoin()
+        again.watch()
+        while not again.model.nodes["a"].done:
+            await asyncio.wait_for(again.wait(), 60)
+        await again.close()
+        assert node.asked + late.asked == [{}, {log: 4}, {log: 5}]
+        marks = [Trail(len(data), data, data).mark for data in (b"new\n", b"last\n")]
+        assert [each.get(log) for each in node.marks + late.marks] == [None, *marks]
+        assert heard.text.endswith(b"last\nlate\n")
+
+    asyncio.run(main())
+
+
+def test_a_run_record_that_begins_anew_costs_the_line_that_was_cut_off() -> None:
+    cut = ENDED[: ENDED.index(b"\n") // 2]
+    items = [part(("events.jsonl", 0, cut)), part(("events.jsonl", 0, ENDED), begun=[["events.jsonl", None]])]
+    session, _, _ = watch({"a": [items]})
+    assert (session.model.ranks[0].text, session.model.nodes["a"].damaged) == ("exited 0", 1)
+    again = session.folder.model()
+    assert (again.ranks[0].text, again.nodes["a"].damaged) == ("exited 0", 1)
+
+
+def test_a_file_that_begins_anew_all_the_time_fills_no_journal() -> None:
+    flood = [part(("rank-0.log", 0, b"x\n"), begun=[["rank-0.log", 5]]) for _ in range(1000)]
+    session, heard, _ = watch({"a": [flood, [part(("events.jsonl", 0, ENDED))]]})
+    assert session.model.ranks[0].text == "exited 0"
+    assert sum(isinstance(event.fact, Gap) for event in heard.events) == 64
+
+
+@pytest.mark.parametrize("kind", ["folder", "shrunk", "unreadable", "os", "bug", "protocol", "format", "x"])
+def test_a_node_that_refuses_is_asked_again(kind: str) -> None:
+    refusal = RemoteError(kind, "no", where="a")
+    session, _, _ = watch({"a": [[refusal], [refusal], [part(("events.jsonl", 0, ENDED))]]})
+    assert session.model.exit_code() == 0
 
 
 def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.MonkeyPatch) -> None:

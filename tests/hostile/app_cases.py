@@ -118,7 +118,10 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 FACTS: dict[str, type[Fact]] = {
     **RECORD,
-    **{name: OWN[name] for name in ("link", "clock", "sample", "node_lost", "damaged", "supervisor_gone")},
+    **{
+        name: OWN[name]
+        for name in ("link", "clock", "sample", "node_lost", "gap", "damaged", "supervisor_gone")
+    },
 }
 """Kinds of events that hold what a node said."""
 

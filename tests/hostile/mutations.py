@@ -228,7 +228,7 @@ def _other_id(sent: Sent, rng: random.Random) -> Out:
 def _refuse(sent: Sent, rng: random.Random) -> Out:
     """An error, or the words of another frame, in place of what was asked for."""
     number = sent.header.get("id", 0)
-    kinds = ("gone", "folder", "shrunk", "protocol", "bug", "os", "busy", *values.EVIL)
+    kinds = ("gone", "folder", "unreadable", "protocol", "bug", "os", "busy", *values.EVIL)
     trouble = {"kind": rng.choice(kinds), "what": rng.choice(values.EVIL), "hint": rng.choice(values.EVIL)}
     match rng.randrange(4):
         case 0 | 1:

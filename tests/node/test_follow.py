@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,11 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
-from cockpit.node.calls import Call, NodeError
+from cockpit.base.trail import Trail
+from cockpit.node import following
+from cockpit.node.calls import Call
 from cockpit.node.run.follow import BULK, _Reader, follow
+from cockpit.node.run.status import _status
 from tests.node import folders
 
 
@@ -103,8 +108,159 @@ def test_only_regular_files_of_own_ranks_are_followed(tmp_path: Path) -> None:
     assert followed(tmp_path, 1) == {"rank-0.log": b"mine\n"}
 
 
-def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
-    folders.make(tmp_path, [0])
-    (tmp_path / "rank-0.log").write_bytes(b"new\n")
-    with pytest.raises(NodeError, match=r"rank-0\.log was cut from 100 to 4 bytes"):
-        followed(tmp_path, 1, offsets={"rank-0.log": 100})
+class Reading:
+    """What a cockpit has of rank 0's log, read on and on; what begins anew is kept apart."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "rank-0.log"
+        folders.make(folder, [0])
+        self.parts: list[bytes] = [b""]
+        self.lost: list[int | None] = []
+        self.reader = _Reader(str(folder), [0], {})
+
+    def again(self) -> Reading:
+        """Another agent goes on where the one before was."""
+        trail = Trail()
+        trail.add(self.parts[-1])
+        offsets = {self.log.name: trail.size} if trail.size else {}
+        self.reader = _Reader(str(self.folder), [0], offsets, dict.fromkeys(offsets, trail.mark))
+        return self
+
+    def go(self, looks: int = 3) -> list[bytes]:
+        for _ in range(looks):
+            parts, data = self.reader.batch(BULK)
+            for name, end in self.reader.begun:
+                assert name == self.log.name
+                self.lost.append(None if end is None else end - len(self.parts[-1]))
+                self.parts.append(b"")
+            self.reader.begun = []
+            for name, offset, length in parts:
+                if name == self.log.name:
+                    assert offset == len(self.parts[-1])
+                    self.parts[-1] += data[:length]
+                data = data[length:]
+        return self.parts
+
+
+OLD = b"".join(b"old line %04d\n" % number for number in range(200))
+NEW = b"".join(b"NEW line %04d\n" % number for number in range(300))
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Reading:
+    """One that has read the old lines."""
+    found = Reading(tmp_path)
+    found.log.write_bytes(OLD)
+    assert found.go() == [OLD]
+    return found
+
+
+@pytest.mark.parametrize("afresh", [False, True])
+@pytest.mark.parametrize(
+    "now", [b"", NEW[:100], NEW[: len(OLD)], NEW], ids=["empty", "short", "alike", "grown"]
+)
+def test_a_file_that_was_cut_goes_on_from_its_start(reading: Reading, now: bytes, afresh: bool) -> None:
+    reading.log.write_bytes(now)
+    if afresh:
+        reading.again()
+    got = reading.go()
+    with reading.log.open("ab") as file:
+        file.write(b"more\n")
+    reading.go()
+    assert got == [OLD, now + b"more\n"]
+    assert reading.lost == [None if afresh else 0]
+
+
+def test_what_was_not_read_before_a_cut_is_counted(reading: Reading) -> None:
+    with reading.log.open("ab") as file:
+        file.write(b"x" * 1000)
+    reading.reader.batch(0)
+    assert reading.go()[-1:] == [OLD + b"x" * 1000]
+    with reading.log.open("ab") as file:
+        file.write(b"y" * 5000)
+    assert reading.reader._files["rank-0.log"].look() is None
+    assert reading.reader._files["rank-0.log"].read(1000) == b"y" * 1000
+    reading.parts[-1] += b"y" * 1000
+    reading.log.write_bytes(NEW)
+    assert reading.go()[1:] == [NEW]
+    assert reading.lost == [4000]
+
+
+def test_only_what_nobody_read_of_a_copied_log_is_missing(reading: Reading) -> None:
+    """logrotate, copytruncate: the copy is read to its end first."""
+    with reading.log.open("ab") as file:
+        file.write(b"x" * 1000)
+    (reading.folder / "rank-0.log.1").write_bytes(reading.log.read_bytes())
+    reading.log.write_bytes(NEW)
+    assert reading.go() == [OLD + b"x" * 1000, NEW]
+    assert reading.lost == [0]
+
+
+def test_a_log_that_was_renamed_goes_on_where_it_is_written(reading: Reading) -> None:
+    """logrotate, create: its rank has it open, and writes on there."""
+    with reading.log.open("ab", buffering=0) as file:
+        child = subprocess.Popen(["sleep", "1000"], stdout=file)
+        try:
+            start = folders.start(0, child.pid, wrapper=child.pid, wrapper_ticks=folders.ticks(child.pid))
+            (reading.folder / record.rank_start(0)).write_text(start)
+            for rename in (lambda: reading.log.rename(reading.folder / "rank-0.log.1"), reading.log.touch):
+                rename()
+                file.write(b"more\n")
+                reading.go()
+            assert reading.again().go() == [OLD + b"more\nmore\n"]
+            (reading.folder / "rank-0.log.1").unlink()
+            file.write(b"unlinked\n")
+            assert reading.go() == [OLD + b"more\nmore\nunlinked\n"]
+            assert reading.again().go() == [OLD + b"more\nmore\nunlinked\n"]
+        finally:
+            child.kill()
+            child.wait()
+    reading.log.write_bytes(NEW)
+    assert reading.go() == [OLD + b"more\nmore\nunlinked\n", NEW]
+
+
+def test_a_log_that_is_gone_and_comes_back_is_one_of_its_own(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "AGAIN_S", 0.0)
+    kept = reading.log.rename(reading.folder / "kept-aside")
+    assert reading.go() == [OLD]
+    assert reading.reader.trouble == {"rank-0.log": "is gone"}
+    kept.rename(reading.log)
+    assert reading.go() == [OLD]
+    assert not reading.reader.trouble
+    reading.log.unlink()
+    reading.go()
+    reading.log.write_bytes(NEW)
+    assert reading.go() == [OLD, NEW]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_what_cannot_be_read_is_tried_again(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with reading.log.open("ab") as file:
+        file.write(b"more\n")
+    with monkeypatch.context() as patched:
+
+        def fail(*words: object) -> bytes:
+            raise OSError(number, os.strerror(number))
+
+        patched.setattr(os, "pread", fail)
+        assert reading.go() == [OLD]
+        assert reading.reader.trouble == {"rank-0.log": f"cannot be read: {os.strerror(number)}"}
+    assert reading.go() == [OLD + b"more\n"]
+    assert (reading.lost, reading.reader.trouble) == ([], {})
+
+
+def test_a_file_that_is_cut_all_the_time_is_not_made_to_be_read(reading: Reading) -> None:
+    for number in range(100):
+        reading.log.write_bytes(b"%d\n" % number * (1 + number % 2))
+        reading.go()
+    assert len(reading.lost) == following.OFTEN
+
+
+def test_a_record_that_was_removed_is_no_folder_that_is_gone(reading: Reading) -> None:
+    (reading.folder / record.EVENTS).unlink()
+    assert reading.go() == [OLD]
+    assert _status(str(reading.folder))["events"] == []

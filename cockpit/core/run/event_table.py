@@ -393,6 +393,14 @@ def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.
     return _of_node(at, node, f"{why}; kept there: {', '.join(parts) or 'what the kernel says'}{more}")
 
 
+def gap_text(gap: events.Gap) -> str:
+    """What is missing of a file, in a sentence."""
+    missing = f"at least {gap.lost:,} bytes are missing" if gap.lost else "nothing is known to be missing"
+    if gap.lost is None:
+        missing = "how many bytes are missing is not known"
+    return f"{gap.file} was shortened or replaced there, and is read again from its start: {missing}"
+
+
 def _tell_survivors(run: Run, said: set[str], node: str, at: float, fact: events.Survivors) -> Entry | None:
     found = [survivor_text(node, process) for process in fact.procs]
     return Entry(at, "; ".join(found), "error", node) if found else None
@@ -532,6 +540,11 @@ TABLE: dict[type[Fact], EventKind] = {
         _says(lambda fact: "its supervisor was killed", "warning"),
     ),
     events.NodeLost: EventKind(OURS, _node_lost, _says(lambda fact: fact.why, "warning")),
+    events.Gap: EventKind(
+        OURS,
+        _node(lambda node, at, fact: replace(node, gaps={**node.gaps, fact.file: fact})),
+        _says(gap_text, "warning"),
+    ),
     events.Damaged: EventKind(
         OURS, _node(lambda node, at, fact: replace(node, damaged=fact.lines)), _tell_damaged
     ),

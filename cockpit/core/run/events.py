@@ -75,7 +75,9 @@ class RecordReader:
             return None if found is None else self._own(found)
         except Malformed:
             self.bad += 1
-            return None
+            # What was cut off by the end of one file may stand before the first line of the next.
+            begins = line.rfind(b'{"t"')
+            return self._event(line[begins:]) if begins > 0 else None
 
     def events(self, lines: Iterable[RecordLine]) -> list[Event]:
         """The events of lines that the gate has already read."""

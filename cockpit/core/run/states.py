@@ -11,6 +11,7 @@ from typing import TypeVar
 from cockpit.base.events import (
     EvidenceKept,
     Filling,
+    Gap,
     GpuSample,
     NodeSample,
     Notice,
@@ -147,6 +148,8 @@ class Node:
     """How many more notes there were."""
     damaged: int = 0
     """Lines of its run record that make no sense and are ignored."""
+    gaps: Mapping[str, Gap] = field(default_factory=dict)
+    """The last gap in the copy of each of its files that was shortened or replaced there."""
     sample: NodeSample | None = None
     gpus: tuple[GpuSample, ...] = ()
     sampled_at: float | None = None

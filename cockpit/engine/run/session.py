@@ -9,10 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 from cockpit.base import events, verbs
-from cockpit.base.answers import FollowItem, Remains, SamplesItem, StopAnswer
+from cockpit.base.answers import BegunFile, FollowItem, Remains, SamplesItem, StopAnswer
 from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, SIZES, logged_rank
+from cockpit.base.trail import SPAN, Trail
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
 from cockpit.core.run.event_table import witnessed
@@ -55,8 +56,8 @@ _SLICE_S = 0.005
 _CLOSE_S = 10.0
 """For work in progress to end when the session is closed."""
 
-_NO_RUN_THERE = ("gone", "folder", "shrunk")
-"""Answers after which nothing more can come from a node."""
+_GAPS, _GAP_S = 64, 5.0
+"""A file that has begun anew so many times does so once in that many seconds: our agents send no more."""
 
 
 class Session:
@@ -108,6 +109,11 @@ class Session:
         self._job_end = JobEnd(folder, self.model, self.pool, self._note, self._emit)
         self._spools = {name: Spool(folder.spool_dir(entry), shelf) for name, entry in self._nodes.items()}
         self._offsets: dict[str, dict[str, int]] = {}
+        """How long our copy of each file is, by node."""
+        self._trails: dict[tuple[str, str], Trail] = {}
+        """What is here of the file that a node has now, in short."""
+        self._gaps: dict[tuple[str, str], tuple[int, float]] = {}
+        """How often each file has begun anew, and when last (monotonic seconds)."""
         self._records = {name: RecordReader(name, entry.ranks) for name, entry in self._nodes.items()}
         self._strangers: set[str] = set()
         self._left_there: set[tuple[str, str]] = set()
@@ -201,7 +207,7 @@ class Session:
                 if isinstance(error, Reclaimed):
                     self._lose(name, link, error)
                     self._note(name, events.NodeLost(error.what))
-                elif isinstance(error, RemoteError) and error.kind in _NO_RUN_THERE:
+                elif isinstance(error, RemoteError) and error.kind == "gone":
                     self._link_event(name, "ok")
                     why = why_lost(link, self.manifest, entry, error.what) if link else error.what
                     self._note(name, events.NodeLost(why))
@@ -226,10 +232,11 @@ class Session:
         name = entry.name
         if self._stop is not None and not self.model.nodes[name].over:
             await self._send_stop(name, link)
-        offsets = self._offsets.setdefault(name, {})
+        there = {file: self._there(name, file) for file in self._offsets.setdefault(name, {})}
         self.paused.pop(name, None)
         self._left_there = {each for each in self._left_there if each[0] != name}
-        stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT, self.manifest.run, name))
+        marks = {file: self._trail(name, file).mark for file in there}
+        stream = await link.stream(verbs.Follow(entry.dir, there, CREDIT, self.manifest.run, name, marks))
         samples: asyncio.Task[None] | None = None
         past: asyncio.Task[None] | None = None
         used = 0
@@ -288,6 +295,12 @@ class Session:
         offsets = self._offsets[name]
         if sum(part.length for part in item.parts) != len(data):
             raise Malformed("follow: other bytes than its parts say")
+        for begun in item.begun:
+            if _is_of(entry, begun.file):
+                self._begin_anew(name, begun)
+        for file, why in item.trouble.items():
+            if (text := f"{file} {why}") not in self.model.nodes[name].notes:
+                self._note(name, events.Note(text), record=False)
         start, began = 0, time.monotonic()
         for part in item.parts:
             if time.monotonic() - began > _SLICE_S:
@@ -301,12 +314,14 @@ class Session:
                 continue
             if (name in self.paused and part.file not in RECORD) or (name, part.file) in self._left_there:
                 continue
-            here = offsets.get(part.file, 0)
+            here = self._there(name, part.file)
             if part.offset > here:
                 raise Malformed(f"follow: {part.file} from {part.offset}, and {here} bytes are here")
+            fresh = chunk[here - part.offset :]
+            offset = offsets.get(part.file, 0)
             if self.writer:
                 try:
-                    fresh = self._spools[name].append(part.file, part.offset, chunk)
+                    self._spools[name].append(part.file, offset, fresh)
                 except QuotaReached as error:
                     if part.file == EVENTS:
                         raise
@@ -316,15 +331,14 @@ class Session:
                     else:
                         self._pause_logs(name, error)
                     continue
-            else:
-                fresh = chunk[here - part.offset :]
-            offsets[part.file] = max(here, part.offset + part.length)
+            self._trail(name, part.file).add(fresh)
+            offsets[part.file] = offset + len(fresh)
             if part.file == EVENTS:
                 await self._take_record(name, fresh)
             elif fresh and part.file != SIZES:
-                self._log(name, rank, part.offset + part.length - len(fresh), fresh)
+                self._log(name, rank, offset, fresh)
         self.behind[name] = sum(
-            max(0, size - offsets.get(file, 0))
+            max(0, size - self._there(name, file))
             for file, size in item.sizes.items()
             if _is_of(entry, file) and (name, file) not in self._left_there
         )
@@ -336,6 +350,35 @@ class Session:
                 self._emit(event)
         if item.alive is False and not self.behind[name] and not self.model.nodes[name].over:
             self._supervisor_gone(name, ended=item.gone is None)
+
+    def _there(self, name: str, file: str) -> int:
+        """How far our copy goes in the file that the node has now: where it goes on."""
+        size, gap = self._offsets[name].get(file, 0), self.model.nodes[name].gaps.get(file)
+        return size if gap is None else max(0, size - gap.at)
+
+    def _trail(self, name: str, file: str) -> Trail:
+        trail = self._trails.get((name, file))
+        if trail is None:
+            spool, there = self._spools[name], self._there(name, file)
+            end = self._offsets[name].get(file, 0)
+            head = spool.read(file, end - there, min(SPAN, there))
+            tail = spool.read(file, end - min(SPAN, there), min(SPAN, there))
+            trail = self._trails[name, file] = Trail(there, head, tail)
+        return trail
+
+    def _begin_anew(self, name: str, begun: BegunFile) -> None:
+        """A file goes on from its start on its node; our copy goes on where it is.
+
+        :raises Malformed: it does so too often
+        """
+        key = name, begun.file
+        count, last = self._gaps.get(key, (0, 0.0))
+        if count >= _GAPS and time.monotonic() < last + _GAP_S:
+            raise Malformed(f"follow: {begun.file} begins anew all the time")
+        self._gaps[key] = count + 1, time.monotonic()
+        lost = None if begun.end is None else max(0, begun.end - self._there(name, begun.file))
+        self._note(name, events.Gap(begun.file, self._offsets[name].get(begun.file, 0), lost))
+        self._trails[key] = Trail()
 
     def _pause_logs(self, name: str, why: QuotaReached) -> None:
         self.paused[name] = why

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, Iterable, List, Tuple
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cockpit.base import record, verbs
-from cockpit.node import safefiles
+from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.following import Followed, Place
+from cockpit.node.run.ranks import Start, recorded
 from cockpit.node.run.status import read_record, remaining, supervisor_alive, unrecorded
 
 BATCH = 256 << 10
@@ -25,17 +30,19 @@ BEAT_S = 1.0
 def follow(call: Call) -> Dict[str, Any]:
     """Send the bytes of every log and of the run record from the offsets given, until cancelled.
 
-    Request: ``dir``, ``offsets`` {file: bytes already there}, ``credit`` (bytes in flight); ``run`` and
-    ``node``, by which processes are found once the run folder is gone.
+    Request: ``dir``, ``offsets`` {file: bytes already there}, ``marks`` of these, ``credit`` (bytes in
+    flight); ``run`` and ``node``, by which processes are found once the run folder is gone.
     Item: ``parts`` [[file, offset, length], …] with the bytes as payload, ``sizes`` {file: size},
+    ``begun`` [[file, length], …]: it was shortened or replaced, and what comes is from its start,
+    ``trouble`` {file: why it cannot be read},
     ``alive`` whether the supervisor lives; if it does not, ``found``: events that it could no longer record;
     if the run folder is gone, ``gone`` (see :meth:`Leftovers.told`).
 
-    :raises NodeError: the run folder is gone and nothing runs, or a file is shorter than the offset asked for
+    :raises NodeError: the run folder is gone and nothing runs
     """
     asked = call.asked(verbs.Follow)
     try:
-        _follow_files(call, asked.dir, asked.offsets)
+        _follow_files(call, asked)
     except NodeError as error:
         while True:
             found = remaining(error, asked.dir, asked.run, asked.node)
@@ -46,16 +53,19 @@ def follow(call: Call) -> Dict[str, Any]:
     return {}
 
 
-def _follow_files(call: Call, folder: str, offsets: Dict[str, int]) -> None:
-    reader = _Reader(folder, read_record(folder)["ranks"], dict(offsets))
+def _follow_files(call: Call, asked: verbs.Follow) -> None:
+    folder = asked.dir
+    reader = _Reader(folder, read_record(folder)["ranks"], asked.offsets, asked.marks)
     last = 0.0
     while not call.cancelled:
         alive = supervisor_alive(folder)
         room = min(BULK if reader.behind > 4 * BULK else BATCH, call.take_credit(BEAT_S))
         parts, data = reader.batch(room)
         now = time.monotonic()
-        if parts or now - last >= BEAT_S:
+        if parts or reader.begun or now - last >= BEAT_S:
             item: Dict[str, Any] = {"parts": parts, "sizes": reader.sizes, "alive": alive}
+            item["begun"], reader.begun = reader.begun, []
+            item["trouble"] = reader.trouble
             if alive is False and not parts:
                 item["found"] = unrecorded(folder)
             call.item(item, data)
@@ -71,25 +81,53 @@ class _Reader:
 
     :param ranks: the ranks of this node
     :param offsets: bytes of each file that the other side has
+    :param marks: see :attr:`cockpit.base.trail.Trail.mark`; of these bytes
     """
 
-    def __init__(self, folder: str, ranks: Iterable[int], offsets: Dict[str, int]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        ranks: Iterable[int],
+        offsets: Mapping[str, int],
+        marks: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._folder = folder
-        self._names = [record.EVENTS, record.SIZES, record.LAUNCHER_LOG, *map(record.rank_log, ranks)]
-        self._offsets = offsets
+        self._files: Dict[str, Followed] = {}
+        for name in (record.EVENTS, record.SIZES, record.LAUNCHER_LOG, *map(record.rank_log, ranks)):
+            place = Place(os.path.join(folder, name))
+            written = partial(_open_files, folder, name)
+            self._files[name] = Followed(place, offsets.get(name, 0), marks.get(name), written)
         self._turn = 0
-        self.sizes: Dict[str, int] = {}
-        self.behind = 0
+        self.begun: List[Tuple[str, Optional[int]]] = []
+        """Files that begin anew since the last answer, each with how long it was."""
+
+    @property
+    def behind(self) -> int:
         """Bytes that the other side does not have, as of the last look."""
+        return sum(file.behind for file in self._files.values())
+
+    @property
+    def sizes(self) -> Dict[str, int]:
+        """How long each file is, as of the last look."""
+        return {name: file.size for name, file in self._files.items() if file.size}
+
+    @property
+    def trouble(self) -> Dict[str, str]:
+        """Why files cannot be read now."""
+        return {name: file.trouble for name, file in self._files.items() if file.trouble}
 
     def batch(self, room: int) -> Tuple[List[Tuple[str, int, int]], bytes]:
         """Up to ``room`` new bytes, fairly divided among the files that have any.
 
-        :raises NodeError: the run folder is gone, or a file is shorter than what the other side has of it
+        :raises NodeError: the run folder is gone
         """
-        self._look()
-        behind = [name for name in self.sizes if self.sizes[name] > self._offsets.get(name, 0)]
-        self.behind = sum(self.sizes[name] - self._offsets.get(name, 0) for name in behind)
+        for name, file in self._files.items():
+            begun = file.look()
+            if begun is not None:
+                self.begun.append((name, begun.end))
+        if safefiles.absent(self._folder):
+            raise NodeError("gone", "run folder %s is gone" % self._folder)
+        behind = [name for name, file in self._files.items() if file.behind]
         if not behind or room <= 0:
             return [], b""
         # The run record first: states must not wait behind a flood of log lines.
@@ -101,31 +139,28 @@ class _Reader:
         for number, name in enumerate(behind):
             # What earlier files did not need goes to the others.
             share = max(room // (len(behind) - number), 4096)
-            offset = self._offsets.get(name, 0)
-            try:
-                chunk = safefiles.part(os.path.join(self._folder, name), offset, min(share, room))
-            except FileNotFoundError:
-                chunk = b""  # removed just now: the next look reports it
+            file = self._files[name]
+            offset = file.offset
+            chunk = file.read(min(share, room))
             if chunk:
                 parts.append((name, offset, len(chunk)))
                 chunks.append(chunk)
-                self._offsets[name] = offset + len(chunk)
                 room -= len(chunk)
             if room <= 0:
                 break
-        self.behind -= sum(map(len, chunks))
         return parts, b"".join(chunks)
 
-    def _look(self) -> None:
-        self.sizes = {}
-        for name in self._names:
-            size = safefiles.size(os.path.join(self._folder, name))
-            if size is None:
-                continue
-            self.sizes[name] = size
-            if size < self._offsets.get(name, 0):
-                raise NodeError(
-                    "shrunk", "%s was cut from %d to %d bytes" % (name, self._offsets[name], size)
-                )
-        if record.EVENTS not in self.sizes:
-            raise NodeError("gone", "run folder %s is gone" % self._folder)
+
+def _open_files(folder: str, name: str) -> Iterator[str]:
+    """Descriptors of the processes that write a file of a run folder, as far as they are known."""
+    rank = record.logged_rank(name)
+    with suppress(OSError, ValueError, NodeError):
+        if rank is not None:
+            start = recorded(Start, os.path.join(folder, record.rank_start(rank)), rank)
+            writers = [(start.wrapper, start.wrapper_ticks), (start.pid, start.ticks)]
+        else:
+            supervisor = read_record(folder)["supervisor"]
+            writers = [(supervisor["pid"], supervisor["ticks"])]
+        for pid, ticks in writers:
+            for number in os.listdir("/proc/%d/fd" % pid) if procfs.alive(pid, ticks) else ():
+                yield "/proc/%d/fd/%s" % (pid, number)

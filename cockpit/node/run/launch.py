@@ -60,7 +60,7 @@ def stop(call: Call) -> Dict[str, Any]:
     try:
         facts = read_record(folder)
     except NodeError as error:
-        if error.kind != "gone" or not (asked.run and asked.node):
+        if error.kind not in ("gone", "unreadable") or not (asked.run and asked.node):
             raise
         return _stop_without_folder(asked)
     if not supervisor_alive(folder):

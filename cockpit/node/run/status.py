@@ -94,8 +94,10 @@ def _status(folder: str) -> Dict[str, Any]:
     path = os.path.join(folder, record.EVENTS)
     try:
         data = safefiles.part(path, max(0, (safefiles.size(path) or 0) - _EVENTS_READ), _EVENTS_READ)
+    except FileNotFoundError:
+        data = b""  # somebody removed it, and its facts are still there
     except OSError as error:
-        raise NodeError("gone", "no run record in %s: %s" % (folder, error.strerror)) from None
+        raise NodeError("unreadable", "%s: %s" % (path, error.strerror)) from None
     events = []
     for line in data.split(b"\n"):
         try:
@@ -115,7 +117,7 @@ def _names(folder: str) -> List[str]:
 def read_record(folder: str) -> Dict[str, Any]:
     """The facts of a run folder.
 
-    :raises NodeError: none there, not ours, or written by a newer cockpit
+    :raises NodeError: ``gone``: none there; ``unreadable``: for now, or damaged; not ours; of a newer cockpit
     """
     try:
         owner = os.lstat(folder).st_uid
@@ -124,10 +126,12 @@ def read_record(folder: str) -> Dict[str, Any]:
         facts = safefiles.load(os.path.join(folder, record.RECORD), _RECORD_LIMIT)
         if COUNT.read(facts.get("format")) <= record.FORMAT:
             read(RunIdentity, facts)
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise NodeError("gone", "no run record in %s: %s" % (folder, error.strerror)) from None
+    except OSError as error:
+        raise NodeError("unreadable", "no run record in %s: %s" % (folder, error.strerror)) from None
     except ValueError as error:
-        raise NodeError("gone", "no run record in %s: %s" % (folder, error)) from None
+        raise NodeError("unreadable", "no run record in %s: %s" % (folder, error)) from None
     if facts["format"] > record.FORMAT:
         raise NodeError(
             "format", "the run was started by a newer cockpit", "use that version, or upgrade this one"

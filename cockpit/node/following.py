@@ -1,0 +1,281 @@
+"""One way to follow a file that grows: it may be shortened, replaced, moved away or out of reach meanwhile.
+
+A file that was read goes on only where what was read is: by its inode, and by its first bytes and those
+before the offset. If another file has its name by then, what was moved or copied away is read to its end
+first; then the new one is read from its start.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Set, Tuple
+
+from cockpit.base.trail import SPAN, Trail
+from cockpit.node import safefiles
+
+AGAIN_S = 1.0
+"""Seconds between two searches for a file that is gone."""
+
+KIN = 16
+"""Files whose names begin with that of a followed one that are compared with it, the newest ones."""
+
+OFTEN, OFTEN_S = 8, 10.0
+"""A file that has begun anew so many times does so once in that many seconds: it is not made to be read."""
+
+Identity = Tuple[int, int]
+"""Device and inode."""
+
+
+class Begun(NamedTuple):
+    """A file goes on from its start.
+
+    :param end: how long it was before, at least, as far as anybody saw; None: nobody did
+    """
+
+    end: Optional[int]
+
+
+class Place:
+    """Where a file is: a path.
+
+    :param link: it is a descriptor of a process in /proc
+    """
+
+    def __init__(self, path: str, *, link: bool = False) -> None:
+        self.path = path
+        self._link = link
+
+    def stat(self) -> Optional[os.stat_result]:
+        """The regular file that is there; None: there is none.
+
+        :raises OSError: that cannot be told now
+        """
+        try:
+            found = os.stat(self.path) if self._link else os.lstat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found if stat.S_ISREG(found.st_mode) else None
+
+    def open(self) -> int:
+        """A descriptor for reading it.
+
+        :raises OSError: it is not there, is no regular file, or may not be read
+        """
+        return safefiles.opened(self.path, link=self._link)
+
+    def release(self, number: int) -> None:
+        """Give back what :meth:`open` gave."""
+        os.close(number)
+
+
+class Followed:
+    """A file that is read from an offset on, again and again.
+
+    :param here: where it is
+    :param offset: bytes that the other side has
+    :param mark: see :attr:`cockpit.base.trail.Trail.mark`; of these; None: not known
+    :param written: gives the files that whoever writes it has open
+    """
+
+    def __init__(
+        self,
+        here: Place,
+        offset: int = 0,
+        mark: Optional[int] = None,
+        written: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self.offset = offset
+        self.size = 0
+        self.trouble = ""
+        """Why it cannot be read now; empty: it can."""
+        self._here = self._at = here
+        self._written = written
+        self._identity: Optional[Identity] = None
+        self._trail = None if offset else Trail()
+        self._mark = mark
+        self._seen: Optional[int] = None
+        """How long it was when it was last known to be this file."""
+        self._searched = self._begun_at = 0.0
+        self._begun = 0
+
+    @property
+    def behind(self) -> int:
+        """Bytes that the other side does not have, as of the last look."""
+        return max(0, self.size - self.offset)
+
+    def look(self) -> Optional[Begun]:
+        """See how long it is; return if it begins anew: what is read next is from its start."""
+        try:
+            info = self._at.stat()
+            if info is not None and self._goes_on(info):
+                self._saw(info)
+                return self._back() if self._at is not self._here and not self.behind else None
+            return self._search()
+        except OSError as error:
+            self._fail(error)
+            return None
+
+    def read(self, room: int) -> bytes:
+        """The next bytes, at most ``room``; none if it is not the file any more that was looked at."""
+        try:
+            number = self._at.open()
+            try:
+                return self._read(number, min(room, self.behind))
+            finally:
+                self._at.release(number)
+        except OSError as error:
+            self._fail(error)
+            return b""
+
+    def _read(self, number: int, room: int) -> bytes:
+        trail = self._trail
+        info = os.fstat(number)
+        if trail is None or _identity(info) != self._identity:
+            return self._doubt()
+        known = len(trail.tail)
+        data = os.pread(number, known + room, self.offset - known)
+        if data[:known] != trail.tail or not _begins(number, trail):
+            return self._doubt()
+        data = data[known:]
+        trail.add(data)
+        self.offset += len(data)
+        self._seen = max(self.offset, info.st_size)
+        return data
+
+    def _doubt(self) -> bytes:
+        """It seems to be another file: the next look compares it."""
+        self._identity = None
+        self.size = self.offset
+        return b""
+
+    def _fail(self, error: OSError) -> None:
+        """It cannot be read now, and is tried again."""
+        self.size = self.offset
+        if not isinstance(error, FileNotFoundError):
+            self.trouble = "cannot be read: %s" % (error.strerror or error)
+
+    def _saw(self, info: os.stat_result) -> None:
+        self.size = info.st_size
+        self.trouble = ""
+
+    def _goes_on(self, info: os.stat_result) -> bool:
+        """Whether what is there is what was read so far, and perhaps more.
+
+        :raises OSError: it cannot be read
+        """
+        if info.st_size < self.offset:
+            return False
+        if self._identity is not None:
+            return self._identity == _identity(info)
+        return self._fits(self._at)
+
+    def _fits(self, place: Place) -> bool:
+        """Whether a file begins with what was read; if so, it is the one to read.
+
+        :raises OSError: it cannot be read
+        """
+        number = place.open()
+        try:
+            info = os.fstat(number)
+            if info.st_size < self.offset:
+                return False
+            if self._trail is None:
+                tail = os.pread(number, SPAN, max(0, self.offset - SPAN))[: self.offset]
+                trail = Trail(self.offset, os.pread(number, min(SPAN, self.offset), 0), tail)
+                if self._mark is not None and trail.mark != self._mark:
+                    return False
+                self._trail = trail
+            else:
+                known = self._trail.tail
+                same = os.pread(number, len(known), self.offset - len(known)) == known
+                if not same or not _begins(number, self._trail):
+                    return False
+        finally:
+            place.release(number)
+        self._identity, self._at, self._seen = _identity(info), place, info.st_size
+        return True
+
+    def _search(self) -> Optional[Begun]:
+        """Look for it elsewhere; if it is not there, what is here now begins."""
+        self.size = self.offset
+        info = self._here.stat()
+        if info is None:
+            now = time.monotonic()
+            if not self.offset or now < self._searched + AGAIN_S:
+                return None  # there was nothing yet, or it was looked for just now
+            self._searched = now
+        for place in self._others() if self.offset else ():
+            with suppress(OSError):
+                if self._fits(place):
+                    self._saw(os.stat(place.path))
+                    return None
+        if info is None:
+            self.trouble = "is gone"
+            return None
+        return self._anew(info, self._seen)
+
+    def _back(self) -> Optional[Begun]:
+        """What was moved away is read to its end: is more to come, and where?"""
+        info = self._here.stat()
+        if info is None:
+            return None
+        if _identity(info) == self._identity:
+            self._at = self._here
+            return None
+        writes = self._writes()
+        if self._identity in writes or (_identity(info) not in writes and not info.st_size):
+            return None  # whoever writes it still has it open
+        return self._anew(info, self.offset)
+
+    def _anew(self, info: os.stat_result, end: Optional[int]) -> Optional[Begun]:
+        """What is here is read from its start."""
+        now = time.monotonic()
+        if self._begun >= OFTEN and now < self._begun_at + OFTEN_S:
+            self.size = self.offset
+            return None
+        nothing = not self.offset and not end
+        self._at, self._identity = self._here, _identity(info)
+        self._trail, self.offset, self._seen = Trail(), 0, 0
+        self._saw(info)
+        if nothing:
+            return None  # of an empty file, nothing is missing
+        self._begun, self._begun_at = self._begun + 1, now
+        return Begun(end)
+
+    def _writes(self) -> Set[Identity]:
+        """The files that whoever writes it has open."""
+        found = set()
+        for path in self._written():
+            with suppress(OSError):
+                found.add(_identity(os.stat(path)))
+        return found
+
+    def _others(self) -> Iterator[Place]:
+        """Where it may be if it is not where it was: moved or copied away, or open still."""
+        yield self._here
+        folder, name = os.path.split(self._here.path)
+        with suppress(OSError):
+            kin = [one for one in os.scandir(folder) if one.name.startswith(name) and one.name != name]
+            for one in sorted(kin, key=_changed, reverse=True)[:KIN]:
+                yield Place(one.path)
+        for path in self._written():
+            yield Place(path, link=True)
+
+
+def _changed(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _identity(info: os.stat_result) -> Identity:
+    return info.st_dev, info.st_ino
+
+
+def _begins(number: int, trail: Trail) -> bool:
+    """Whether a file has the first bytes that were read."""
+    return trail.size <= SPAN or os.pread(number, len(trail.head), 0) == trail.head
