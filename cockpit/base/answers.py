@@ -24,10 +24,11 @@ from cockpit.base.fields import (
     FILES_A_JOB,
     FILES_A_NODE,
     LOG,
+    RUNS_TOLD,
     SIZES,
     Address,
     Caller,
-    RunIdentity,
+    RunFacts,
     Target,
 )
 from cockpit.base.frames import MAX_PAYLOAD
@@ -183,18 +184,6 @@ class KeepAnswer:
     alive: bool = bound(FLAG)
 
 
-@dataclass(frozen=True)
-class RunFacts(RunIdentity):
-    """``record.json``: what a run folder was made for."""
-
-    t: float = bound(TIME)
-    format: int = bound(COUNT, 0)
-    index: int = bound(COUNT, 0)
-    host: str = bound(Text(255), "")
-    launcher: str = bound(WORD, "")
-    profile: Optional[Dict[str, str]] = maybe(MapOf(WORD, _LINE, 100))
-
-
 EVENTS_KEPT = 20_000
 """Lines of a run record in one answer."""
 
@@ -232,10 +221,6 @@ class FoundRun:
     dir: str = bound(PATH)
     record: RunFacts = bound(Of(RunFacts))
     alive: Optional[bool] = maybe(FLAG)
-
-
-RUNS_TOLD = 10_000
-"""Run folders in one answer."""
 
 
 @dataclass(frozen=True)

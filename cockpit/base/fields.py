@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from cockpit.base import record
 from cockpit.base.gate import (
+    COUNT,
     NODE_NAME,
     PATH,
     PID,
@@ -15,6 +16,7 @@ from cockpit.base.gate import (
     RUN_NAME,
     SIZE,
     TICKS,
+    TIME,
     WORD,
     FieldKind,
     ListOf,
@@ -25,6 +27,7 @@ from cockpit.base.gate import (
     Whole,
     bound,
     dataclass,
+    maybe,
 )
 
 
@@ -91,6 +94,18 @@ class RunIdentity:
 
 
 @dataclass(frozen=True)
+class RunFacts(RunIdentity):
+    """``record.json``: what a run folder was made for."""
+
+    t: float = bound(TIME)
+    format: int = bound(COUNT, 0)
+    index: int = bound(COUNT, 0)
+    host: str = bound(Text(255), "")
+    launcher: str = bound(WORD, "")
+    profile: Optional[Dict[str, str]] = maybe(MapOf(WORD, Text(4096, r"[^\0]*"), 100))
+
+
+@dataclass(frozen=True)
 class Caller:
     """An ssh connection by which ranks were started from another machine, as their node sees it; or an srun.
 
@@ -135,3 +150,7 @@ class Opened:
     ticks: int = bound(TICKS)
     fd: int = bound(PID)
     offset: int = bound(SIZE, 0)
+
+
+RUNS_TOLD = 10_000
+"""Run folders in one answer."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cockpit import paths
 from cockpit.base import events, verbs
-from cockpit.base.answers import FoundRun, Remains, RunFacts
+from cockpit.base.answers import FoundRun, Remains
+from cockpit.base.fields import RunFacts
 from cockpit.base.progress.past import Stretch
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import LIVE, RankState, RunModel

@@ -8,8 +8,7 @@ import time
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Type
 
 from cockpit.base import record, verbs
-from cockpit.base.answers import RUNS_TOLD, RunFacts
-from cockpit.base.fields import RunIdentity
+from cockpit.base.fields import RUNS_TOLD, RunFacts, RunIdentity
 from cockpit.base.frames import MAX_HEADER
 from cockpit.base.gate import COUNT, fields, read
 from cockpit.node import procfs, safefiles
