@@ -63,6 +63,7 @@ class Notices:
     time_limit: Flag = True
     gpu: Flag = True
     slow: Flag = True
+    reach: Flag = True
 
     @property
     def off(self) -> frozenset[str]:

@@ -127,12 +127,14 @@ class RankExited(Fact):
 
 @dataclass(frozen=True)
 class RankLost(Fact):
-    """gone, and nobody saw its status"""
+    """gone, and nobody saw its status; `by`: `supervisor`; `boot`: its node was booted anew; `agent`: there
+    was nothing of it left"""
 
     rank: int = bound(RANK)
     attempt: int = bound(STARTS, 0)
     pid: Optional[int] = maybe(PID)
     why: str = bound(SENTENCE, "")
+    by: str = bound(WORD, "")
 
 
 @dataclass(frozen=True)
@@ -502,9 +504,10 @@ class SupervisorGone(Fact):
 
 @dataclass(frozen=True)
 class NodeLost(Fact):
-    """the run folder is gone"""
+    """the run folder is gone, and so are the processes; `booted`: the node was booted anew"""
 
     why: str = bound(SENTENCE, "")
+    booted: bool = bound(FLAG, False)
 
 
 @dataclass(frozen=True)

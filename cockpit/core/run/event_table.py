@@ -218,7 +218,7 @@ def _rank_exited(run: Run, node: Node, at: float, fact: events.RankExited) -> It
     if rank is not None:
         state = RankState.EXITED if fact.signal is None else RankState.KILLED
         ended = replace(rank, state=state, code=fact.code, signal=fact.signal, ended_at=at, why="")
-        yield replace(ended, oom_kills=fact.oom_kills)
+        yield replace(ended, oom_kills=fact.oom_kills, recorded=fact.by != "launcher")
 
 
 def _rank_gone(run: Run, node: Node, at: float, fact: events.RankGone) -> Iterator[Rank]:
@@ -231,7 +231,8 @@ def _rank_gone(run: Run, node: Node, at: float, fact: events.RankGone) -> Iterat
 def _rank_lost(run: Run, node: Node, at: float, fact: events.RankLost) -> Iterator[Rank]:
     rank = _rank_of(run, node, fact)
     if rank is not None and rank.state in LIVE:
-        yield replace(rank, state=RankState.LOST, ended_at=at, why=fact.why)
+        recorded = fact.by in ("supervisor", "boot")
+        yield replace(rank, state=RankState.LOST, ended_at=at, why=fact.why, recorded=recorded)
 
 
 def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tuple[()]:
@@ -280,15 +281,16 @@ def _noted(node: Node, text: str) -> Node:
 
 def _ended(run: Run, node: Node, at: float, fact: events.Ended) -> Iterator[Node | Rank]:
     yield replace(node, ended=True, stage="")
-    why = "the launcher ended before it started"
-    yield from _each_rank(run, node, {RankState.STARTING}, state=RankState.LOST, ended_at=at, why=why)
+    never = {"why": "the launcher ended before it started", "recorded": True}
+    yield from _each_rank(run, node, {RankState.STARTING}, state=RankState.LOST, ended_at=at, **never)
 
 
 def _node_lost(run: Run, node: Node, at: float, fact: events.NodeLost) -> Iterator[Node | Rank]:
     yield replace(node, lost=fact.why or "gone")
     # The end of a rank is on its node's clock.
     ended = at + node.offset_s
-    yield from _each_rank(run, node, LIVE, state=RankState.LOST, ended_at=ended, why=fact.why)
+    how = {"ended_at": ended, "why": fact.why, "recorded": fact.booted}
+    yield from _each_rank(run, node, LIVE, state=RankState.LOST, **how)
 
 
 # What they say.

@@ -6,10 +6,10 @@ The table of all kinds is :mod:`cockpit.base.events`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cockpit.base.events import ABOUT_RANKS, KINDS, OWN, RECORD, Fact, RecordLine, read_line
+from cockpit.base.events import ABOUT_RANKS, KINDS, OWN, RECORD, Fact, RankLost, RecordLine, read_line
 from cockpit.base.gate import NODE_NAME, Malformed, parsed
 
 _JOURNALED = {**RECORD, **OWN}
@@ -72,7 +72,12 @@ class RecordReader:
             return None
         try:
             found = read_line(parsed(line), RECORD)
-            return None if found is None else self._own(found)
+            if found is None:
+                return None
+            if isinstance(found.fact, RankLost):
+                # Whoever wrote it is the one who writes here.
+                found = found._replace(fact=replace(found.fact, by="supervisor"))
+            return self._own(found)
         except Malformed:
             self.bad += 1
             # What was cut off by the end of one file may stand before the first line of the next.

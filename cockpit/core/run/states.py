@@ -66,6 +66,8 @@ class Rank:
     max_restarts: int = 0
     started_at: float | None = None
     ended_at: float | None = None
+    recorded: bool = False
+    """Whether its wrapper, its supervisor or the kernel recorded its end; else it is only not there."""
     oom_kills: int | None = None
     """Processes of its cgroup that the kernel killed for lack of memory while it ran; None: not known."""
     why: str = ""
@@ -290,6 +292,10 @@ class Run:
     def first_failure(self) -> Rank | None:
         """The rank that failed first, on the common clock."""
         return next(iter(self.failures()), None)
+
+    def recorded_failure(self) -> Rank | None:
+        """The first of those whose end was recorded: that a rank is out of sight ends no others."""
+        return next((rank for rank in self.failures() if rank.recorded), None)
 
     def exit_code(self) -> Exit:
         """The outcome of the run, as far as it is known: see docs/exit-codes.md."""

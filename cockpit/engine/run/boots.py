@@ -5,12 +5,35 @@ from __future__ import annotations
 import posixpath
 import time
 
+from cockpit.base.events import NodeLost
 from cockpit.engine.links.link import Link
 from cockpit.engine.records.folder import Manifest, NodeEntry
 
 SLACK_S = 60.0
 """Clocks are set at boot: a first process may seem to have begun this much earlier than it did."""
 _DAY_S = 86400
+
+
+def lost(link: Link | None, manifest: Manifest, entry: NodeEntry, what: str) -> NodeLost:
+    """That nothing more comes from a node whose run folder is gone; ``what``: see :func:`why_lost`."""
+    if link is None:
+        return NodeLost(what)
+    return NodeLost(why_lost(link, manifest, entry, what), booted(link, manifest, entry))
+
+
+def booted(link: Link | None, manifest: Manifest, entry: NodeEntry) -> bool:
+    """Whether the machine that ran the ranks of a node was booted anew since: none of them runs any more."""
+    before = entry.facts.get("boot_id")
+    if link is None or not before or not link.hello.boot_id or before == link.hello.boot_id:
+        return False
+    at = _booted_at(link)
+    return at is None or at >= manifest.created - SLACK_S
+
+
+def _booted_at(link: Link) -> float | None:
+    """When a node was booted, unix seconds on our clock; None: it cannot say."""
+    at = None if link.hello.booted is None else link.hello.booted - link.clock.offset_s
+    return None if at is None or at > time.time() + SLACK_S else at
 
 
 def why_lost(link: Link, manifest: Manifest, entry: NodeEntry, what: str) -> str:
@@ -31,9 +54,8 @@ def rebooted(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
     before, now = entry.facts.get("boot_id"), link.hello.boot_id
     if not before or not now or before == now:
         return ""
-    booted = link.hello.booted
-    at = None if booted is None else booted - link.clock.offset_s
-    if at is None or at > time.time() + SLACK_S:
+    at = _booted_at(link)
+    if at is None:
         return f"{entry.name} was rebooted since the run was started"
     if at < manifest.created - SLACK_S:
         return f"{entry.name} is another machine now, which was booted at {_clock(at)}"

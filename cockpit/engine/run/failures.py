@@ -1,4 +1,8 @@
-"""The failure policy: some time after a rank's recorded failure, the rest of the run is stopped."""
+"""The failure policy: some time after a rank's recorded failure, the rest of the run is stopped.
+
+Only an end that its wrapper, its supervisor or the kernel recorded counts; that a node is silent, refuses or
+has nothing to show of a rank any more stops nobody.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,7 @@ class FailurePolicy:
         while not self._model.over:
             if self._unheld and not self._stopping():
                 await self._stop(self._unheld)
-            first = self._model.first_failure()
+            first = self._model.recorded_failure()
             if first is None:
                 await asyncio.sleep(_LOOK_S)
                 continue

@@ -205,7 +205,7 @@ def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
         process = running.get(rank.rank)
         if process is None and rank.state in LIVE:
             why = "it does not run any more; the run folder is gone, and with it how it ended"
-            facts.append(events.RankLost(rank.rank, rank.attempt, rank.pid, why))
+            facts.append(events.RankLost(rank.rank, rank.attempt, rank.pid, why, by="agent"))
         elif process is not None and (rank.state is not RankState.RUNNING or rank.pid != process.pid):
             again = {"attempt": rank.attempt, "max_restarts": rank.max_restarts}
             facts.append(events.RankStarted(rank.rank, pid=process.pid, ticks=process.ticks, **again))

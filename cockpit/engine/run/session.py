@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from cockpit.base import events, verbs
@@ -25,7 +26,7 @@ from cockpit.engine.logs.spool import RECORD, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run import job_end
-from cockpit.engine.run.boots import why_lost
+from cockpit.engine.run.boots import booted, lost
 from cockpit.engine.run.failures import FailurePolicy
 from cockpit.engine.run.job_end import JobEnd
 from cockpit.engine.run.join import pool_for, still_there
@@ -97,6 +98,8 @@ class Session:
         """Which listeners have failed, and how: each failure is reported once."""
         self.writer = writer
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
+        self._heard: dict[str, Link] = {}
+        """The last link of each node."""
         settings = load()
         shelf = Shelf(folder.path, quotas or settings.quotas)
         self._noticing = Noticing(folder, self.model, self.pace, self._note, settings.notices)
@@ -209,8 +212,7 @@ class Session:
                     self._note(name, events.NodeLost(error.what))
                 elif isinstance(error, RemoteError) and error.kind == "gone":
                     self._link_event(name, "ok")
-                    why = why_lost(link, self.manifest, entry, error.what) if link else error.what
-                    self._note(name, events.NodeLost(why))
+                    self._note(name, lost(link, self.manifest, entry, error.what))
                 else:
                     # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
                     self._lose(name, link, error)
@@ -230,6 +232,7 @@ class Session:
 
     async def _follow(self, entry: NodeEntry, link: Link) -> None:
         name = entry.name
+        self._heard[name] = link
         if self._stop is not None and not self.model.nodes[name].over:
             await self._send_stop(name, link)
         there = {file: self._there(name, file) for file in self._offsets.setdefault(name, {})}
@@ -347,7 +350,7 @@ class Session:
         if found != self._found.get(name, ()):
             self._found[name] = found
             for event in self._records[name].events(item.found.lines):
-                self._emit(event)
+                self._emit(self._as_far_as_known(entry, event))
         if item.alive is False and not self.behind[name] and not self.model.nodes[name].over:
             self._supervisor_gone(name, ended=item.gone is None)
 
@@ -379,6 +382,13 @@ class Session:
         lost = None if begun.end is None else max(0, begun.end - self._there(name, begun.file))
         self._note(name, events.Gap(begun.file, self._offsets[name].get(begun.file, 0), lost))
         self._trails[key] = Trail()
+
+    def _as_far_as_known(self, entry: NodeEntry, event: Event) -> Event:
+        """What an agent found of a rank, without a boot that this node has not had."""
+        fact = event.fact
+        if not isinstance(fact, events.RankLost) or booted(self._heard.get(entry.name), self.manifest, entry):
+            return event
+        return replace(event, fact=replace(fact, by="agent"))
 
     def _pause_logs(self, name: str, why: QuotaReached) -> None:
         self.paused[name] = why

@@ -187,7 +187,7 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
             why = "it ended while neither its wrapper nor the supervisor lived"
             if rebooted:
                 why = "its node was rebooted, and nobody saw how it ended"
-            events.append({"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": attempt, "why": why})
+            events.append(_lost(rank, attempt, why, rebooted))
     if unseen:
         events += _unseen(folder, facts, unseen)
     return events
@@ -215,7 +215,13 @@ def _unseen(folder: str, facts: Dict[str, Any], ranks: List[int]) -> List[Dict[s
     if facts["boot_id"] == procfs.boot_id() and remains.find(folder, facts["run"], facts["node"]):
         return []
     why = "nothing of the run is left here, and there is no record that it started or how it ended"
-    return [{"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": 0, "why": why} for rank in ranks]
+    rebooted = facts["boot_id"] != procfs.boot_id()
+    return [_lost(rank, 0, why, rebooted) for rank in ranks]
+
+
+def _lost(rank: int, attempt: int, why: str, rebooted: bool) -> Dict[str, Any]:
+    by = "boot" if rebooted else "agent"
+    return {"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": attempt, "why": why, "by": by}
 
 
 def _recorded(definition: Type[T], path: str, rank: int) -> Optional[T]:

@@ -18,13 +18,14 @@ from cockpit.core.run.notices.disk import Disk
 from cockpit.core.run.notices.gpu import Gpu
 from cockpit.core.run.notices.limit import TimeLimit
 from cockpit.core.run.notices.loss import Loss
+from cockpit.core.run.notices.reach import Reach
 from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.notices.slow import SlowRanks
 from cockpit.core.run.notices.throughput import Throughput
 from cockpit.core.run.states import RankState, Run
 from cockpit.core.text import one_line
 
-RULES: tuple[type[Rule], ...] = (Loss, Throughput, Disk, Checkpoint, TimeLimit, Gpu, SlowRanks)
+RULES: tuple[type[Rule], ...] = (Loss, Throughput, Disk, Checkpoint, TimeLimit, Gpu, SlowRanks, Reach)
 """All rules; the switch of each has its id."""
 
 AGAIN_S = 60.0
