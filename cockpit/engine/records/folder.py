@@ -47,7 +47,9 @@ from cockpit.base.record import EVENTS
 from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import append, chunks, lines, open_regular, read_small, replace
+from cockpit.engine.records import states
 from cockpit.engine.records.lock import Holder, Writer
+from cockpit.engine.records.states import States
 from cockpit.errors import CockpitError, near, os_error
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
@@ -249,6 +251,7 @@ class RunFolder:
         self.name = path.name
         self.writer = Writer(path)
         self._journal: int | None = None
+        self._states = States(path)
         self._size = 0  # of the journal
         self.damaged = 0
         """Lines of the journal that made no sense when it was read last."""
@@ -343,6 +346,7 @@ class RunFolder:
     def _moved(self, path: Path) -> None:
         self.path = path
         self.name = path.name
+        self._states = States(path)
         self.writer.moved(path)
 
     def spool_dir(self, node: NodeEntry) -> Path:
@@ -351,10 +355,12 @@ class RunFolder:
         return self.path / "spool" / f"{index:04d}-{safe_name(node.name)}"
 
     def write(self, event: Event) -> None:
-        """Append an event of ours to the journal: all of it, or nothing.
+        """Append an event of ours to the journal: all of it, or nothing; of repeated news only some.
 
         :raises CockpitError: the journal cannot be written
         """
+        if not self._states.take(event):
+            return
         file = self.path / "journal.jsonl"
         line = (json.dumps(event.as_json()) + "\n").encode()
         try:
@@ -383,6 +389,9 @@ class RunFolder:
 
         :raises CockpitError: it cannot be read
         """
+        return states.with_now(self._journaled(), self.path)
+
+    def _journaled(self) -> Iterator[Event]:
         self.damaged = 0
         for line in lines(self.path / "journal.jsonl", JOURNAL_READ):
             try:
@@ -482,6 +491,8 @@ class RunFolder:
 
     def close(self) -> None:
         """Give up the lock and close the journal."""
+        if self.writer.taken:
+            self._states.flush()
         self._close_journal()
         self.writer.give_up()
 
