@@ -19,6 +19,7 @@ from cockpit.core.run.jobs import group
 from cockpit.node.calls import Call
 from cockpit.node.stacks import seek, wires
 from cockpit.node.stacks.infer import Above, Given, Inferred, Scene, Worker, infer
+from cockpit.node.stacks.pythons import pythons
 from cockpit.node.stacks.wires import Wire
 from tests.needs import require_module
 from tests.node import runs
@@ -511,6 +512,17 @@ def test_a_rank_that_multiprocessing_lost(tmp_path: Path, started: list[Started]
     (job,) = group({"gpu01": started[0].answer()})
     assert {rank: found.pid for rank, found in job.ranks.items()} == {0: pids[0], 2: pids[2]}
     assert job.missing == 0b010
+
+
+def test_what_has_ended_counts_though_an_ordinary_user_may_not_look_at_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        until(lambda: pythons([child.pid]).stats, "it is a Python")
+        assert pythons([child.pid], {child.pid}) == ({}, {})
+        child.stdin.close()
+        until(lambda: not runs.alive(child.pid), "it has ended")
+        found = pythons([child.pid], {child.pid})
+        assert {parent: pid for parent, [(_, _, pid)] in found.dead.items()} == {os.getpid(): child.pid}
 
 
 def test_ranks_below_a_task_of_slurm(tmp_path: Path, started: list[Started]) -> None:

@@ -25,7 +25,7 @@ from cockpit.core.run.jobs import group
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.stacks import kernel, seek
-from tests.needs import lacking, require, require_module
+from tests.needs import require, require_module
 from tests.node import runs, spies
 from tests.node.conftest import Launch
 from tests.ports import free_port
@@ -502,9 +502,8 @@ def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch
     assert f"process {processes[1].pid} " in job.problems[-1]
 
 
+@pytest.mark.root
 def test_a_rank_in_another_pid_namespace(stage: Stage) -> None:
-    if os.geteuid():
-        lacking("this is not root")
     words = [require("unshare"), "--pid", "--fork", "--mount-proc", "--kill-child"]
     stage.start([*words, *stage.python("fork")], stage.env(0))
     (inner,) = stage.told(1)
@@ -515,9 +514,8 @@ def test_a_rank_in_another_pid_namespace(stage: Stage) -> None:
     assert os.path.samefile(f"/proc/{rank['pid']}/exe", sys.executable)
 
 
+@pytest.mark.root
 def test_a_job_of_somebody_else_is_named_and_not_looked_at(stage: Stage) -> None:
-    if os.geteuid():
-        lacking("this is not root")
     words = [require("setpriv"), "--reuid", "58123", "--clear-groups", "/bin/sh", "-c", "sleep 1000; exit 1"]
     process = stage.start([*words, "train", "--local_rank=0", "--token", "hunter2"], stage.env(0))
     until(lambda: os.stat(f"/proc/{process.pid}").st_uid == 58123, "the user has changed")
@@ -530,9 +528,8 @@ def test_a_job_of_somebody_else_is_named_and_not_looked_at(stage: Stage) -> None
     assert other["command"] == "/bin/sh -c sleep 1000; exit 1 train --local_rank=0 --token (secret)"
 
 
+@pytest.mark.root
 def test_the_job_of_somebody_else_is_told_by_what_started_it(stage: Stage) -> None:
-    if os.geteuid():
-        lacking("this is not root")
     daemon = stage.folder / "orted"
     daemon.symlink_to("/bin/sh")
     python = f"exec -a python3 {require('sleep')} 1001"

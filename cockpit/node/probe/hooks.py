@@ -205,6 +205,7 @@ class Hooks:
         self._interrupted = interrupted
         self._steps: Any = None
         self._servers: list[Any] = []
+        """The server, and ``None`` once it has begun."""
         _keep(self._servers)
         self._told: dict[str, Any] = {"rank": rank, "pid": os.getpid(), "ticks": _ticks()}
         self._told.update(torch="", server="", handlers=[], steps="")
@@ -290,9 +291,13 @@ class Hooks:
         try:
             # The plain path may exceed the limit of 107 bytes.
             address = "/proc/self/fd/%d/%s" % (number, name)
-            if not self._servers:  # else we were cut short right after it had begun
-                # In one go, for a server that is let go of ends the rank.
-                server["unheard"](lambda: self._servers.extend(map(c10d._WorkerServer, (address,))))
+            # Each in one go, so that who is cut short knows what was done. It is kept before it begins: a
+            # server that is let go of ends the rank, also one that could not begin.
+            if not self._servers:
+                self._servers.extend(map(c10d._WorkerServer.__new__, (c10d._WorkerServer,)))
+            if len(self._servers) == 1:
+                begin = self._servers[0].__init__
+                server["unheard"](lambda: self._servers.extend(map(begin, (address,))))
             if listed is None:
                 self._told["handlers"] = server["offered"](address)
                 if self._lacks_recorder():

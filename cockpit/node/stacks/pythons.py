@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict, Iterable, List, NamedTuple, Tuple
+from typing import Container, Dict, Iterable, List, NamedTuple, Tuple
 
 from cockpit.base import record
 from cockpit.node import procfs
@@ -36,8 +36,12 @@ class Pythons(NamedTuple):
     dead: Dict[int, List[Tuple[str, int, int]]]
 
 
-def pythons(pids: Iterable[int]) -> Pythons:
-    """Look at these processes."""
+def pythons(pids: Iterable[int], closed: Container[int] = ()) -> Pythons:
+    """Look at these processes.
+
+    :param closed: those that may not be looked at: of these, only the dead ones count, since what has ended
+        is root's, whoever started it
+    """
     found = Pythons({}, {})
     for pid in pids:
         stat = procfs.stat(pid)
@@ -45,7 +49,12 @@ def pythons(pids: Iterable[int]) -> Pythons:
             continue
         if stat.state in "ZX":
             found.dead.setdefault(stat.parent, []).append((stat.name, stat.ticks, pid))
-        elif len(found.stats) < MOST and _is_python(stat) and not _is_agent(procfs.arguments(pid)):
+        elif (
+            len(found.stats) < MOST
+            and pid not in closed
+            and _is_python(stat)
+            and not _is_agent(procfs.arguments(pid))
+        ):
             found.stats[pid] = stat
     return found
 

@@ -98,10 +98,9 @@ class _Scan(NamedTuple):
     stuck: List[int]
 
     @property
-    def readable(self) -> Iterator[int]:
-        """Processes that were there and may be looked at: some have written over their environment."""
-        closed = {*self.refused, *self.stuck}
-        return (pid for pid in self.pids if pid not in closed)
+    def pythons(self) -> Pythons:
+        """The Python processes that may be looked at: some have written over their environment."""
+        return pythons(self.pids, {*self.refused, *self.stuck})
 
 
 def seek(call: Call) -> Dict[str, Any]:
@@ -125,7 +124,7 @@ def seek(call: Call) -> Dict[str, Any]:
         # In a run of ours, the environment of every rank is known.
         ranks = _ranks(scan.processes)
     else:
-        found = pythons(scan.readable)
+        found = scan.pythons
         ranks = _all_ranks(scan, found)
         if asked.pid or asked.match:
             named, why = _named(asked, found, ranks)

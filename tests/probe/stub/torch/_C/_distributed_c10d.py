@@ -8,6 +8,8 @@ import socket
 
 class _WorkerServer:
     def __init__(self, path: str) -> None:
+        if "STUB_FULL" in os.environ:
+            raise RuntimeError("Error binding to %s" % path)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(path)
         self._socket.listen(1)
