@@ -12,6 +12,7 @@ import pytest
 
 from cockpit import slurm
 from tests.dealing import dealt
+from tests.needs import lacking
 from tests.warm import Warm, warm
 
 pytest_plugins = ["tests.lab.fixtures"]
@@ -76,6 +77,12 @@ def quick_cockpit() -> Iterator[tuple[str, ...]]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "internal_errors: the test makes the app raise what nobody foresaw")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Only root runs what is marked so."""
+    if item.get_closest_marker("root") is not None and os.geteuid() != 0:
+        lacking("only root can make what it needs")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

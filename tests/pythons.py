@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 
-import pytest
+from tests.needs import beyond
 
 VERSIONS = tuple(f"3.{minor}" for minor in range(8, 15))
 """What a node may have."""
@@ -26,7 +26,7 @@ def python(version: str) -> str:
     """
     if version == RUNNING:
         return sys.executable
-    return _found(version) or pytest.skip(
+    return _found(version) or beyond(
         f"no python{version} on PATH or in ~/.pyenv/versions that this user can run"
     )
 

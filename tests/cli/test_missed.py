@@ -92,7 +92,8 @@ def test_what_was_missed_is_merged_by_time_as_logs_has_it(capsys: pytest.Capture
         text = b"".join(b"rank %d step %d\n" % (rank, step) for step in range(3))
         ticks = index(rank, *((10.0 + step + rank / 2, 14 * (step + 1)) for step in range(3)))
         file = f"rank-{rank}.log"
-        first = part((file, 0, text[:30]))
+        # It says that it has more: else who reads it may begin to print before that comes.
+        first = part((file, 0, text[:30]), sizes={file: len(text), "sizes.jsonl": len(ticks)})
         nodes[name] = Node([first, part((file, 30, text[30:]), ("sizes.jsonl", 0, ticks)), ended(rank)])
     assert attach(folder_of(nodes), nodes) == Exit.OK
     out = capsys.readouterr().out

@@ -16,10 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-import pytest
-
 from tests.lab.lab import USER, Lab
-from tests.needs import PATH, lacking, require
+from tests.needs import PATH, beyond, lacking, require
 from tests.waiting import until
 
 CGROUPS = ("freezer", "cpuset", "memory", "devices", "cpuacct")
@@ -238,7 +236,7 @@ def without_sshd(tracking: str = "linuxproc", gpus: int = 0, more: str = "") -> 
     if reason := Lab.unavailable():
         lacking(reason)
     if reason := Slurm.lacks(tracking):
-        pytest.skip(reason)  # nothing that is installed changes it
+        beyond(reason)
     with Lab(nodes=2) as lab:
         for node in lab.nodes:
             lab.stop_sshd(node, sessions=True)

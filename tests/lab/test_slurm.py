@@ -15,7 +15,7 @@ import pytest
 from tests.lab.cockpits import Cockpits
 from tests.lab.lab import OTHER
 from tests.lab.slurm import Slurm, without_sshd
-from tests.needs import require
+from tests.needs import beyond, require
 from tests.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
@@ -173,7 +173,7 @@ def test_the_end_of_its_srun_is_the_end_of_the_run(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
     if slurm.tracking != "cgroup":
-        pytest.skip("there, what has detached itself outlives its step")
+        beyond("there, what has detached itself outlives its step")
     process = train(cockpits, allocate())
     # Its child, which has the same words, ends the step when it is gone.
     srun = min(each.pid for each in slurm.lab.processes(None) if "--job-name=cockpit" in each.cmdline)

@@ -143,6 +143,7 @@ while True:
 KILLED = "import os; os.kill(os.getpid(), 9)"
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(("program", "kills"), [(EATS, 1), (KILLED, 0)])
 def test_a_rank_in_a_real_cgroup_that_the_oom_killer_ends(
     tmp_path: Path, pyz: bytes, program: str, kills: int
@@ -170,6 +171,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.root
 def test_a_process_that_allocates_in_a_real_cgroup(tmp_path: Path) -> None:
     """What it allocates is seen under the group's limit; what it writes to files is not."""
     folders.make(tmp_path, [0])

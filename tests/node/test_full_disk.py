@@ -36,6 +36,9 @@ sys.exit(7)
 """
 
 
+pytestmark = pytest.mark.root
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""

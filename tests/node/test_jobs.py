@@ -22,7 +22,7 @@ from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs import ending, outputs, watch
 from cockpit.node.stacks import launchers
-from tests.needs import lacking, require
+from tests.needs import require
 from tests.node.test_seek import as_user
 from tests.waiting import until
 
@@ -352,9 +352,8 @@ def test_a_process_that_ends_while_its_file_is_opened(ranks: Ranks, monkeypatch:
     assert (data, item.trouble) == (b"up\noh\n", {})
 
 
+@pytest.mark.root
 def test_who_reads_along_gets_what_their_user_may_read() -> None:
-    if os.geteuid():
-        lacking("this is not root")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -56,15 +56,15 @@ def test_folder_that_others_may_write_is_refused(tmp_path: Path, pyz: bytes, whi
         start(spec(tmp_path / "base"), sys.executable, pyz)
 
 
+@pytest.mark.root
 def test_folder_of_somebody_else_is_refused(tmp_path: Path, pyz: bytes) -> None:
-    if os.geteuid() != 0:
-        lacking("only root can make a folder of another user")
     (tmp_path / "base").mkdir(mode=0o700)
     os.chown(tmp_path / "base", 65534, 65534)
     with pytest.raises(RunFolderError, match=r"base belongs to \w+, not to root; use --node-dir"):
         start(spec(tmp_path / "base"), sys.executable, pyz)
 
 
+@pytest.mark.root
 def test_noexec_is_refused(tmp_path: Path, pyz: bytes) -> None:
     mount = require("mount")
     base = tmp_path / "base"

@@ -120,7 +120,7 @@ def test_an_old_or_strange_one_is_not_used(bare: Path, version: str) -> None:
     assert verb.ready().startswith("/proc/")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.root
 def test_one_that_somebody_else_put_there_is_not_run(bare: Path) -> None:
     os.chown(spies.fake(bare / "py-spy", ""), 4242, -1)
     assert ask()["ready"] is False

@@ -161,6 +161,14 @@ def test_what_becomes_of_its_folders_is_nothing_to_the_program(
         assert said.steps.startswith("the probe failed: SyntaxError: ")
 
 
+def test_a_server_that_cannot_begin_ends_no_rank(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    program = PROGRAMS["training"]._replace(env={"STUB_FULL": "1"})
+    assert outcome(program, tmp_path, place) == outcome(program, tmp_path, None)
+    (told,) = place.told()
+    assert told["server"].startswith("RuntimeError: Error binding to /proc/self/fd/")
+
+
 @pytest.mark.parametrize("broken", ["ctypes", "mmap"])
 def test_a_python_that_lacks_what_the_hooks_need(tmp_path: Path, broken: str) -> None:
     """Its torch would fail, too: but at its own import, and with its own words."""
@@ -218,6 +226,7 @@ def test_the_run_folder_is_deleted_while_a_rank_runs(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "rings")
 
 
+@pytest.mark.root
 def test_a_full_disk(tmp_path: Path) -> None:
     """No page of the ring may be missing when a step is written: that would be SIGBUS."""
     mount = require("mount")

@@ -14,7 +14,7 @@ from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.kinds import WAITING, of_dump
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
-from tests.needs import require_module
+from tests.needs import lacking, require_module
 from tests.node import spies
 from tests.ports import free_port
 from tests.waiting import until
@@ -74,7 +74,7 @@ def test_a_wait_for_another_rank_is_seen_as_one(
     with contextlib.suppress(AssertionError):
         until(waits, f"{kind}: it waits")
     if last[0].error == "denied":
-        pytest.skip(last[0].what)
+        lacking(last[0].what)
     assert (of_dump(last[0]).kind, of_dump(last[0]).what) == KINDS[kind], last[0]
     assert of_dump(last[0]).kind in WAITING
     taken = Snapshot("20261121-040441", "otter", "otter", {rank: Place("gpu1") for rank in range(2)})

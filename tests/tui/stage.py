@@ -10,12 +10,13 @@ from typing import Any, cast
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.base.verbs import Environ
+from cockpit.config import Quotas
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.launch.start import Stages
-from cockpit.engine.logs.spool import Spool
+from cockpit.engine.logs.spool import Shelf, Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.join import pool_for
@@ -79,7 +80,8 @@ class Stage:
         """What the start fails with."""
         self.board: Board | None = None
         self.pool = pool_for(self.manifest)
-        self._spools = {entry.name: Spool(self.folder.spool_dir(entry)) for entry in entries}
+        shelf = Shelf(self.folder.path, Quotas())
+        self._spools = {entry.name: Spool(self.folder.spool_dir(entry), shelf) for entry in entries}
         self._nodes = {entry.name: entry for entry in entries}
         self._early: list[Event] = []
         self.listeners: list[object] = []
