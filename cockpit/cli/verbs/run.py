@@ -68,7 +68,7 @@ def _parser() -> Parser:
         default="stop",
         help="after a rank's recorded failure: stop the rest (default), or wait for it to end",
     )
-    add_seconds(group, "--failure-wait", 30.0, "seconds from the failure to the stop (30)")
+    add_seconds(group, "--failure-wait", 30.0, "seconds from showing the failure to the stop (30)")
     add_seconds(group, "--grace", 30.0, "when stopping: seconds from SIGTERM to SIGKILL (30)")
     add_seconds(group, "--finalise-wait", 600.0, "seconds for a profiler to write its report (600)")
     add_seconds(

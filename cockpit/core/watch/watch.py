@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.base.events import Watched
+from cockpit.base.gaps import Gaps
 from cockpit.core.finding import Finding
 from cockpit.core.masks import ranks_of
 from cockpit.core.run.standstill import packed, span
@@ -57,8 +58,6 @@ GRACE_S = 8.0
 """Seconds after a gap in what is known until what is known counts again."""
 TOLD_S = 1.0
 """A node that was measured so long after a look has told of all steps until the end of that look."""
-ALIKE_S, LATE_S = 5.0, 10.0
-"""Two clocks that differ by more than this: one was set. Ticks this far apart: nobody was looking."""
 
 UNSTEPPED = (
     "nothing tells the steps of this run: no probe in its ranks, none in its log; only if all its ranks "
@@ -99,6 +98,7 @@ class StallWatch:
         self._moved = 0.0
         """When there was progress, in ticks."""
         self._clock: tuple[float, float] | None = None
+        self._gaps = Gaps()
         self._held_until = 0.0
         self._lost: tuple[str, ...] = ()
         self._looks = 0
@@ -256,12 +256,10 @@ class StallWatch:
         return replace(found, certainty="likely", evidence=(evidence, *found.evidence))
 
     def _mind_clocks(self, at: float, ticks: float) -> None:
-        before, self._clock = self._clock, (at, ticks)
-        if before is None:
+        if self._clock is None:
             self._held_until = self._moved = ticks
-            return
-        passed = ticks - before[1]
-        if passed > LATE_S or abs(at - before[0] - passed) > ALIKE_S:
+        self._clock = at, ticks
+        if self._gaps.since_last(at, ticks):
             self._held_until = ticks + GRACE_S
             self._gapless = False
             self._standstill += 1  # a look under way has seen what was before, if anything
