@@ -124,7 +124,7 @@ class VisibleGpus:
 
 @dataclass(frozen=True)
 class FactsAnswer:
-    """python, its version, cores, tools, deepspeed, torch, free bytes; GPUs if asked for"""
+    """python, version, cores, tools, deepspeed, torch, free bytes, why no run folder; GPUs if asked for"""
 
     python: str = bound(PATH)
     python_version: str = bound(WORD)
@@ -140,6 +140,7 @@ class FactsAnswer:
     accelerate: Optional[str] = maybe(WORD)
     accelerate_tool: Optional[str] = maybe(PATH)
     free_bytes: int = bound(SIZE, 0)
+    folder: str = bound(_LINE, "")
     gpus: Optional[VisibleGpus] = maybe(Of(VisibleGpus))
     packages: Dict[str, str] = bound(MapOf(WORD, WORD, 100), {})
 

@@ -76,7 +76,6 @@ class Disk:
     type: str = bound(WORD, "")
     inodes: int = bound(SIZE, 0)
     inodes_free: int = bound(SIZE, 0)
-    writable: bool = bound(FLAG, True)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -91,13 +91,13 @@ class Rule:
 
     :param id: its name
     :param needs: the inputs that :attr:`test` takes, by name, in their order
-    :param test: gives the finding; None: nothing of the kind
+    :param test: gives the finding, or several; None: nothing of the kind
     :param source: where this is known from; empty: from this project
     """
 
     id: str
     needs: tuple[str, ...]
-    test: Callable[..., Finding | None]
+    test: Callable[..., Finding | Sequence[Finding] | None]
     source: str = ""
 
 
@@ -114,5 +114,4 @@ def findings(rules: Iterable[Rule], inputs: Mapping[str, Any]) -> Iterator[Findi
         except Exception as error:
             why = one_line(f"{type(error).__name__}: {error}", limit=200)
             found = Finding(RULE_FAILED, f"the rule {rule.id} failed: {why}", severity="warning")
-        if found is not None:
-            yield found
+        yield from (found,) if isinstance(found, Finding) else found or ()

@@ -13,30 +13,37 @@ from cockpit.base.answers import FactsAnswer
 from cockpit.base.condition import ReachAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Look, Looks
-from cockpit.core.finding import RULE_FAILED, Finding, Step, findings
+from cockpit.core.finding import Finding, Step
 from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.run.model import RunModel
 from cockpit.engine.launch.asking import base_of, checkup_request, facts_request, seen
 from cockpit.engine.launch.preflight import PARTS, Diagnosis
 from cockpit.engine.launch.prepare import master_address
 from cockpit.engine.links.link import Link
+from cockpit.engine.links.patience import Late, Patience
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
-from cockpit.errors import CockpitError
+from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import DEFAULT_PORT, LaunchJob, NodeFacts
+from cockpit.plans.nodes import gpus
 from cockpit.plans.nodes.hostfile import Host
-from cockpit.plans.plan import host_of
-from cockpit.plans.unfit import UNFIT
-from cockpit.transport.base import LinkError
+from cockpit.plans.plan import build_plans, host_of
+from cockpit.plans.unfit import why_unfit
+from cockpit.transport.base import ConnectStage, LinkError
 
 T = TypeVar("T")
 
 TIMEOUT_S = 7.0
-"""A node that has no link after this long counts as unreachable."""
+"""When no node has got on for so long, those that have no link count as unreachable."""
+LONGEST_S = 600.0
+"""For an answer, while other nodes get on."""
 CHECK = 0.4
 """The part of that time that each check on a node may take."""
 
 ALL = (*PARTS, "profiling", "port", "login", "names")
+
+STAND_IN = ("doctor",)
+"""The program of a job where none was named."""
 
 LAUNCHERS = ("deepspeed", "torchrun")
 """What is meant if no launcher is named: the first of these that some node has."""
@@ -51,7 +58,7 @@ class Wanted:
     :param scheduler: whether a run there ends with its job, not at logout
     :param run: this one runs there already, and is meant to; empty: none is
     :param pids: processes by node of a job that others started: it runs, so what a launch needs is not asked
-    :param timeout_s: for a node to have a link, and for each answer after that
+    :param timeout_s: without progress of any node, until those without a link or an answer are given up
     """
 
     job: LaunchJob
@@ -78,7 +85,8 @@ async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
     job = wanted.job
     names = [host.name for host in job.hosts]
     pool.roll.call(names)
-    seen = await asyncio.gather(*(_look(pool, name, wanted, names) for name in names))
+    async with Patience(pool.roll, wanted.timeout_s) as patience:
+        seen = await asyncio.gather(*(_look(pool, host, wanted, patience) for host in job.hosts))
     nodes = dict(zip(names, seen, strict=True))
     links = {name: link for name in names if (link := await _open(pool, name)) is not None}
     address = ""
@@ -125,21 +133,37 @@ def _runs_here(nodes: Mapping[str, Look]) -> tuple[frozenset[str], frozenset[str
 def unfit(job: LaunchJob, nodes: Mapping[str, Look]) -> list[Finding]:
     """Why nodes cannot launch this job, by the rules of a launch; what several nodes lack is one finding."""
     found: dict[tuple[str, str], tuple[Finding, list[str]]] = {}
+    hosts = {host.name: host for host in job.hosts}
     for name, look in nodes.items():
-        if look.facts is None:
-            continue
-        for each in _unfit(job, name, look.facts):
+        host = hosts.get(name, Host(name, (0,)))
+        for each in _unfit(job, host, look.facts) if look.facts else ():
             found.setdefault((each.id, each.what), (each, []))[1].append(name)
     return [replace(finding, nodes=tuple(names)) for finding, names in found.values()]
 
 
-def _unfit(job: LaunchJob, name: str, answer: FactsAnswer) -> list[Finding]:
+def _unfit(job: LaunchJob, host: Host, answer: FactsAnswer) -> list[Finding]:
     try:
-        facts = NodeFacts.of(name, answer, job.profiler.name if job.profiler else "")
+        facts = NodeFacts.of(host.name, answer, job.profiler.name if job.profiler else "")
     except CockpitError as error:
-        return [Finding("bad_facts", error.what, certainty="sure", steps=(Step(error.hint),))]
-    inputs = {"job": job, "facts": facts, "answer": answer}
-    return [each for each in findings(UNFIT, inputs) if each.id != RULE_FAILED]
+        return [_found("bad_facts", error)]
+    found = why_unfit(job, facts, answer)
+    if found:
+        return found
+    try:
+        host = gpus.filled(host, answer.gpus, job.launcher)
+    except CockpitError as error:
+        # Without a program no run is meant yet, for which somebody would have to say it.
+        return [replace(_found("no_slots", error), severity="info" if job.program == STAND_IN else "error")]
+    try:
+        build_plans(replace(job, hosts=(host,)), [facts])
+    except ManyErrors as error:
+        return [_found("no_plan", each) for each in error.errors]
+    return []
+
+
+def _found(id: str, error: CockpitError) -> Finding:
+    steps = (Step(error.hint),) if error.hint else ()
+    return Finding(id, error.what, certainty="sure", steps=steps)
 
 
 def wanted_again(manifest: Manifest, model: RunModel) -> Wanted:
@@ -198,35 +222,36 @@ def words_again(manifest: Manifest) -> list[str]:
     return ["doctor", "-w", ",".join(pieces), *given, *program]
 
 
-async def _look(pool: LinkPool, name: str, wanted: Wanted, names: list[str]) -> Look:
-    job = wanted.job
+async def _look(pool: LinkPool, host: Host, wanted: Wanted, patience: Patience) -> Look:
+    job, name = wanted.job, host.name
     try:
-        link = await asyncio.wait_for(pool.lend(name, now=True), wanted.timeout_s)
+        link = await patience.of(name, pool.lend(name, now=True))
     except CockpitError as error:
         return Look(errors=(error,))
-    except (TimeoutError, asyncio.TimeoutError):
-        progress = pool.roll.awaited.get(name)
-        stage = f": still waiting for {progress.stage.value}" if progress else ""
-        late = LinkError(
-            f"no answer within {wanted.timeout_s:g} s{stage}", where=name, hint=f"try: ssh {name} true"
-        )
-        pool.roll.fail(name, late)
-        return Look(errors=(late,))
+    except Late as late:
+        stage = late.progress.stage
+        what = f"no answer within {wanted.timeout_s:g} s: still waiting for {stage.value}"
+        why = LinkError(what, where=name, hint=pool.to_try(name))
+        pool.roll.fail(name, why)
+        return Look(untried=True) if stage is ConnectStage.QUEUED else Look(errors=(why,))
     base = base_of(link, wanted.node_dir)
     request = facts_request(job)
     first = job.hosts[0].name
-    hosts = dict.fromkeys([*map(host_of, names), link.hello.host])
+    hosts = dict.fromkeys([*(host_of(each.name) for each in job.hosts), link.hello.host])
     asked = checkup_request(job, ALL, base, wanted.check_s)
     asked = replace(asked, names=tuple(hosts), port=wanted.port if name == first else 0)
-    request = replace(request, base=base, tools={**TOOLS, **request.tools})
+    request = replace(request, base=base, tools={**TOOLS, **request.tools}, gpus=host.open)
     errors: list[CockpitError] = []
 
     async def answer(to: verbs.Request[T, Any]) -> T | None:
         try:
-            return await link.call(to, deadline_s=wanted.timeout_s)
+            return await patience.of(name, link.call(to, deadline_s=LONGEST_S))
         except CockpitError as error:
             errors.append(error)
-            return None
+        except Late:
+            what = f"no answer to {verbs.NAMES[type(to)]} within {wanted.timeout_s:g} s"
+            errors.append(LinkError(what, where=name))
+        return None
 
     with suppress(CockpitError):
         await link.measure_clock()
@@ -258,7 +283,9 @@ async def _met(
         return "", {}
     try:
         address = wanted.job.master_addr or await master_address(first, links, pool.roll)
-    except CockpitError:
+    except CockpitError as error:
+        if error.code is Exit.NODE_UNFIT and not isinstance(error, ManyErrors):
+            raise  # as before a launch
         return "", {}
     held = nodes[first].condition.port
     port = 0 if held else wanted.port

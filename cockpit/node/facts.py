@@ -17,6 +17,7 @@ from cockpit.base import record, verbs
 from cockpit.base.gate import SIZE
 from cockpit.node import private_folder, procfs, usermask
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.run.place import trouble
 
 # Runs in the user's python, of any version, under the user's setup; imports neither torch nor deepspeed, and
 # nothing that costs more than the look itself: importlib.metadata takes 40 ms, json and shutil 10 ms each.
@@ -123,7 +124,7 @@ def facts(call: Call) -> Dict[str, Any]:
     ``script`` (a file that must be there, or empty), ``base`` (folder for run folders), ``gpus`` (whether to
     count them, which wakes the driver), ``visible`` (the CUDA_VISIBLE_DEVICES that ranks will get; null: as
     it is there), ``packages`` (distributions whose versions are wanted). The answer is the probe's facts,
-    ``tools`` as found and ``free_bytes`` where run folders go.
+    ``tools`` as found, ``free_bytes`` where run folders go and ``folder``: why none can be made there.
 
     :raises NodeError: no such directory, a failing setup, no such python
     """
@@ -139,7 +140,9 @@ def facts(call: Call) -> Dict[str, Any]:
     wanted = (asked.script, [asked.visible] if asked.gpus else [], asked.packages, on_path)
     probe = _PROBE.replace("@MARK@", record.FACTS).replace("@ASKED@", ascii(wanted))
     found = _probe(cwd, setup, python, probe)
-    found["free_bytes"] = _free_bytes(asked.base or private_folder.base())
+    base = asked.base or private_folder.base()
+    found["free_bytes"] = _free_bytes(base)
+    found["folder"] = trouble(base)
     tools = {name: _tool(places, found["tools"]) for name, places in asked.tools.items()}
     found["tools"] = {name: path for name, path in tools.items() if path}
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cockpit.base.answers import FactsAnswer
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, Step, findings
+from cockpit.core.text import one_line
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.launch import LaunchJob, NodeFacts
 from cockpit.plans.launchers import registry as launchers
@@ -23,6 +24,12 @@ def _no_script(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
     return None if answer.script else Finding("no_script", what, certainty="sure", steps=steps)
 
 
+def _no_folder(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
+    step = Step("--node-dir DIR", "give another place")
+    what = one_line(answer.folder, limit=400)
+    return Finding("no_folder", what, certainty="sure", steps=(step,)) if what else None
+
+
 def _no_room(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
     profiler = job.profiler
     if not profiler or answer.free_bytes >= profiler.room:
@@ -37,21 +44,26 @@ UNFIT = (
     Rule("no_launcher", ("job", "facts"), _no_launcher),
     Rule("no_profiler", ("job", "facts"), _no_profiler),
     Rule("no_script", ("job", "answer"), _no_script),
+    Rule("no_folder", ("job", "answer"), _no_folder),
     Rule("no_room", ("job", "answer"), _no_room),
 )
 """What has to be mended first is in front."""
 
 
-def refusal(
-    node: str, job: LaunchJob, facts: NodeFacts, answer: FactsAnswer | None = None
-) -> CockpitError | None:
-    """What has to be mended first on a node; None: it is fit.
+def why_unfit(job: LaunchJob, facts: NodeFacts, answer: FactsAnswer | None = None) -> list[Finding]:
+    """Why a node cannot launch this job; nothing: it is fit.
 
     :param answer: what else it answered; None: it was not asked
     """
     inputs = {"job": job, "facts": facts} | ({} if answer is None else {"answer": answer})
-    first = next((found for found in findings(UNFIT, inputs) if found.id != RULE_FAILED), None)
-    if first is None:
-        return None
-    hint = ", or ".join(": ".join(filter(None, (step.reason, step.command))) for step in first.steps)
-    return CockpitError(first.what, where=node, hint=hint, code=Exit.NODE_UNFIT)
+    return [found for found in findings(UNFIT, inputs) if found.id != RULE_FAILED]
+
+
+def refusal(
+    node: str, job: LaunchJob, facts: NodeFacts, answer: FactsAnswer | None = None
+) -> CockpitError | None:
+    """What has to be mended first on a node; None: it is fit."""
+    for first in why_unfit(job, facts, answer)[:1]:
+        hint = ", or ".join(": ".join(filter(None, (step.reason, step.command))) for step in first.steps)
+        return CockpitError(first.what, where=node, hint=hint, code=Exit.NODE_UNFIT)
+    return None

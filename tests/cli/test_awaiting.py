@@ -77,6 +77,18 @@ def test_that_all_wait_for_agents_is_one_short_sentence(nodes: int, whose: str) 
     )
 
 
+def test_who_has_answered_before_is_not_said_not_to_have() -> None:
+    """A launch asks nodes that are ready once more."""
+    roll = Roll(["a", "b"])
+    for node in ("a", "b"):
+        roll.answer(node)
+    roll.call(["a", "b"], "started")
+    roll.answer("a")
+    assert roll.counts() == "1 of 2 nodes started"
+    roll.call(["a"])
+    assert roll.counts() == "0 of 1 node answered"
+
+
 def made(run: str, nodes: list[str], config: Path | None = None, hosts: str = "") -> RunFolder:
     """A run that was launched on some nodes, as far as is known here; without ``config``: on this machine."""
     entries = [NodeEntry(node, f"/none/{run}/{node}", [i], host=hosts) for i, node in enumerate(nodes)]

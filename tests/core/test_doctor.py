@@ -171,16 +171,6 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
         {3: look(reached=ReachAnswer("No route to host"))},
         "gpu03: cannot connect to gpu01 at 10.0.0.1: No route to host",
     ),
-    (
-        "error",
-        {3: disk("run folders", free_bytes=0)},
-        "gpu03: run folders (/tmp/cockpit-1000): disk is full, 0 kB free",
-    ),
-    (
-        "error",
-        {3: disk("run folders", inodes_free=0)},
-        "gpu03: run folders (/tmp/cockpit-1000): disk is full, no inodes left",
-    ),
     ("error", {3: condition(gpus=())}, "gpu03: driver 570.86.15 is loaded, but it shows no GPU"),
     ("error", {3: gpu(2, errors=2)}, "gpu03: GPU 2: 2 uncorrected memory errors"),
     (
@@ -369,9 +359,51 @@ def test_what_is_too_little_is_not_said_to_differ_as_well() -> None:
     ]
 
 
-def test_a_folder_that_cannot_be_written_is_not_called_full() -> None:
-    (found,) = diagnosis(looks({3: disk("run folders", writable=False)}))
-    assert [step.command for step in found.steps] == ["findmnt -T /tmp; ls -ld /tmp", "--node-dir DIR"]
+def test_that_no_run_folder_can_be_made_is_not_said_twice() -> None:
+    def plant(one: Look) -> Look:
+        return facts(folder="its disk is full")(disk("run folders", free_bytes=0)(one))
+
+    assert said({3: plant}) == []
+
+
+def test_each_cause_has_its_own_words_and_steps() -> None:
+    """But for numbers and the node's own name, in which many nodes with one cause differ."""
+
+    def lost(what: str, hint: str = "") -> Plant:
+        return look(machine="", errors=(LinkError(what, where="", hint=hint),))
+
+    plants = {
+        1: lost("connection refused", "start sshd"),
+        2: lost("no answer for 7 s"),
+        3: lost("login refused", "ssh-copy-id gpu03"),
+        4: lost("no answer for 8 s"),
+        5: lost("gpu05 is another machine"),
+        6: lost("gpu06 is another machine"),
+        7: look(machine="", errors=(LinkError("no route", where="jump host login1"),)),
+    }
+    found = [each for each in diagnosis(looks(plants)) if each.id == "unreachable"]
+    assert [line(each) for each in found] == [
+        "gpu01: connection refused",
+        "gpu[02,04]: no answer for 7 s (gpu02; 1 more like it)",
+        "gpu03: login refused",
+        "gpu[05-06]: gpu05 is another machine (gpu05; 1 more like it)",
+        "gpu07: jump host login1: no route",
+    ]
+    assert [step.text for step in found[0].steps] == ["start sshd"]
+    assert [step.text for step in found[2].steps] == ["ssh-copy-id gpu03"]
+
+
+def test_nodes_that_were_not_tried_are_not_unfit() -> None:
+    untried = look(machine="", untried=True)
+    seen = looks({2: untried, 3: untried})
+    found = [each for each in diagnosis(seen) if each.severity == "warning"]
+    assert [line(each) for each in found] == [
+        "gpu[02-03]: not tried: the connections in front of them did not end"
+    ]
+    assert verdict(seen, found) == "8 nodes: 2 not tried"
+    assert code(found) is Exit.RANK_FAILED
+    worse = looks({1: look(machine="", errors=(LinkError("no route", where="gpu01"),)), 2: untried})
+    assert verdict(worse, diagnosis(worse)) == "8 nodes: 1 unfit, 1 not tried"
 
 
 @pytest.mark.parametrize(

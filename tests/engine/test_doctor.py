@@ -7,12 +7,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from cockpit.base.answers import VisibleGpus
 from cockpit.base.shell import join
 from cockpit.cli import launch_options
 from cockpit.cli.verbs.doctor import _parser
 from cockpit.core.doctor.looks import Looks
 from cockpit.core.run.model import RunModel
-from cockpit.engine.doctor import Wanted, examine, unfit, wanted_again, words_again
+from cockpit.engine.doctor import STAND_IN, Wanted, examine, unfit, wanted_again, words_again
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry
 from cockpit.plans.launch import LaunchJob
@@ -54,6 +55,23 @@ def test_no_node_is_believed() -> None:
     evil = facts(torch="2.9; touch /tmp/hostile")(healthy(0))
     (found,) = unfit(JOB, {"gpu01": healthy(0), "gpu02": evil})
     assert (found.id, found.nodes, found.severity) == ("bad_facts", ("gpu02",), "error")
+
+
+def test_what_a_launch_refuses_is_unfit_here_too() -> None:
+    """Slots that nobody gives; cores that a node does not allow; no run folder."""
+    open_hosts = tuple(parse("gpu01\ngpu02\n"))
+    hosts = tuple(parse("gpu01 slots=1\ngpu02 slots=1\n"))
+    nodes = {name: facts(gpus=VisibleGpus(0))(healthy(n)) for n, name in enumerate(("gpu01", "gpu02"))}
+    (found,) = unfit(replace(JOB, hosts=open_hosts, launcher="command"), nodes)
+    assert (found.id, found.nodes, found.severity) == ("no_slots", ("gpu01", "gpu02"), "error")
+    (found,) = unfit(replace(JOB, hosts=open_hosts, launcher="command", program=STAND_IN), nodes)
+    assert (found.id, found.severity) == ("no_slots", "info")
+    nodes["gpu02"] = facts(cores=(0, 1), numactl="/usr/bin/numactl")(nodes["gpu02"])
+    (found,) = unfit(replace(JOB, hosts=hosts, bind_cores="0-2"), nodes)
+    assert (found.id, found.nodes) == ("no_plan", ("gpu02",))
+    assert found.what == "--bind-cores 0-2: it allows 0-1, not 2"
+    nodes["gpu01"] = facts(folder="mounted noexec")(nodes["gpu01"])
+    assert [each.id for each in unfit(replace(JOB, hosts=hosts, launcher="command"), nodes)] == ["no_folder"]
 
 
 def test_a_run_that_is_known_here() -> None:

@@ -69,6 +69,11 @@ def test_every_bad_node_is_named_with_its_state_and_the_good_ones_are_ready(tmp_
         assert errors[kind].hint or kind in ("dropped", "garbage"), kind
 
 
+def test_what_to_type_has_the_configuration_that_was_given() -> None:
+    pool = LinkPool([], Reach("auto", {"config": "/home/ada/it's"}))
+    assert pool.to_try("gpu01") == r"try: ssh -F '/home/ada/it'\''s' gpu01 true"
+
+
 def test_a_slow_node_is_not_a_bad_one(tmp_path: Path) -> None:
     """A round trip of 2 s, an sshd that takes 15 s for a login, 30 s for a stage: all five times as fast."""
 

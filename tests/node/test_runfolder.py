@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from cockpit.node.run.place import trouble
 from cockpit.node.run.supervisor import RunFolderError, StartError, start
 from tests.needs import lacking, require
 from tests.node.conftest import Launch
@@ -43,7 +44,7 @@ def test_existing_folder_is_refused(launch: Launch, pyz: bytes) -> None:
 def test_symbolic_link_is_refused(tmp_path: Path, pyz: bytes) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "base").symlink_to("real")
-    with pytest.raises(RunFolderError, match="symbolic link; use --node-dir"):
+    with pytest.raises(RunFolderError, match="symbolic link"):
         start(spec(tmp_path / "base"), sys.executable, pyz)
     assert not list((tmp_path / "real").iterdir())
 
@@ -60,8 +61,37 @@ def test_folder_that_others_may_write_is_refused(tmp_path: Path, pyz: bytes, whi
 def test_folder_of_somebody_else_is_refused(tmp_path: Path, pyz: bytes) -> None:
     (tmp_path / "base").mkdir(mode=0o700)
     os.chown(tmp_path / "base", 65534, 65534)
-    with pytest.raises(RunFolderError, match=r"base belongs to \w+, not to root; use --node-dir"):
+    with pytest.raises(RunFolderError, match=r"base belongs to \w+, not to root"):
         start(spec(tmp_path / "base"), sys.executable, pyz)
+
+
+def test_what_a_launch_will_refuse_is_known_before_and_nothing_is_made(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    assert trouble(str(base)) == ""
+    assert not base.exists()
+    base.mkdir(mode=0o700)
+    assert trouble(str(base)) == ""
+    base.chmod(0o770)
+    assert "others may write to" in trouble(str(base))
+    (tmp_path / "link").symlink_to(base)
+    assert trouble(str(tmp_path / "link")) == f"{tmp_path}/link is a symbolic link"
+    assert "not an absolute path" in trouble("base")
+    (tmp_path / "file").touch()
+    assert "file cannot be written" in trouble(str(tmp_path / "file" / "base"))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("option", "why"), [("ro", "Read-only file system"), ("size=16k", "disk is full")])
+def test_a_file_system_that_takes_no_run_folder(tmp_path: Path, option: str, why: str) -> None:
+    place = tmp_path / "mounted"
+    place.mkdir()
+    options = ["-t", "tmpfs", "-o", f"mode=700,{option}", "none", str(place)]
+    if subprocess.run([require("mount"), *options], capture_output=True, check=False).returncode:
+        lacking("mounting a tmpfs is not permitted")
+    try:
+        assert why in trouble(str(place / "base"))
+    finally:
+        subprocess.run(["umount", str(place)], capture_output=True, check=False)
 
 
 @pytest.mark.root
@@ -75,6 +105,8 @@ def test_noexec_is_refused(tmp_path: Path, pyz: bytes) -> None:
             lacking("mounting a tmpfs is not permitted")
         with pytest.raises(RunFolderError, match="noexec"):
             start(spec(base), sys.executable, pyz)
+        assert trouble(str(base)) == f"programs cannot be run from {base} (mounted noexec)"
+        assert "mounted noexec" in trouble(str(base / "not" / "there"))
         assert not list(base.iterdir())
     finally:
         subprocess.run(["umount", str(base)], capture_output=True, check=False)

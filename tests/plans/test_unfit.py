@@ -67,6 +67,13 @@ def test_a_profiler_needs_to_be_there_and_to_have_room() -> None:
     assert "; give its path: --nsys PATH" in str(refusal("a", profiled, lacking))
 
 
+def test_run_folders_must_be_possible() -> None:
+    why = "programs cannot be run from /tmp/cockpit-0 (mounted noexec)"
+    refused = refusal("a", JOB, FACTS, replace(ANSWER, folder=why))
+    assert str(refused) == f"a: {why}; give another place: --node-dir DIR"
+    assert lines(JOB, folder="\x1b[31m evil\n" + "x" * 900)[0].isprintable()
+
+
 def test_a_refusal_ends_with_the_code_of_an_unfit_node() -> None:
     refused = refusal("a", JOB, FACTS, replace(ANSWER, script=False))
     assert refused is not None

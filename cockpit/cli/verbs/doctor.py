@@ -23,7 +23,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.text import counted, size
 from cockpit.engine.deep import TIMEOUT_S as DEEP_S
 from cockpit.engine.deep import Deep, rehearse
-from cockpit.engine.doctor import TIMEOUT_S, Wanted, examine
+from cockpit.engine.doctor import STAND_IN, TIMEOUT_S, Wanted, examine
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.errors import CockpitError
@@ -51,7 +51,7 @@ EVIDENCE = 8
 def main(words: list[str]) -> int:
     """Look at all nodes at once, and say what a launch would stumble over."""
     made = _parser()
-    launch = launch_options.parse(made, words, stand_in=("doctor",))
+    launch = launch_options.parse(made, words, stand_in=STAND_IN)
     args = launch.args
     model = Model.of(args.params, args.ds_config)
     scheduler = args.slurm is not None
@@ -102,7 +102,12 @@ def _parser() -> Parser:
     made.add_argument(
         "--ds-config", metavar="FILE", default="", help="with --params: check the ZeRO setup of FILE"
     )
-    add_seconds(made, "--timeout", TIMEOUT_S, f"seconds for a node to answer ({TIMEOUT_S:g})")
+    add_seconds(
+        made,
+        "--timeout",
+        TIMEOUT_S,
+        f"seconds without progress of any node, until the rest is given up ({TIMEOUT_S:g})",
+    )
     group = made.add_argument_group("torch test")
     group.add_argument(
         "--deep",

@@ -81,9 +81,12 @@ def verdict(looks: Looks, found: Sequence[Finding]) -> str:
     """All of it in one line: ``8 nodes fit: torch 2.13.0, python 3.12.1, 8 x H100``."""
     total = counted(len(looks.nodes), "node")
     unfit = {node for each in found if each.severity == "error" for node in each.nodes}
-    warned = sum(each.severity == "warning" for each in found)
-    if unfit or warned:
-        parts = [f"{len(unfit)} unfit"] if unfit else ["all fit"] if len(looks.nodes) > 1 else ["fit"]
+    untried = sum(look.untried for look in looks.nodes.values())
+    warned = sum(each.severity == "warning" and each.id != "not_tried" for each in found)
+    if unfit or warned or untried:
+        parts = [f"{len(unfit)} unfit"] if unfit else []
+        parts += [f"{untried} not tried"] if untried else []
+        parts = parts or (["all fit"] if len(looks.nodes) > 1 else ["fit"])
         parts += [counted(warned, "warning")] if warned else []
         return f"{total}: {', '.join(parts)}"
     return f"{total} fit: {', '.join(_common(looks))}"

@@ -19,8 +19,8 @@ from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text, ranks_named, set_words
 from cockpit.core.text import counted, size
 
-FULL_BYTES, LOW_BYTES, SCARCE_BYTES = 10_000_000, 1_000_000_000, 50_000_000_000
-"""Room that is too little to start, that is little, and that is little if others have ten times as much."""
+LOW_BYTES, SCARCE_BYTES = 1_000_000_000, 50_000_000_000
+"""Room that is little, and that is little if others have ten times as much."""
 SHM_BYTES = 1_000_000_000
 """Docker gives 64 MB of /dev/shm by default; NCCL and data loaders need more."""
 GPU_BUSY = 0.05
@@ -51,13 +51,24 @@ FAULTS: list[Rule] = []
 
 
 def _fault(
-    id: str, *steps: Step, source: str = "", severity: str = "warning", detail: str = ""
+    id: str,
+    *steps: Step,
+    source: str = "",
+    severity: str = "warning",
+    detail: str = "",
+    apart: bool = False,
 ) -> Callable[[Callable[[Looks], Iterable[Told]]], None]:
-    """Makes a rule of a function that tells what is wrong on which nodes."""
+    """Makes a rule of a function that tells what is wrong on which nodes.
+
+    :param apart: words that differ in more than numbers and the node's name are of another cause
+    """
 
     def made(tell: Callable[[Looks], Iterable[Told]]) -> None:
-        def test(looks: Looks) -> Finding | None:
-            return _found(looks, id, list(dict.fromkeys(tell(looks))), steps, severity, detail)
+        def test(looks: Looks) -> list[Finding]:
+            causes: dict[str, list[Told]] = {}
+            for one in dict.fromkeys(tell(looks)):
+                causes.setdefault(_shape(one) if apart else "", []).append(one)
+            return [_found(looks, id, told, steps, severity, detail) for told in causes.values()]
 
         FAULTS.append(Rule(id, ("looks",), test, source))
 
@@ -79,9 +90,13 @@ def _on_each(
     return made
 
 
+def _shape(one: Told) -> str:
+    return re.sub(r"[0-9]+", "0", one.what.replace(one.node, "NODE"))
+
+
 def _found(
     looks: Looks, id: str, told: list[Told], steps: tuple[Step, ...], severity: str, detail: str
-) -> Finding | None:
+) -> Finding:
     """One finding on all nodes that something is wrong with; the same words are said once.
 
     If they differ from node to node, the sentence has the first, and the evidence all of them.
@@ -89,8 +104,6 @@ def _found(
     words: dict[str, list[str]] = {}
     for one in told:
         words.setdefault(one.what, []).append(one.node)
-    if not words:
-        return None
     first, *more = words
     nodes = in_hostfile_order((one.node for one in told), looks)
     some = tuple(dict.fromkeys(step for one in told[:3] for step in one.steps))
@@ -115,7 +128,7 @@ def _without(command: str, nodes: tuple[str, ...]) -> str:
 # What keeps a launch from working
 
 
-@_fault("unreachable", source="failure catalogue P02, P03, L03 to L11", severity="error")
+@_fault("unreachable", source="failure catalogue P02, P03, L03 to L11", severity="error", apart=True)
 def _unreachable(looks: Looks) -> Iterator[Told]:
     """No link: ssh, its keys, the agent's python."""
     for node, look in looks.nodes.items():
@@ -123,7 +136,7 @@ def _unreachable(looks: Looks) -> Iterator[Told]:
             yield from _errors(node, look)
 
 
-@_fault("refused", source="DeepSpeedExamples#889", severity="error")
+@_fault("refused", source="DeepSpeedExamples#889", severity="error", apart=True)
 def _refused(looks: Looks) -> Iterator[Told]:
     """Facts that a node refused: no such folder, no such python, a setup that fails."""
     for node, look in looks.answered.items():
@@ -133,7 +146,8 @@ def _refused(looks: Looks) -> Iterator[Told]:
 def _errors(node: str, look: Look) -> Iterator[Told]:
     for error in look.errors:
         step = Step(clean(error.hint, LONG)) if error.hint else Step("--timeout 60", "if it is only slow")
-        yield Told(node, clean(error.what, LONG), (step,))
+        place = f"{error.where}: " if error.where not in ("", node) else ""  # a jump host
+        yield Told(node, clean(f"{place}{error.what}", LONG), (step,))
 
 
 @_fault(
@@ -192,38 +206,6 @@ def _matches(chosen: str, name: str) -> bool:
     return name in words if sign == "=" else any(name.startswith(word) for word in words)
 
 
-@_fault("disk_full", Step("--node-dir DIR", "another place for run folders"), severity="error")
-def _full(looks: Looks) -> Iterator[Told]:
-    """No run folder can be made."""
-    for node, look in looks.answered.items():
-        for disk in look.condition.disks or ():
-            if disk.role != "run folders":
-                continue
-            step = _FULL
-            if not disk.writable:
-                text, step = f"{_place(disk)} cannot be written", _closed(node, disk.path)
-            elif disk.free_bytes < FULL_BYTES:
-                text = f"{_place(disk)}: disk is full, {size(disk.free_bytes)} free"
-            elif disk.inodes and not disk.inodes_free:
-                text = f"{_place(disk)}: disk is full, no inodes left"
-            else:
-                continue
-            yield Told(node, text, (step,))
-
-
-_FULL = Step("df -h; df -i", "what is full?")
-
-
-def _closed(node: str, path: str) -> Step:
-    place = path.rpartition("/")[0] or "/"
-    place = place if _PLAIN.fullmatch(place) else "DIR"
-    return Step(f"findmnt -T {place}; ls -ld {place}", "is it mounted read-only? whose is it?", node)
-
-
-def _place(disk: Disk) -> str:
-    return disk.role if disk.role.startswith("/") else f"{disk.role} ({clean(disk.path)})"
-
-
 @_on_each(
     "gpu_lost",
     Step("nvidia-smi; sudo dmesg | grep -i xid", "has one fallen off the bus?"),
@@ -274,6 +256,14 @@ def _held(looks: Looks, more: str) -> Iterator[Told]:
 def _port_in_use(looks: Looks) -> Iterator[Told]:
     """The port where ranks meet by default is taken on the first node."""
     return _held(looks, ", the default of DeepSpeed and torchrun,") if not looks.port_asked else iter(())
+
+
+@_fault("not_tried", Step("--timeout 60", "wait longer for those in front of them; or leave those out"))
+def _not_tried(looks: Looks) -> Iterator[Told]:
+    """Nothing is known of them: others were waited for."""
+    for node, look in looks.nodes.items():
+        if look.untried:
+            yield Told(node, "not tried: the connections in front of them did not end")
 
 
 @_fault("leftover_ranks", source="DeepSpeed#1016")
@@ -503,7 +493,8 @@ def _disk_low(looks: Looks) -> Iterator[Told]:
         (node, disk)
         for node, look in looks.answered.items()
         for disk in look.condition.disks or ()
-        if disk.role != "/dev/shm" and not (disk.role == "run folders" and disk.free_bytes < FULL_BYTES)
+        # That no run folder can be made is what keeps a launch from working.
+        if disk.role != "/dev/shm" and not (disk.role == "run folders" and look.facts and look.facts.folder)
     ]
     for node, disk in disks:
         if disk.role == "/tmp" and _has_runs(looks.nodes[node], disk):
@@ -515,6 +506,10 @@ def _disk_low(looks: Looks) -> Iterator[Told]:
             yield Told(node, f"{_place(disk)}: {disk.inodes_free:,} inodes free")
         elif disk.free_bytes < min(SCARCE_BYTES, usual / 10):
             yield Told(node, f"{_place(disk)}: {size(disk.free_bytes)} free, others {size(usual)}")
+
+
+def _place(disk: Disk) -> str:
+    return disk.role if disk.role.startswith("/") else f"{disk.role} ({clean(disk.path)})"
 
 
 def _has_runs(look: Look, disk: Disk) -> bool:

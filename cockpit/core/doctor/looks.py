@@ -24,6 +24,7 @@ class Look:
     :param rtt_s: the offset is accurate to half of this
     :param reached: whether it could connect to the first node
     :param errors: why it gave no answer
+    :param untried: others were waited for, and no connection to it was begun
     """
 
     machine: str = ""
@@ -36,6 +37,7 @@ class Look:
     rtt_s: float = 0.0
     reached: ReachAnswer | None = None
     errors: tuple[CockpitError, ...] = ()
+    untried: bool = False
 
     @property
     def interface(self) -> Interface | None:

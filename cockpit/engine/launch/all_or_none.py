@@ -46,6 +46,7 @@ async def launch(session: Session, links: Mapping[str, Link], specs: Mapping[str
         session.record(planned(session.manifest))
         dirs = {name: spec["dir"] for name, spec in specs.items()}
         holding = await hold(session.folder, session.manifest.reach, dirs)
+        session.pool.roll.call(links, "started")
         for name, link in links.items():
             spec = {**specs[name], **holding.spec} if holding else specs[name]
             asked = link.call(verbs.Launch(), json.dumps(spec).encode(), deadline_s=LAUNCH_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic
@@ -15,7 +15,7 @@ from cockpit.base.frames import NUMBER, Decoder, FrameError, Header, encode
 from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.record import FORMAT
 from cockpit.base.replies import REPLIES, Reply
-from cockpit.base.shell import quote
+from cockpit.base.shell import join
 from cockpit.base.verbs import NAMES, Answer, Checkup, Item, Ping, Request, Samples
 from cockpit.engine.links import payload
 from cockpit.errors import CockpitError, Exit
@@ -131,12 +131,19 @@ class Link:
     :param node: the node's name, for messages
     :param transport: a way to it
     :param pythons: interpreters to try for the agent, in order
+    :param typed: the words that a person puts before a command to run it on the node; None: ssh's
     """
 
     def __init__(
-        self, node: str, transport: Transport, pythons: list[str], times: LinkTimes | None = None
+        self,
+        node: str,
+        transport: Transport,
+        pythons: list[str],
+        times: LinkTimes | None = None,
+        typed: Sequence[str] | None = None,
     ) -> None:
         self.node = node
+        self._typed = ("ssh", node) if typed is None else tuple(typed)
         self.transport = transport
         self.progress = transport.progress = Progress()
         """How far :meth:`open` has got."""
@@ -155,6 +162,10 @@ class Link:
         self._pending: dict[int, _Pending] = {}
         self._number = 0
         self._tasks: list[asyncio.Task[None]] = []
+
+    def by_hand(self, *command: str) -> str:
+        """What a person types to run a command on the node."""
+        return join((*self._typed, *command))
 
     async def open(self) -> Hello:
         """Connect, start the agent, and return its hello.
@@ -183,7 +194,7 @@ class Link:
             raise LinkError(
                 f"no answer from the agent within {self.times.start:g} s{_quoted(said)}",
                 where=self.node,
-                hint=f"does its login shell wait for something? try: ssh {self.node} true",
+                hint=f"does its login shell wait for something? try: {self.by_hand('true')}",
             ) from None
         self.progress.reach(ConnectStage.ANSWER)
         return decoder
@@ -239,7 +250,7 @@ class Link:
         return LinkError(
             f"the login shell ended before the agent started{_quoted(said.strip() or last_words)}",
             where=self.node,
-            hint=f"try: ssh {quote(self.node)} true",
+            hint=f"try: {self.by_hand('true')}",
         )
 
     def _check_python(self, answer: list[str]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
+from cockpit.base.shell import join
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, ManyErrors
@@ -257,7 +258,8 @@ class LinkPool:
             _resolve_many()
             if self._transports is None:
                 self._transports = TRANSPORTS[self.reach.kind].ways(self.reach.options, self._patience_s)
-            link = Link(node, await self._transports.to(node), self.pythons, self._times)
+            transport = await self._transports.to(node)
+            link = Link(node, transport, self.pythons, self._times, self._typed(node))
             way = self._ways[node]
             link.progress.unasked, way.asked = not way.asked, False
             self.roll.on_its_way(node, link.progress)
@@ -265,10 +267,25 @@ class LinkPool:
                 await link.open()
             finally:
                 if link.transport.job:  # which nobody may have asked for
-                    self._ways[node].least_s = TRANSPORTS[link.transport.kind].retry_s
+                    way.least_s = TRANSPORTS[link.transport.kind].retry_s
         if link.progress.remark:
             self.roll.remarks[node] = link.progress.remark
         return link
+
+    def _typed(self, node: str) -> tuple[str, ...]:
+        return TRANSPORTS[self.reach.kind].typed(self.reach.options, node)
+
+    def to_try(self, node: str) -> str:
+        """What to type where a node does not answer, as a hint."""
+        return f"try: {join((*self._typed(node), 'true'))}"
+
+    def _late(self, node: str) -> LinkError:
+        """A node that may well be healthy, but is not waited for because another one refused."""
+        stage, elapsed_s = self.roll.awaited[node].stage, self.roll.elapsed_s
+        if stage is ConnectStage.QUEUED:
+            return LinkError(f"not reached yet after {elapsed_s:.0f} s", where=node)
+        what = f"no answer yet after {elapsed_s:.0f} s: still waiting for {stage.value}"
+        return LinkError(what, where=node, hint=self.to_try(node))
 
     async def _recognised(self, node: str, link: Link) -> Link:
         """The link, if it leads to the machine that is meant."""
@@ -293,7 +310,7 @@ class LinkPool:
         await self._opened(tasks.values(), truth_s)
         late = [node for node, task in tasks.items() if not task.done()]
         links, errors = await settle({node: tasks[node] for node in names if node not in late})
-        errors.update({node: _late(node, self.roll.awaited[node], self.roll.elapsed_s) for node in late})
+        errors.update({node: self._late(node) for node in late})
         if errors:
             raise ManyErrors([errors[node] for node in names if node in errors])
         return links
@@ -355,14 +372,6 @@ def _resolve_many() -> None:
     if loop not in _wide:
         _wide.add(loop)
         loop.set_default_executor(ThreadPoolExecutor(AT_ONCE))
-
-
-def _late(node: str, progress: Progress, elapsed_s: float) -> LinkError:
-    """A node that may well be healthy, but is not waited for because another one refused."""
-    if progress.stage is ConnectStage.QUEUED:
-        return LinkError(f"not reached yet after {elapsed_s:.0f} s", where=node)
-    what = f"no answer yet after {elapsed_s:.0f} s: still waiting for {progress.stage.value}"
-    return LinkError(what, where=node, hint=f"try: ssh {node} true")
 
 
 async def settle(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, CockpitError]]:

@@ -23,8 +23,12 @@ class Roll:
         """Why a node is not reached as one might expect; kept until somebody has said it."""
         self.call(nodes)
 
-    def call(self, nodes: Iterable[str]) -> None:
-        """Start over: all these are pending."""
+    def call(self, nodes: Iterable[str], meaning: str = "answered") -> None:
+        """Start over: all these are pending.
+
+        :param meaning: what a node has done once it has answered
+        """
+        self._meaning = meaning
         self.began = time.monotonic()
         """When it was called (monotonic seconds)."""
         self.awaited: dict[str, Progress] = {node: Progress() for node in nodes}
@@ -94,9 +98,9 @@ class Roll:
         return time.monotonic() - self.began
 
     def counts(self) -> str:
-        """How many have answered, and how many cannot: ``42 of 64 nodes answered, 3 failed``."""
+        """How many have, and how many cannot: ``42 of 64 nodes answered, 3 failed``."""
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"{len(self.answered)} of {counted(self.total, 'node')} answered{failed}"
+        return f"{len(self.answered)} of {counted(self.total, 'node')} {self._meaning}{failed}"
 
     def silent(self) -> list[str]:
         """The pending nodes, by what they are waiting for: ``gpu[07,12] for 12 s (the connection)``."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from cockpit.base import fields, verbs
-from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import TooLarge
 from cockpit.base.stacks.unpacking import Room, unpack
@@ -79,7 +78,7 @@ class PySpy:
         if answer.ready:
             return
         machine = link.hello.machine
-        hint = f"install it there: ssh {quote(link.node)} python3 -m pip install --user py-spy"
+        hint = f"install it there: {link.by_hand('python3', '-m', 'pip', 'install', '--user', 'py-spy')}"
         if ours is None:
             what = "no py-spy on the node, and none here to send"
             raise CockpitError(what, where=link.node, hint="here: python3 -m pip install py-spy")

@@ -150,7 +150,6 @@ def _disk(role: str, path: str, mounts: Dict[str, str]) -> Optional[Dict[str, An
         "free_bytes": SIZE.nearest(room.f_bavail * room.f_frsize),
         "inodes": SIZE.nearest(room.f_files),
         "inodes_free": SIZE.nearest(room.f_favail),  # CephFS says 2**64 - 1
-        "writable": os.access(place, os.W_OK | os.X_OK),
     }
 
 

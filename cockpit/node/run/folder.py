@@ -10,7 +10,6 @@ import marshal
 import os
 import shutil
 import signal
-import stat
 import struct
 import subprocess
 import sys
@@ -20,8 +19,9 @@ from typing import Any, Callable, Dict, List
 
 from cockpit.base import openfiles, record
 from cockpit.base.shell import quote_posix
-from cockpit.node import safefiles, usermask, users
+from cockpit.node import safefiles, usermask
 from cockpit.node.run import held, stopping
+from cockpit.node.run.place import RunFolderError, make, runs_programs
 
 _OURS = (
     record.ENV_RUN,
@@ -33,10 +33,6 @@ _OURS = (
     record.ENV_RINGS,
     record.ENV_HOLD,
 )
-
-
-class RunFolderError(OSError):
-    """The run folder cannot be made where it should be; the text is one sentence for a person."""
 
 
 class StartError(OSError):
@@ -61,16 +57,14 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
     base = os.path.dirname(run_folder)
     if not os.path.isabs(folder) or os.path.normpath(folder) != folder:
         raise RunFolderError("not an absolute path of a run folder: %r" % folder)
-    _ours(base)
-    if os.statvfs(base).f_flag & os.ST_NOEXEC:
-        raise RunFolderError("programs cannot be run from %s (mounted noexec); use --node-dir DIR" % base)
-    _ours(run_folder)
+    make(base)
+    runs_programs(base, base)
+    make(run_folder)
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
-        raise RunFolderError(
-            "run folder %s exists already; start the run under another name" % folder
-        ) from None
+        what = "run folder %s exists already" % folder
+        raise RunFolderError(what, "start the run under another name") from None
     started: Dict[str, Any] = {}
     try:
         os.mkdir(os.path.join(folder, record.REPORTS), 0o700)
@@ -124,28 +118,6 @@ def _compiled(pyz_bytes: bytes) -> bytes:
                 code = compile(source.read(name), name, "exec", dont_inherit=True)
                 target.writestr(name + "c", head + marshal.dumps(code))
     return output.getvalue()
-
-
-def _ours(folder: str) -> None:
-    """Make ``folder`` 0700 if it is missing; whoever else owns or may write it could swap our files.
-
-    :raises RunFolderError: it is not a folder that only we can write
-    """
-    try:
-        os.makedirs(folder, 0o700, exist_ok=True)
-        found = os.lstat(folder)
-    except OSError as error:
-        raise RunFolderError("cannot make %s: %s; use --node-dir DIR" % (folder, error.strerror)) from None
-    if stat.S_ISLNK(found.st_mode):
-        raise RunFolderError("%s is a symbolic link; use --node-dir DIR" % folder)
-    if found.st_uid != os.geteuid():
-        owner = "%s belongs to %s" % (folder, users.name(found.st_uid))
-        raise RunFolderError("%s, not to %s; use --node-dir DIR" % (owner, users.name(os.geteuid())))
-    if found.st_mode & 0o022:
-        mode = stat.S_IMODE(found.st_mode)
-        raise RunFolderError(
-            "others may write to %s (mode %04o); chmod 700 it or use --node-dir DIR" % (folder, mode)
-        )
 
 
 def _spawn(spec: Dict[str, Any], words: List[str], folder: str, timeout_s: float) -> Dict[str, Any]:

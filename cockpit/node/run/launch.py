@@ -30,7 +30,7 @@ def launch(call: Call) -> Dict[str, Any]:
     try:
         return supervisor.start(spec, sys.executable, node_pyz)
     except supervisor.RunFolderError as error:
-        raise NodeError("folder", str(error)) from None
+        raise NodeError("folder", str(error), error.hint) from None
 
 
 def discard(call: Call) -> Dict[str, Any]:

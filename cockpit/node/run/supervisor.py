@@ -21,7 +21,8 @@ from typing import Any, Dict, List, Tuple
 from cockpit.base import record
 from cockpit.node import procfs, safefiles
 from cockpit.node.run import evidence, helpers, probing, reports, stopping
-from cockpit.node.run.folder import RunFolderError, StartError, start, write_new
+from cockpit.node.run.folder import StartError, start, write_new
+from cockpit.node.run.place import RunFolderError
 from cockpit.node.run.ranks import Ranks, how
 
 __all__ = ["RunFolderError", "StartError", "main", "start"]
