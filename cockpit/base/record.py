@@ -95,9 +95,14 @@ def logged_rank(name: str) -> int | None:
     return int(digits)
 
 
+def is_log(name: str) -> bool:
+    """Whether a file of a run folder is output of a rank, or of the launcher."""
+    return name == LAUNCHER_LOG or logged_rank(name) is not None
+
+
 def is_followed(name: str) -> bool:
     """Whether a file of a run folder is copied while it grows."""
-    return name in (EVENTS, SIZES, LAUNCHER_LOG) or logged_rank(name) is not None
+    return name in (EVENTS, SIZES) or is_log(name)
 
 
 def rank_start(rank: int) -> str:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from cockpit.base.events import Gap
+from cockpit.base.record import is_log, logged_rank
 from cockpit.base.shell import quote
 from cockpit.cli.output import say
 from cockpit.core.logs.folding import Source
@@ -38,6 +40,9 @@ class Lines(Listener, Protocol):
 
     def batch(self, at: float | None) -> None:
         """Print all complete lines so far; what follows was there at that time, unix seconds."""
+
+    def gap(self, source: Source, gap: Gap, at: float) -> None:
+        """Something of a log is missing here."""
 
 
 class Show:
@@ -88,6 +93,8 @@ class Show:
                 await turn.pause()
                 while self._hold():  # noqa: ASYNC110 (a person is typing)
                     await asyncio.sleep(_TICK_S)
+            if piece.gap is not None:
+                self._live.gap(piece.source, piece.gap, piece.at)
             done = max(0, self._ends.get(piece.source, 0) - piece.offset)
             if done < len(piece.data):
                 self._live.log(*piece.source, piece.offset + done, piece.data[done:])
@@ -119,7 +126,12 @@ class Missed(Listener):
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""
-        self._live.event(event, changed)
+        if self._through or not isinstance(event.fact, Gap) or not is_log(event.fact.file):
+            self._live.event(event, changed)
+            return
+        self._since.setdefault((event.node, logged_rank(event.fact.file)), event.fact.at)
+        if self._book is not None:
+            self._book.gap(event.node, event.fact)
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log: they are in the spool too."""

@@ -9,7 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from cockpit import config
-from cockpit.base.events import Left
+from cockpit.base.events import Gap, Left
+from cockpit.base.record import is_log, logged_rank
 from cockpit.base.shell import quote
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import Asks
@@ -19,6 +20,7 @@ from cockpit.cli.output import ring, say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
 from cockpit.core.finding import Finding
+from cockpit.core.logs.folding import Source
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.said import SaidSteps
 from cockpit.core.ranks import nodes_text
@@ -108,10 +110,16 @@ class Live:
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""
-        if self._json:
+        if isinstance(event.fact, Gap) and is_log(event.fact.file):
+            self.gap((event.node, logged_rank(event.fact.file)), event.fact, event.at)
+        elif self._json:
             self._json.event(event.kind, **{name: v for name, v in event.as_json().items() if name != "e"})
         elif self._narrator:
             self._narrator.tell(event)
+
+    def gap(self, source: Source, gap: Gap, at: float) -> None:
+        """Something of a log is missing here."""
+        self._printer.gap(source, gap, at)
 
     def tick(self) -> None:
         """Print what has arrived."""

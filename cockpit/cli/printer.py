@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
 from typing import TextIO
 
+from cockpit.base.events import Gap
+from cockpit.base.gate import plain
 from cockpit.core.logs.folding import Folded, Folder, Source, folded
 from cockpit.core.logs.lines import Cut, LineAssembler
 from cockpit.core.ranks import in_order, nodes_text, ranks_text
+from cockpit.core.run.event_table import missing
 from cockpit.core.text import RESET, one_line, sanitise
 from cockpit.tui.look.units import clock_text
 
@@ -97,11 +100,7 @@ class Printer:
         :param offset: where in the log the chunk begins; printed by :class:`JsonPrinter` alone
         """
         source = (node, rank)
-        log = self._logs.get(source)
-        if log is None:
-            log = self._logs[source] = LineAssembler()
-            self._repeated[source] = b"[rank%d]: " % rank if rank is not None else b""
-        lines = log.feed(data)
+        lines = self._log(source).feed(data)
         self._add(source, lines)
         if self._terminal:
             unfinished = self._pending.setdefault(source, _Unfinished())
@@ -109,6 +108,17 @@ class Printer:
                 unfinished.shown = b""
         if self._folder.held > HELD_BYTES:
             self._print(self._folder.flush())
+
+    def _log(self, source: Source) -> LineAssembler:
+        log = self._logs.get(source)
+        if log is None:
+            log = self._logs[source] = LineAssembler()
+            self._repeated[source] = b"[rank%d]: " % source[1] if source[1] is not None else b""
+        return log
+
+    def gap(self, source: Source, gap: Gap, at: float) -> None:
+        """Say that something of a log is missing here: a line that has not ended ends."""
+        self._add(source, [*self._log(source).finish(), missing(gap).encode()])
 
     def flush(self) -> None:
         """Print all complete lines: what comes next does not fold with them."""
@@ -260,6 +270,12 @@ class JsonPrinter:
         if not log.pending():
             self._offsets[source] = offset
         self._lines(source, log, log.feed(data))
+
+    def gap(self, source: Source, gap: Gap, at: float) -> None:
+        """Say that something of a log is missing, as an event; see :meth:`Printer.gap`."""
+        if (log := self._logs.get(source)) is not None:
+            self._lines(source, log, log.finish())
+        self.event("gap", t=at, **plain(gap), node=source[0])
 
     def event(self, kind: str, **fields: object) -> None:
         """Write ``{"event": kind, …fields}`` at the next tick; what JSON does not know becomes a string."""

@@ -7,6 +7,7 @@ import asyncio
 import re
 import time
 
+from cockpit.base.events import Gap
 from cockpit.base.record import rank_log
 from cockpit.cli.awaiting import started
 from cockpit.cli.catching_up import catch_up
@@ -18,6 +19,7 @@ from cockpit.cli.slurm_options import add_option, run_folder
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.query import Query
 from cockpit.core.ranks import read_nodes
+from cockpit.core.run.events import Event
 from cockpit.engine.files import chunks
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records.folder import RunFolder
@@ -96,9 +98,14 @@ def query_of(args: argparse.Namespace) -> Query:
 
 
 class _Feed(Listener):
-    """Feeds a book, once there is one, with logs alone: events are for ``attach``."""
+    """Feeds a book, once there is one, with logs and gaps in them: other events are for ``attach``."""
 
     book: Logbook | None = None
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """An event was applied."""
+        if self.book is not None and isinstance(event.fact, Gap):
+            self.book.gap(event.node, event.fact)
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log: they are in the spool too, unless another cockpit writes it."""

@@ -32,11 +32,11 @@ PROMPT_S = 0.5
 
 
 class Segment(NamedTuple):
-    """Whole lines of one log.
+    """Whole lines of one log; the last one before a gap may have no newline.
 
     :param source: whose, a number
     :param start: offset in the log
-    :param length: bytes, newlines included
+    :param length: bytes, newlines included; 0: something is missing there, which is shown as a line
     :param lines: how many
     """
 
@@ -129,6 +129,7 @@ class Collector:
 
     def __init__(self) -> None:
         self._logs: dict[int, _Log] = {}
+        self._gaps: dict[int, int] = {}  # where the last one is in each log
         self._pieces: list[_Piece] = []
         self._size = 0
         self._full: list[list[Segment]] = []
@@ -162,6 +163,22 @@ class Collector:
             self._grown.add(source)
         else:
             self._grown.discard(source)
+
+    def gap(self, source: int, offset: int) -> None:
+        """What a log has from ``offset`` on does not follow what is before: a line that has not ended ends.
+
+        What was already fed, or said, is skipped.
+        """
+        log = self._logs.get(source)
+        if offset <= self._gaps.get(source, -1) or (log is not None and offset < log.end):
+            return
+        self._gaps[source] = offset
+        if log is not None and log.start < log.end == offset:
+            self._pieces.append(_Piece(Segment(source, log.start, offset - log.start, 1), offset, b""))
+        self._pieces.append(_Piece(Segment(source, offset, 0, 1), offset, b""))
+        self._logs[source] = _Log(offset, offset)
+        for unfinished in (self._shown, self._still, self._grown):
+            unfinished.discard(source)
 
     def _add(self, source: int, log: _Log, data: bytes, last: int) -> None:
         """Note the lines that ``data`` ends; the last newline is before ``last``."""
@@ -278,7 +295,8 @@ def _append(batch: list[Segment], segment: Segment) -> None:
     """Add a segment, merged into the previous one if that is of the same log."""
     before = batch[-1] if batch else None
     joins = before is not None and before.source == segment.source and before.end == segment.start
-    if before is None or not joins or before.long or segment.long:
+    whole = before is not None and before.length and segment.length
+    if before is None or not joins or not whole or before.long or segment.long:
         batch.append(segment)
         return
     batch[-1] = Segment(

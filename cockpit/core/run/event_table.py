@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from cockpit.base import events
 from cockpit.base.events import Fact
+from cockpit.base.record import SIZES
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
@@ -395,12 +396,18 @@ def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.
     return _of_node(at, node, f"{why}; kept there: {', '.join(parts) or 'what the kernel says'}{more}")
 
 
-def gap_text(gap: events.Gap) -> str:
+def missing(gap: events.Gap) -> str:
     """What is missing of a file, in a sentence."""
-    missing = f"at least {gap.lost:,} bytes are missing" if gap.lost else "nothing is known to be missing"
+    how = f"{gap.file} was shortened or replaced on its node, and is read again from its start: "
     if gap.lost is None:
-        missing = "how many bytes are missing is not known"
-    return f"{gap.file} was shortened or replaced there, and is read again from its start: {missing}"
+        return how + "how many bytes are missing is not known"
+    many = f"at least {gap.lost:,} bytes are" if gap.lost else "nothing is known to be"
+    return f"{how}{many} missing"
+
+
+def _tell_gap(run: Run, said: set[str], node: str, at: float, fact: events.Gap) -> Entry | None:
+    # Without some of its time index, a log is in another order at most.
+    return None if fact.file == SIZES else _of_node(at, node, missing(fact), "warning")
 
 
 def _tell_survivors(run: Run, said: set[str], node: str, at: float, fact: events.Survivors) -> Entry | None:
@@ -545,7 +552,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Gap: EventKind(
         OURS,
         _node(lambda node, at, fact: replace(node, gaps={**node.gaps, fact.file: fact})),
-        _says(gap_text, "warning"),
+        _tell_gap,
     ),
     events.Damaged: EventKind(
         OURS, _node(lambda node, at, fact: replace(node, damaged=fact.lines)), _tell_damaged

@@ -158,6 +158,10 @@ class Node:
     filling: Mapping[str, tuple[float, Filling]] = field(default_factory=dict)
     """Memory that heads for its limit, by what it is of; and when that was seen (unix seconds)."""
 
+    def begin(self, file: str) -> int:
+        """Where our copy has the first byte of a file that is there now."""
+        return self.gaps[file].at if file in self.gaps else 0
+
     @property
     def remarks(self) -> tuple[str, ...]:
         """Its notes, and how much of its record was not kept."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import NamedTuple
 
-from cockpit.base.events import ClockMeasured
-from cockpit.base.record import logged_rank
+from cockpit.base.events import ClockMeasured, Gap
+from cockpit.base.record import LAUNCHER_LOG, is_log, logged_rank, rank_log
 from cockpit.core.logs.batches import BATCH_BYTES, WAIT_S, Collector, Rest
 from cockpit.core.logs.folding import Source, folded
 from cockpit.core.logs.levels import Level, level_of
 from cockpit.core.logs.query import Query
 from cockpit.engine.logs.index import Index
-from cockpit.engine.logs.spooled import SpooledLogs, logs_of, time_index
+from cockpit.engine.logs.spooled import Gaps, Placed, SpooledLogs, logs_of, time_index
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.turns import Turn
 from cockpit.errors import CockpitError
@@ -64,7 +64,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What was fed before loading finished: bytes that the spool has are not kept."""
+    """What was fed before loading finished: bytes that the spool has are not kept. No bytes: a gap."""
 
     number: int
     offset: int
@@ -87,6 +87,10 @@ class Logbook:
         self.logs = SpooledLogs(folder)
         self.index = Index(folder.path)
         self._collector = Collector()
+        self.gaps: dict[tuple[int, int], Gap] = {}
+        """What is missing, by log and the offset of what comes next."""
+        self._ahead: dict[str, Gaps] = {}
+        """The gaps that loading has not come to, by node."""
         self._held: deque[_Held | float] | None = None
         """Fed chunks, and times of flushes, that wait until loading is done."""
         if self._files():
@@ -119,6 +123,21 @@ class Logbook:
         else:
             spooled = self.logs.size(number) >= offset + len(data)
             self._held.append(_Held(number, offset, len(data), None if spooled else data))
+
+    def gap(self, node: str, gap: Gap) -> None:
+        """What comes of a log does not follow what is here."""
+        if (where := self._missing(node, gap)) is not None and self._held is None:
+            self._collector.gap(*where)
+        elif where is not None and self._held is not None:
+            self._held.append(_Held(*where, 0, None))
+
+    def _missing(self, node: str, gap: Gap) -> tuple[int, int] | None:
+        rank = logged_rank(gap.file)
+        if not is_log(gap.file):
+            return None  # no log
+        where = self.logs.number((node, rank)), gap.at
+        self.gaps[where] = gap
+        return where
 
     def flush(self, now: float, *, wait_s: float = 0.0) -> bool:
         """Close the batch.
@@ -195,11 +214,14 @@ class Logbook:
         return files
 
     async def _clocks(self, turn: Turn) -> dict[str, float]:
-        """How far each node's clock is ahead of ours, in seconds, as last measured."""
+        """How far each node's clock is ahead of ours, in seconds, as last measured; notes what is missing."""
         offsets = dict.fromkeys((node.name for node in self._folder.manifest.nodes), 0.0)
         for event in self._folder.journal():
             if isinstance(event.fact, ClockMeasured):
                 offsets[event.node] = event.fact.offset_s
+            elif isinstance(event.fact, Gap) and self._missing(event.node, event.fact):
+                known = self._ahead.setdefault(event.node, {}).setdefault(event.fact.file, [])
+                known.append((event.at, event.fact.at))
             await turn.pause()
         return offsets
 
@@ -207,9 +229,14 @@ class Logbook:
         """The lines of all time indexes, merged, by our clock."""
 
         def of(node: NodeEntry) -> Iterator[_Tick]:
+            known = {file: list(each) for file, each in self._ahead.get(node.name, {}).items()}
+            placed = Placed(known)
             try:
                 for at, sizes in time_index(self._folder, node):
-                    yield _Tick(at - clocks[node.name], node.name, sizes)
+                    tick = at - clocks[node.name]
+                    if known:
+                        sizes = {file: placed.end(tick, file, size) for file, size in sizes.items()}
+                    yield _Tick(tick, node.name, sizes)
             except CockpitError as error:
                 # Costs the order of its output, but no bytes.
                 self.logs.unreadable.setdefault((node.name, None), error)
@@ -217,7 +244,18 @@ class Logbook:
         return heapq.merge(*map(of, self._folder.manifest.nodes), key=lambda tick: tick.at)
 
     async def _take(self, number: int, start: int, end: int, turn: Turn) -> None:
-        """Take bytes of a log from the spool."""
+        """Take bytes of a log from the spool, and the gaps in between and at their end."""
+        node, rank = self.logs.files[number].source
+        ahead = self._ahead.get(node, {}).get(LAUNCHER_LOG if rank is None else rank_log(rank), [])
+        while ahead and ahead[0][1] <= end:
+            _, at = ahead.pop(0)
+            if at >= start:
+                await self._take_bytes(number, start, at, turn)
+                self._collector.gap(number, at)
+                start = at
+        await self._take_bytes(number, start, end, turn)
+
+    async def _take_bytes(self, number: int, start: int, end: int, turn: Turn) -> None:
         while start < end and (data := self.logs.read(number, start, min(_STEP, end - start))):
             self._collector.feed(number, start, data)
             start += len(data)
@@ -230,6 +268,8 @@ class Logbook:
             held = self._held.popleft()
             if isinstance(held, float):
                 self._close_batch(held)
+            elif not held.length:
+                self._collector.gap(held.number, held.offset)
             else:
                 data = held.data
                 if data is None:

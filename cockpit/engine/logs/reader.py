@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from cockpit.base.events import Gap
 from cockpit.core.logs.batches import Rest, Segment
 from cockpit.core.logs.excerpt import LONG, TAIL, TEXT_MAX, clip, excerpt, long_excerpt
 from cockpit.core.logs.folding import Folder
@@ -16,6 +17,7 @@ from cockpit.core.logs.levels import Level, level_of, may_be
 from cockpit.core.logs.lines import last_state
 from cockpit.core.logs.patterns import Pattern
 from cockpit.core.logs.query import Query
+from cockpit.core.run.event_table import missing
 from cockpit.engine.logs.book import Logbook, Row, Source
 
 Position = tuple[int, int]
@@ -60,6 +62,7 @@ class LogPiece(NamedTuple):
     :param batch: the batch they are in; the number of batches if their line is unfinished
     :param at: the latest time by which they were here, unix seconds on our clock
     :param offset: where they are in the log
+    :param gap: what is missing there; then there are no bytes
     """
 
     batch: int
@@ -67,6 +70,7 @@ class LogPiece(NamedTuple):
     source: Source
     offset: int
     data: bytes
+    gap: Gap | None = None
 
 
 class _Line(NamedTuple):
@@ -242,6 +246,10 @@ class Reader:
         for number, some in self._walk(batch, 1, self._quick):
             at = self._index.at(number)
             for segment in self._wanted(self._index.segments(number)) if some else ():
+                if not segment.length and self._pattern is None:
+                    where = (segment.source, segment.start)
+                    source = self._logs.files[segment.source].source
+                    yield LogPiece(number, at, source, segment.start, b"", self.book.gaps.get(where))
                 for start, end in self._selected(segment):
                     yield from self._bytes(number, at, segment.source, start, end)
 
@@ -302,9 +310,9 @@ class Reader:
             return
         data = self._logs.read(segment.source, start, segment.length)
         if pattern is None or pattern.may_match(data):
-            for line in data.split(b"\n")[:-1]:
+            for line in _whole(segment, data):
                 if pattern is None or pattern.matches(excerpt(line)[0]):
-                    yield start, start + len(line) + 1
+                    yield start, min(start + len(line) + 1, segment.end)
                 start += len(line) + 1
 
     def _excerpt(self, line: Segment) -> bytes:
@@ -407,9 +415,12 @@ class Reader:
                 cut[text] = max(size, cut.get(text, 0))
                 own[segment.source].append(text)
                 continue
+            if not segment.length:
+                gap = self.book.gaps.get((segment.source, segment.start))
+                own[segment.source].append(b"" if gap is None else missing(gap).encode())
+                continue
             data = self._logs.read(segment.source, segment.start, segment.length)
-            lines = data.split(b"\n")
-            lines.pop()
+            lines = _whole(segment, data)
             if len(data) < segment.length:
                 whole = False
                 lines += [ABSENT] * (segment.lines - len(lines))
@@ -473,6 +484,14 @@ def _lines_of(numbers: tuple[int, ...], text: bytes, cut: dict[bytes, int]) -> l
     """The rows of a line, or of a traceback."""
     first, *others = text.split(b"\n")
     return [_line(numbers, first, cut, True), *[_line(numbers, each, cut, False) for each in others]]
+
+
+def _whole(segment: Segment, data: bytes) -> list[bytes]:
+    """The lines of a segment, as far as its bytes are here; the last one before a gap has no newline."""
+    lines = data.split(b"\n")
+    if not lines[-1] or len(data) < segment.length:
+        lines.pop()
+    return lines
 
 
 def _states(lines: list[bytes], data: bytes, cut: dict[bytes, int]) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -12,7 +13,7 @@ from cockpit.core.logs.trackers import HEAD, HINTS, MOST, Tracker, trackers
 from cockpit.core.pace.series import Said
 from cockpit.core.run.failure import TAIL
 from cockpit.core.run.model import RunModel
-from cockpit.engine.logs.spooled import SpooledLogs, last_times, time_index
+from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, last_times, time_index
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 
 FIELDS = ("loss", "lr", "samples_s", "tokens_s")
@@ -179,7 +180,7 @@ def last_steps(
         if found is None:
             continue
         times = times or list(last_times(folder, node))
-        at = written(times, rank_log(rank), found[1])
+        at = written(times, rank_log(rank), found[1] - model.nodes[node.name].begin(rank_log(rank)))
         if at is not None:
             yield rank, found[0], at - model.nodes[node.name].offset_s
 
@@ -206,13 +207,17 @@ def steps_back(data: bytes, end: int) -> Iterator[tuple[int, int]]:
 
 def written(times: Iterable[tuple[float, Mapping[str, int]]], name: str, end: int) -> float | None:
     """When a file had so many bytes, if these entries of a time index have that moment."""
-    before = False
-    for t, sizes in times:
+    before = found = None
+    for t, sizes in times if end > 0 else ():
         size = sizes.get(name)
-        if size is not None and size >= end:
-            return t if before else None
-        before = before or size is not None
-    return None
+        if size is None:
+            continue
+        if before is not None and size < before:
+            found = None  # it was shortened there: what counts is what it had after that
+        if found is None and size >= end:
+            found = -math.inf if before is None else t
+        before = size
+    return None if found == -math.inf else found
 
 
 class _Times:
@@ -222,6 +227,7 @@ class _Times:
         self._name = LAUNCHER_LOG if source[1] is None else rank_log(source[1])
         self._entry: NodeEntry = next(node for node in folder.manifest.nodes if node.name == source[0])
         self._offset_s = model.nodes[source[0]].offset_s
+        self._placed = Placed(gaps(folder, source[0]))
         self._index = time_index(folder, self._entry)
         self._at: float | None = None
         self._size = 0
@@ -232,7 +238,10 @@ class _Times:
             entry = next(self._index, None)
             if entry is None:
                 return None
-            self._at, self._size = entry[0], max(self._size, entry[1].get(self._name, 0))
+            self._at = entry[0]
+            if (size := entry[1].get(self._name)) is not None:
+                placed = self._placed.end(self._at - self._offset_s, self._name, size)
+                self._size = max(self._size, placed)
         return None if self._at is None else self._at - self._offset_s
 
 

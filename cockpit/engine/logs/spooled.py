@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cockpit.base.events import Gap
 from cockpit.base.fields import SIZES as SIZES_OF_FILES
 from cockpit.base.gate import TIME, bound, read
-from cockpit.base.record import LAUNCHER_LOG, SIZES, logged_rank, rank_log
+from cockpit.base.record import LAUNCHER_LOG, SIZES, is_log, rank_log
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
 from cockpit.engine.files import OpenFiles, lines, open_regular
@@ -167,6 +168,54 @@ class _Sizes:
     s: Mapping[str, int] = bound(SIZES_OF_FILES)
 
 
+Gaps = dict[str, list[tuple[float, int]]]
+"""Of files of a node: when each began anew (unix seconds on our clock), and how long our copy was then."""
+
+_SEEN_S = 2.0
+"""Our clock and the node's, and who looks first: after this long both have seen that a file began anew."""
+
+
+def gaps(folder: RunFolder, node: str) -> Gaps:
+    """What is known of a node's files that began anew.
+
+    :raises CockpitError: the journal cannot be read
+    """
+    found: Gaps = {}
+    for event in folder.journal():
+        if isinstance(event.fact, Gap) and event.node == node:
+            found.setdefault(event.fact.file, []).append((event.at, event.fact.at))
+    return found
+
+
+class Placed:
+    """Finds in our copies what a time index says of the node's files, asked in the order of the index.
+
+    :param known: see :func:`gaps`
+    """
+
+    def __init__(self, known: Gaps) -> None:
+        self._known = known
+        self._passed: dict[str, tuple[int, int]] = {}  # gaps that are over, and the last size
+
+    def end(self, at: float, file: str, size: int) -> int:
+        """How long our copy of a file was when the node's had this size.
+
+        :param at: when it had; unix seconds on our clock
+        """
+        known = self._known.get(file)
+        if known is None:
+            return size
+        passed, before = self._passed.get(file, (0, 0))
+        while passed < len(known) and at > known[passed][0] + _SEEN_S:
+            passed += 1
+        # Of several that nobody here saw one by one, what comes last is what was sent.
+        if size < before and passed < len(known) and (not passed or at > known[passed - 1][0]):
+            passed += 1
+        self._passed[file] = passed, size
+        end = size + (known[passed - 1][1] if passed else 0)
+        return min(end, known[passed][1]) if passed < len(known) else end
+
+
 def time_index(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapping[str, int]]]:
     """Every line of a node's time index: unix seconds on its clock, and the sizes that changed.
 
@@ -211,7 +260,7 @@ def logs_of(folder: RunFolder, node: NodeEntry) -> dict[str, int]:
             if entry.is_file(follow_symlinks=False)
             else 1
             for entry in sorted(os.scandir(root), key=lambda entry: entry.name)
-            if entry.name == LAUNCHER_LOG or logged_rank(entry.name) is not None
+            if is_log(entry.name)
         }
     except FileNotFoundError:
         return {}

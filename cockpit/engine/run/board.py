@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from cockpit.base.events import ClockMeasured, Note
+from cockpit.base.events import ClockMeasured, Gap, Note
 from cockpit.core.finding import Finding
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
@@ -178,6 +178,8 @@ class Board:
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied to the model."""
+        if isinstance(event.fact, Gap):
+            self.book.gap(event.node, event.fact)
         self._changed |= changed
         self.trends.take(event)
         self.timeline.tell(event)

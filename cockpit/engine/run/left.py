@@ -95,8 +95,11 @@ def _log(folder: RunFolder, model: RunModel, logs: SpooledLogs, source: Source) 
     entry = next(each for each in folder.manifest.nodes if each.name == node)
     times = list(last_times(folder, entry))
     name = LAUNCHER_LOG if rank is None else rank_log(rank)
+    begin = model.nodes[node].begin(name)
     known = [
-        (step, at) for step, end in steps_back(tail[-LATEST:], size) if (at := written(times, name, end))
+        (step, at)
+        for step, end in steps_back(tail[-LATEST:], size)
+        if (at := written(times, name, end - begin))
     ]
     if not known:
         return _Log(*place, None, None)

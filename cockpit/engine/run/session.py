@@ -356,8 +356,7 @@ class Session:
 
     def _there(self, name: str, file: str) -> int:
         """How far our copy goes in the file that the node has now: where it goes on."""
-        size, gap = self._offsets[name].get(file, 0), self.model.nodes[name].gaps.get(file)
-        return size if gap is None else max(0, size - gap.at)
+        return max(0, self._offsets[name].get(file, 0) - self.model.nodes[name].begin(file))
 
     def _trail(self, name: str, file: str) -> Trail:
         trail = self._trails.get((name, file))
