@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick check lint hostile slowpool faultpool calm bench snapshots screenshots docs coldstart clean
+.PHONY: help venv demo test quick check lint hostile slowpool faultpool calm bench snapshots screenshots docs coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -73,6 +73,9 @@ docs: $(STAMP)  ## draw the tables in the docs anew: keys, events, verbs
 
 coldstart: $(STAMP)  ## print the slowest imports of the command line (microseconds: own, with its own imports)
 	@$(BIN)/python -X importtime -c 'import cockpit.cli.main' 2>&1 | sort -t '|' -k 2 -n | tail -n 20
+
+lines: $(STAMP)  ## count the lines of program, without docstrings, comments and blanks
+	@$(BIN)/python -m tests.lines
 
 clean:  ## remove .venv and every cache
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
