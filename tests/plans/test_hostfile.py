@@ -77,6 +77,12 @@ def test_lists_and_machinefiles(line: str, expected: dict[str, int]) -> None:
         ("gpu01:2222", "no number of slots after the colon: gpu01:2222"),
         ("gpu01:2222:8", "no number of slots after the colon: gpu01:2222:8"),
         ("gpu01:x", "no number of slots after the colon: gpu01:x"),
+        ("n1 slots=2 n2 slots=2", "bad entry n1 slots=2 n2 slots=2; give each host a line of its own"),
+        ("n1 slots=2,n2 slots=2", "bad entry n1 slots=2,n2 slots=2"),
+        ("n1 slots=2 n2", "bad entry n1 slots=2 n2; give each host a line of its own"),
+        ("n1 slots=2 slots=4", "two numbers of slots"),
+        ("n1 slots=8 gpu=0,1", "gpu= is not read here"),
+        ("n1 slots=8 max_slots=x", "bad entry n1 slots=8 max_slots=x"),
         ("+n0", "bad host name"),
         ("^gpu01", "bad host name"),
         ("gpu\0", "bad host name"),
@@ -87,6 +93,27 @@ def test_what_is_not_read_is_named(line: str, says: str) -> None:
     assert re.match(f"hf:1: ({says})", said)
     assert said.isprintable()
     assert "; " in said
+
+
+def test_names_that_differ_in_case_alone_are_of_one_machine() -> None:
+    assert complaints("n1 slots=2\nN1 slots=2\n") == [
+        "hf:2: host N1 is already in line 1, as n1; keep one of the two"
+    ]
+    with pytest.raises(ManyErrors, match=r"host N1 is named twice, as n1"):
+        hostfile.read_set("n[1-2],N1")
+    assert names("Ada@n1 slots=1\nada@n1 slots=1\n") == ["Ada@n1", "ada@n1"]
+
+
+@pytest.mark.parametrize("data", ["n1 slots=2\n".encode("utf-16"), "n1 slots=2\n".encode("utf-16-be")])
+def test_a_file_of_windows_is_named(tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "hf"
+    file.write_bytes(data)
+    with pytest.raises(CockpitError, match=r"hf: is UTF-16 \(Windows\); save it as UTF-8"):
+        hostfile.read(file)
+    with file.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        with pytest.raises(CockpitError, match=r"stdin: is UTF-16"):
+            hostfile.read("-")
 
 
 def test_a_line_for_each_slot_is_no_list_of_nodes() -> None:

@@ -1,8 +1,8 @@
 """The hostfile: DeepSpeed's grammar (0.19.8), plain lists, MPI's machinefiles, and node sets in all of them.
 
-A line with ``NAME slots=N`` in front is read as DeepSpeed reads it. Any other line is ``NAME`` or ``NAME:N``
-(MPICH 4, Intel MPI), or these with ``slots=N``, ``cpu=N`` or ``count=N`` and a maximum (Open MPI 4), in any
-order. ``core.ranks`` expands ranges.
+A line with ``NAME slots=N`` in front is read as DeepSpeed reads it, but what it drops without a word is an
+error. Any other line is ``NAME`` or ``NAME:N`` (MPICH 4, Intel MPI), or these with ``slots=N``, ``cpu=N`` or
+``count=N`` and a maximum (Open MPI 4), in any order. ``core.ranks`` expands ranges.
 
 Unlike DeepSpeed's own reader, this one reports all bad lines at once, and a missing file is an error:
 DeepSpeed would silently train on this machine alone.
@@ -29,10 +29,11 @@ _MAX_BYTES = 4 << 20
 STDIN = "-"
 """In place of a path: standard input."""
 
+_A_LINE_EACH = "give each host a line of its own: `NAME slots=N`"
 FORM = "write `NAME slots=N`, `NAME:N` or `NAME`, with ranges like `NAME[01-16]`"
 
-# DeepSpeed's expression: whatever follows the digits is ignored.
-_LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
+# DeepSpeed's expression, which ignores whatever follows the digits; letters are no entry of their own.
+_LINE = re.compile(r"^(\S+)\s+slots=(\d+)(?![^\s#]*[=,;:[])[^\s#]*")
 _COUNTED = re.compile(r"(.*):([0-9]+)")
 _COUNTS = {"slots", "cpu", "count"}
 _MAXIMA = {f"{a}{dash}{b}" for one in _COUNTS for a, b in ((one, "max"), ("max", one)) for dash in "-_"}
@@ -74,6 +75,14 @@ def read_text(path: str | Path, what: str = "hostfile") -> str:
         raise CockpitError(f"cannot read the {what}: {reason}", where=str(path)) from None
     if len(data) > _MAX_BYTES:
         raise CockpitError(f"too large for a {what}", where=str(path))
+    return _decoded(data, str(path))
+
+
+def _decoded(data: bytes, where: str) -> str:
+    """:raises CockpitError: it is UTF-16, as an editor of Windows saves it"""
+    # Without a mark in front, each character of ASCII has a zero beside it.
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or data[:2].count(0) == 1:
+        raise CockpitError("is UTF-16 (Windows)", where=where, hint="save it as UTF-8")
     return data.decode("utf-8-sig", "surrogateescape")
 
 
@@ -98,7 +107,7 @@ def read(path: str | Path) -> tuple[Host, ...]:
         raise CockpitError(f"cannot read the list of nodes: {error.strerror}", where="stdin") from None
     if len(data) > _MAX_BYTES:
         raise CockpitError("too large for a list of nodes", where="stdin")
-    return parse(data.decode("utf-8-sig", "surrogateescape"), "stdin")
+    return parse(_decoded(data, "stdin"), "stdin")
 
 
 def read_set(text: str) -> tuple[Host, ...]:
@@ -123,6 +132,7 @@ def _hosts(
 ) -> tuple[Host, ...]:
     """The hosts of all pieces, each a place for errors, a line number and a text that ``named`` reads."""
     hosts: dict[str, Host] = {}
+    plain: dict[str, str] = {}
     errors: list[CockpitError] = []
     for place, number, text in pieces:
         try:
@@ -134,10 +144,14 @@ def _hosts(
             errors.append(CockpitError(f"more than {MAX_HOSTS} hosts", where=place, hint="check the ranges"))
             break  # expanding what follows could take for ever
         for name in names:
-            if name in hosts:
-                what = f"is already in line {hosts[name].line}" if number else "is named twice"
+            # Names of machines have no case, but names of users do.
+            user, at, host = name.rpartition("@")
+            first = plain.setdefault(user + at + host.lower(), name)
+            if first in hosts:
+                what = f"is already in line {hosts[first].line}" if number else "is named twice"
+                what += "" if first == name else f", as {first}"
                 # A list as PBS and Open MPI know it: a line for each slot.
-                listed = number and not count and hosts[name].open
+                listed = number and not count and hosts[first].open
                 hint = "name each once: uniq LIST | cockpit run - …" if listed else "keep one of the two"
                 errors.append(CockpitError(f"host {name} {what}", where=place, hint=hint))
             else:
@@ -153,10 +167,12 @@ def _entry(line: str) -> tuple[list[str], int]:
     """The names of a line and their number of slots; 0: it does not say."""
     match = _LINE.match(line)
     if match is not None:
-        return expand(match[1]), _slots(match[2])
-    # MPI's files have comments behind names, too.
-    name, *settings = re.split(r"\s#", line)[0].split()
-    names, count = _counted(name)
+        names, count = expand(match[1]), _slots(match[2])
+        settings = line[match.end() :].partition("#")[0].split()
+    else:
+        # MPI's files have comments behind names, too.
+        name, *settings = re.split(r"\s#", line)[0].split()
+        names, count = _counted(name)
     limited = False
     for setting in settings:
         key, _, value = setting.partition("=")
@@ -164,7 +180,7 @@ def _entry(line: str) -> tuple[list[str], int]:
         if not known or not (value.isascii() and value.isdigit()):
             foreign = not known and value
             what = f"{piece_of(key)}= is not read here" if foreign else f"bad entry {piece_of(line)}"
-            raise CockpitError(what, hint=FORM)
+            raise CockpitError(what, hint=_A_LINE_EACH if match and not foreign else FORM)
         if key in _MAXIMA:
             limited = True
         elif count:
