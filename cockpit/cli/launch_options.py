@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,8 +171,7 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
     hosts = node_options.nodes(source, args.include, args.exclude, args.slots)
     cwd = os.path.abspath(args.cwd or folder())
     theirs = filter(os.path.exists, environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd))
-    files = [(path, hostfile.read_text(path, "environment file")) for path in (*theirs, *args.env_file)]
-    env = environment.gather(os.environ, files, args.env)
+    env = environment.gather(os.environ, _texts(args.env_file), args.env, _texts(theirs))
     launcher = args.launcher or DEFAULT
     try:
         python = choose(args.python, args.setup, launcher, os.environ, sys.prefix)
@@ -192,6 +192,7 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         conda=environment.conda(os.environ),
         env=env.values,
         secrets=env.secrets,
+        expanded=env.expanded,
         master_addr=args.master_addr,
         master_port=args.master_port,
         bind_cores=args.bind_cores,
@@ -202,6 +203,10 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
     command = (*made.prog.split(), *_without_secrets(options), "--", *program)
     file = source[0] if len(source) == 1 and source != [hostfile.STDIN] else ""
     return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command, python.note)
+
+
+def _texts(files: Iterable[str]) -> list[tuple[str, str]]:
+    return [(path, hostfile.read_text(path, "environment file")) for path in files]
 
 
 def _without_secrets(options: list[str]) -> list[str]:

@@ -2,7 +2,8 @@
 
 Later wins: this shell's variables with one of DeepSpeed's prefixes, ``.deepspeed_env`` (of the home folder,
 then of the working directory), ``--env-file``, ``--env``. The facts are those of DeepSpeed 0.19.8
-(``launcher/runner.py``), which itself sends none of this with ``--no_ssh``.
+(``launcher/runner.py``), which itself sends none of this with ``--no_ssh``, and whose ``export NAME="VALUE"``
+the shell of each node expands.
 """
 
 from __future__ import annotations
@@ -33,12 +34,29 @@ _BASH = """
 """
 
 
+LONGEST = 128 << 10
+"""Bytes of ``NAME=VALUE`` with its end: Linux starts no program with a longer one (``MAX_ARG_STRLEN``)."""
+
+# What a node's shell expands: $NAME, ${NAME}, ${NAME:-plain text} and the like; a backslash keeps a $.
+_REFERENCE = re.compile(r"(\\[$\\])|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)(:?[-+][^{}$`\"\\]*)?\}", re.ASCII)
+_COMMAND = re.compile(r"(?<!\\)(?:\$\(|`)")
+
+_LOGIN = {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ", "MAIL"}
+_LOGIN_PREFIXES = ("LC_", "XDG_", "SLURM")
+"""What a login on each node, or its job, sets by itself."""
+
+
 @dataclass(frozen=True)
 class Environment:
-    """Variables for the ranks; ``secrets`` are the names of those whose values are never shown."""
+    """Variables for the ranks.
+
+    :param secrets: names of those whose values are never shown
+    :param expanded: names of those in whose values each node's shell replaces ``$NAME``, in their order
+    """
 
     values: Mapping[str, str] = field(repr=False)
     secrets: frozenset[str] = frozenset()
+    expanded: tuple[str, ...] = ()
 
 
 def deepspeed_env_paths(environ: Mapping[str, str], home: str, cwd: str) -> tuple[str, ...]:
@@ -48,12 +66,14 @@ def deepspeed_env_paths(environ: Mapping[str, str], home: str, cwd: str) -> tupl
     return tuple(dict.fromkeys(paths))
 
 
-def parse_file(text: str, where: str) -> dict[str, str]:
+def parse_file(text: str, where: str, refers: dict[str, bool] | None = None) -> dict[str, str]:
     """``NAME=VALUE`` lines, optionally after ``export``; blank lines and ``#`` comments are skipped.
 
     The value is what follows the first ``=``, without white space around it and without one pair of quotes
-    around it; nothing in it is expanded.
+    around it; nothing in it is expanded here.
 
+    :param refers: is told of each name whether its value has references that a node's shell expands, as
+        it does for DeepSpeed; None: nobody expands them
     :raises ManyErrors: every bad line as ``file:line: …``
     """
     values: dict[str, str] = {}
@@ -61,12 +81,15 @@ def parse_file(text: str, where: str) -> dict[str, str]:
     for number, line in lines(text):
         name, found, value = re.sub(r"^export\s+", "", line).partition("=")
         name, value = name.rstrip(), value.strip()
-        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-            value = value[1:-1]
+        quoted = value[0] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else ""
+        value = value[1:-1] if quoted else value
         try:
             if not found:
                 raise CockpitError("no `=` in this line", hint="write NAME=VALUE")
             _check(name, value)
+            if refers is not None:
+                refers.pop(name, None)
+                refers[name] = quoted != "'" and not is_secret(name) and _refers(name, value)
             values[name] = value
         except CockpitError as error:
             errors.append(CockpitError(error.what, where=f"{where}:{number}", hint=error.hint))
@@ -75,13 +98,44 @@ def parse_file(text: str, where: str) -> dict[str, str]:
     return values
 
 
+def _refers(name: str, value: str) -> bool:
+    """Whether a node's shell has something to expand in a value.
+
+    :raises CockpitError: a command, which DeepSpeed would run there
+    """
+    if _COMMAND.search(value):
+        hint = f"set it by --setup 'export {name}=…', or write it in single quotes if it is to stay as it is"
+        raise CockpitError(f"the value of {name} has a command, which is not run", hint=hint)
+    return _REFERENCE.search(value) is not None
+
+
+def expandable(value: str) -> str:
+    """A value with references as a word of a shell: they are expanded, and nothing else is."""
+    pieces: list[str] = []
+    at = 0
+    for found in _REFERENCE.finditer(value):
+        name, more = found[2] or found[3], found[4] or "-"
+        word = "${" + name + more + "}" if name else found[1]
+        pieces += [_literal(value[at : found.start()]), word]
+        at = found.end()
+    return '"' + "".join([*pieces, _literal(value[at:])]) + '"'
+
+
+def _literal(text: str) -> str:
+    return re.sub(r'[\\"$`]', r"\\\g<0>", text)
+
+
 def gather(
-    environ: Mapping[str, str], files: Iterable[tuple[str, str]] = (), options: Sequence[str] = ()
+    environ: Mapping[str, str],
+    files: Iterable[tuple[str, str]] = (),
+    options: Sequence[str] = (),
+    deepspeed: Iterable[tuple[str, str]] = (),
 ) -> Environment:
     """All variables for the ranks.
 
     :param environ: this shell's
-    :param files: (name, text) of the existing ``.deepspeed_env`` and ``--env-file`` files, in this order
+    :param files: (name, text) of ``--env-file``, in this order
+    :param deepspeed: of the existing ``.deepspeed_env`` files, which come before
     :param options: values of ``--env``: ``NAME=VALUE``, or ``NAME`` for this shell's value
     :raises ManyErrors: every bad line and option
     """
@@ -92,19 +146,29 @@ def gather(
         if name.startswith(PREFIXES) and name not in left_out and _NAME.match(name)
     }
     errors: list[CockpitError] = []
+    refers: dict[str, bool] = {}
+    for where, text in deepspeed:
+        try:
+            values.update(parse_file(text, where, refers))
+        except ManyErrors as error:
+            errors += error.errors
     for where, text in files:
         try:
-            values.update(parse_file(text, where))
+            found = parse_file(text, where)
+            values.update(found)
+            refers.update(dict.fromkeys(found, False))
         except ManyErrors as error:
             errors += error.errors
     for option in options:
         try:
-            values.update([_option(option, environ)])
+            name, value = _option(option, environ)
+            values[name], refers[name] = value, False
         except CockpitError as error:
             errors.append(CockpitError(error.what, where="--env", hint=error.hint))
     if errors:
         raise ManyErrors(errors)
-    return Environment(values, frozenset(filter(is_secret, values)))
+    expanded = tuple(name for name, does in refers.items() if does)
+    return Environment(values, frozenset(filter(is_secret, values)), expanded)
 
 
 def _option(option: str, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -135,11 +199,19 @@ def _check(name: str, value: str) -> None:
         raise CockpitError(f"{name} belongs to the shell", hint="leave it out, or set it in the program")
     if "\0" in value:
         raise CockpitError(f"the value of {name} has a NUL byte", hint="no program can be given that")
+    if (bytes_ := len(os.fsencode(f"{name}={value}")) + 1) > LONGEST:
+        what = f"{name} has {bytes_:,} bytes, and Linux starts no program with one of more than {LONGEST:,}"
+        raise CockpitError(what, hint="write it into a file, and give its path")
 
 
 def conda(environ: Mapping[str, str]) -> str:
     """The path of this shell's conda, or empty; a setup uses it on a node where it finds no conda."""
     return environ.get("CONDA_EXE") or shutil.which("conda", path=environ.get("PATH", "")) or ""
+
+
+def unlike_elsewhere(environ: Mapping[str, str], env: Mapping[str, str]) -> list[str]:
+    """Names of this shell's variables that ranks on this machine would have, and those elsewhere not."""
+    return [n for n in not_sent(environ, env) if n not in _LOGIN and not n.startswith(_LOGIN_PREFIXES)]
 
 
 def not_sent(environ: Mapping[str, str], env: Mapping[str, str]) -> list[str]:

@@ -35,6 +35,7 @@ class LaunchJob:
     :param conda: path of this machine's conda, for a setup that needs it; empty: not known
     :param env: variables for the ranks, secrets included
     :param secrets: names in ``env`` whose values are never written
+    :param expanded: names in ``env`` in whose values each node's shell replaces ``$NAME``, in their order
     :param master_addr: None: ask the first node for its own
     :param master_port: None: ask for a free one
     :param bind_cores: None, ``auto`` (the cores the node allows) or a list like ``0-7,16-23``
@@ -55,6 +56,7 @@ class LaunchJob:
     conda: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: frozenset[str] = frozenset()
+    expanded: tuple[str, ...] = ()
     master_addr: str | None = None
     master_port: int | None = None
     bind_cores: str | None = None

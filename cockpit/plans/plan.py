@@ -36,6 +36,7 @@ class NodePlan:
     :param argv: the launcher as a person would type it; :data:`DIR` in it is the run folder
     :param run_argv: the launcher as `cockpit run` starts it, with the wrapper around each rank
     :param env: variables set, without secrets
+    :param expanded: names in ``env`` in whose values the node's shell replaces ``$NAME``, in their order
     :param secrets: more variables, whose values are neither printed nor written into scripts
     :param cwd: absolute
     :param setup: shell text run first, see :func:`cockpit.plans.setup.text`
@@ -61,6 +62,7 @@ class NodePlan:
     argv: tuple[str, ...]
     run_argv: tuple[str, ...]
     env: Mapping[str, str]
+    expanded: tuple[str, ...]
     secrets: Mapping[str, str] = field(repr=False)
     cwd: str
     setup: str
@@ -201,6 +203,7 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
         argv=before + made.argv,
         run_argv=before + made.run_argv,
         env={**made.env, **{name: value for name, value in job.env.items() if name not in job.secrets}},
+        expanded=tuple(name for name in job.expanded if name not in job.secrets),
         secrets={name: value for name, value in job.env.items() if name in job.secrets},
         cwd=job.cwd,
         setup=job.setup,

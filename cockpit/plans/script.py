@@ -11,6 +11,7 @@ from typing import Any
 from cockpit.base.record import LAUNCH_SH, REPORTS
 from cockpit.base.shell import comment, fill, quote
 from cockpit.plans import setup
+from cockpit.plans.environment import expandable
 from cockpit.plans.plan import DIR, NodePlan
 from cockpit.plans.profilers.registry import PROFILERS
 
@@ -51,7 +52,8 @@ def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
     elif plan.path:
         lines.append(setup.path(plan.path))
     # After the setup, so that what the user asked for wins.
-    lines += _exports(plan.env)
+    lines += _exports({name: plan.env[name] for name in plan.env.keys() - set(plan.expanded)})
+    lines += [f"export {name}={expandable(plan.env[name])}" for name in plan.expanded]
     if plan.report:
         lines.append(f'mkdir -p "$COCKPIT_DIR"/{REPORTS}')
     command = render_argv(plan.run_argv if wrapped else plan.argv)

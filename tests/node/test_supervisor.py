@@ -103,6 +103,16 @@ def test_ranks_have_the_users_umask(launch: Launch, tmp_path: Path) -> None:
     assert run.log(0) == (run.folder / record.LAUNCHER_LOG).read_text() == "0026\n"
 
 
+def test_what_ranks_on_other_nodes_do_not_have_is_unset(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FOO", "LD_X", "BAR"):
+        monkeypatch.setenv(name, "of this shell")
+    script = f'export LD_X="/opt:${{LD_X-}}"; echo "$FOO|$LD_X|$BAR" >{tmp_path}/said'
+    launch(script, unset=["FOO", "LD_X"]).ended()
+    assert (tmp_path / "said").read_text() == "|/opt:|of this shell\n"
+
+
 def test_secrets_reach_the_rank_and_no_disk(launch: Launch, tmp_path: Path) -> None:
     secret = "hunter2-in-no-file"
     path = program(tmp_path / "secret", 'printf %s "$HF_TOKEN" | wc -c; sleep 0.3')

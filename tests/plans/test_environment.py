@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from cockpit.base.secret import is_secret
+from cockpit.base.shell import quote
 from cockpit.errors import ManyErrors
 from cockpit.plans import environment
-from cockpit.plans.environment import gather
+from cockpit.plans.environment import expandable, gather
 
 
 def test_later_wins_and_only_the_prefixes_are_taken() -> None:
@@ -62,6 +65,59 @@ def test_secrets_are_told_by_name(name: str, secret: bool) -> None:
     env = gather({}, [], [f"{name}=hush"])
     assert (name in env.secrets) is secret
     assert "hush" not in repr(env)
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("/opt/efa/lib:$LD_LIBRARY_PATH", "/opt/efa/lib:ours"),
+        ("${A}b$A", "a bba b"),
+        ("${NONE:-x y}/$NONE.", "x y/."),
+        ('"$A"', "a b"),
+        ("'$A'", "$A"),
+        (r"\$A 5$ $5 \n", r"$A 5$ $5 \n"),
+        ('say "hi" ${A', 'say "hi" ${A'),
+    ],
+)
+def test_a_nodes_shell_expands_what_it_does_for_deepspeed(line: str, word: str) -> None:
+    env = gather({}, deepspeed=[("f", f"X={line}")])
+    (name,) = env.values.keys() - {"PYTHONUNBUFFERED"}
+    shell = expandable(env.values[name]) if name in env.expanded else quote(env.values[name])
+    done = subprocess.run(
+        ["/bin/sh", "-uc", f'X={shell}; printf %s "$X"'],
+        env={"A": "a b", "LD_LIBRARY_PATH": "ours"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == word
+
+
+def test_nothing_else_is_expanded() -> None:
+    text = "A=$HOME\nMY_TOKEN=a$b\nC=x\nD=${C}\n"
+    assert gather({"NCCL_X": "$HOME"}, [("env file", text)], ["B=$HOME"]).expanded == ()
+    assert gather({}, deepspeed=[("f", text)]).expanded == ("A", "D")
+    assert gather({}, [("env file", "A=x")], ["D=x"], deepspeed=[("f", text)]).expanded == ()
+    for value in ("$(id)", "a`id`"):
+        with pytest.raises(ManyErrors, match=r"f:1: the value of A has a command, which is not run"):
+            gather({}, deepspeed=[("f", f"A={value}")])
+        assert gather({}, deepspeed=[("f", f"A='{value}'")]).values["A"] == value
+
+
+def test_a_value_that_no_program_can_be_given() -> None:
+    longest = "x" * ((128 << 10) - len("A=") - 1)
+    assert gather({}, options=[f"A={longest}"]).values["A"] == longest
+    with pytest.raises(
+        ManyErrors, match=r"--env: A has 131,073 bytes, .* no program with one of more than 131,072"
+    ):
+        gather({}, options=[f"A={longest}x"])
+    with pytest.raises(ManyErrors, match=r"f:2: MY_TOKEN has 131,0\d\d bytes"):
+        gather({}, [("f", f"\nMY_TOKEN={longest}")])
+
+
+def test_what_a_login_sets_by_itself_is_no_difference_between_nodes() -> None:
+    shell = {"PATH": "/x", "LC_ALL": "C", "FOO": "1", "HF_HOME": "/y", "NCCL_X": "1", "SLURM_JOB_ID": "3"}
+    assert environment.unlike_elsewhere(shell, {"NCCL_X": "1"}) == ["FOO", "HF_HOME"]
 
 
 def test_where_deepspeed_env_is_looked_for() -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cockpit import paths
 from cockpit.cli import launch_options
 from cockpit.cli.output import out_json, out_lines, say
-from cockpit.cli.parsing import Parser
+from cockpit.cli.parsing import Parser, reach
 from cockpit.core.ranks import MAX_HOSTS
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.plan import build_plans
 from cockpit.plans.sbatch import batch
 from cockpit.plans.script import paste_script, plan_json, secrets_text
+from cockpit.transport.local import is_here
 
 _NOT_IN_A_JOB = frozenset(
     {
@@ -58,8 +61,10 @@ def main(words: list[str]) -> int:
                 f"no node {name} in the plan", where=launch.hostfile, hint=f"it has {', '.join(names)}"
             )
     chosen = [plan for plan in plans if not args.node or plan.node in args.node]
+    whole = asyncio.run(_whole_shell(args, names))
+    not_sent = [] if whole else launch.not_sent
     if args.json:
-        out_json({"plans": [plan_json(plan) for plan in chosen], "not_sent": launch.not_sent}, indent=1)
+        out_json({"plans": [plan_json(plan) for plan in chosen], "not_sent": not_sent}, indent=1)
         return Exit.OK
     secrets = None
     if job.secrets and not args.show_secrets:
@@ -71,9 +76,22 @@ def main(words: list[str]) -> int:
         say(f"note: {launch.note}")
     for note in dict.fromkeys(note for plan in chosen for note in plan.notes):
         say(f"note: {note}")
-    if launch.not_sent:
-        say(f"not sent from this shell (add with --env NAME): {' '.join(launch.not_sent)}")
+    if whole:
+        say(f"note: {whole}: its ranks get all of this shell's variables")
+    elif not_sent:
+        say(f"not sent from this shell (add with --env NAME): {' '.join(not_sent)}")
     return Exit.OK
+
+
+async def _whole_shell(args: argparse.Namespace, names: Sequence[str]) -> str:
+    """Why the ranks of a run get all variables of this shell; empty: they do not."""
+    kind = reach(args).kind
+    if kind == "srun":
+        return "run starts steps of a SLURM job"
+    here = kind in ("auto", "local")
+    for name in names if kind == "auto" else ():
+        here = here and await is_here(name)
+    return "all of its nodes are this machine" if here else ""
 
 
 def _sbatch(launch: launch_options.LaunchOptions, made: Parser) -> int:

@@ -18,6 +18,7 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans import environment
 from cockpit.plans.launch import LaunchJob, NodeFacts
 from cockpit.plans.nodes import gpus
 from cockpit.plans.plan import NodePlan, build_plans, host_of
@@ -111,6 +112,10 @@ async def _prepared(
     plans = build_plans(job, [facts[host.name] for host in job.hosts])
     keep = load().evidence
     specs = {plan.node: _spec(plan, links[plan.node], times, node_dir, keep) for plan in plans}
+    for name in _unlike_others(links):
+        # What refers to itself is to find what it finds on the others.
+        sent = {each: value for each, value in job.env.items() if each not in job.expanded}
+        specs[name]["unset"] = environment.unlike_elsewhere(os.environ, sent)
     notes = [f"{plan.node}: {note}" for plan in plans for note in plan.notes]
     if counted:
         notes.insert(0, gpus.told([hosts[name] for name in counted]))
@@ -124,6 +129,12 @@ async def _prepared(
         list(dict.fromkeys(notes)),
         await preflight.diagnosis(answers, address),
     )
+
+
+def _unlike_others(links: Mapping[str, Link]) -> list[str]:
+    """Nodes whose ranks would have this shell's variables, while those of others would not."""
+    here = [name for name, link in links.items() if link.transport.kind == "local"]
+    return here if len(here) < len(links) else []
 
 
 async def master_address(first: str, links: Mapping[str, Link], roll: Roll) -> str:

@@ -190,7 +190,8 @@ class Supervisor:
 
     def _launch(self) -> None:
         spec = self._spec
-        environment = dict(os.environ)
+        unset = spec.get("unset", ())
+        environment = {name: value for name, value in os.environ.items() if name not in unset}
         environment.update(spec.pop("env", {}))
         environment[record.ENV_RUN] = spec["run"]
         environment[record.ENV_NODE] = spec["node"]
