@@ -24,6 +24,7 @@ from cockpit.base.fields import (
     FILES_A_JOB,
     FILES_A_NODE,
     LOG,
+    MARK,
     RUNS_TOLD,
     SIZES,
     Address,
@@ -429,14 +430,24 @@ class AddedBytes:
 
 
 @dataclass(frozen=True)
+class BegunOutput:
+    """A file of a job that was shortened; see :class:`BegunFile`."""
+
+    number: int = bound(Whole(0, FILES_A_JOB))
+    end: Optional[int] = bound(Maybe(SIZE))
+
+
+@dataclass(frozen=True)
 class WatchItem:
-    """new bytes and sizes by file; who lives; files that were cut and begin anew; `trouble` with a file"""
+    """new bytes and sizes by file; who lives; `begun`: files that were shortened; `marks` of what was sent;
+    `trouble` with a file"""
 
     parts: Tuple[AddedBytes, ...] = bound(ListOf(RowOf(AddedBytes), FILES_A_NODE))
     sizes: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), SIZE, FILES_A_NODE))
     ranks: Tuple[int, ...] = bound(RANKS)
     launchers: Tuple[int, ...] = bound(ListOf(PID, RANKS_A_NODE), ())
-    cut: Tuple[int, ...] = bound(ListOf(Whole(0, FILES_A_JOB), FILES_A_NODE), ())
+    begun: Tuple[BegunOutput, ...] = bound(ListOf(RowOf(BegunOutput), FILES_A_NODE), ())
+    marks: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), MARK, FILES_A_NODE), {})
     trouble: Dict[int, str] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), SENTENCE, FILES_A_NODE), {})
 
 

@@ -513,11 +513,13 @@ class NodeLost(Fact):
 @dataclass(frozen=True)
 class Gap(Fact):
     """`file` was shortened or replaced on its node: what our copy has from `at` on is from its new start;
-    `lost`: bytes that are missing before, at least; null: not known"""
+    `lost`: bytes that are missing before, at least; null: not known; `of`: the path of the file, of a job
+    that others started: its bytes are in `file` here"""
 
     file: str = bound(LOG)
     at: int = bound(SIZE)
     lost: Optional[int] = maybe(SIZE)
+    of: str = bound(Text(4096, cut=True), "")
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ class Opened:
     :param number: what the asker calls it
     :param fd: the descriptor by which the process has it
     :param offset: bytes of it that the asker has
+    :param mark: see :attr:`cockpit.base.trail.Trail.mark`; of the first ``marked`` bytes
     """
 
     number: int = bound(Whole(0, FILES_A_JOB))
@@ -150,6 +151,8 @@ class Opened:
     ticks: int = bound(TICKS)
     fd: int = bound(PID)
     offset: int = bound(SIZE, 0)
+    mark: Optional[int] = maybe(MARK)
+    marked: int = bound(SIZE, 0)
 
 
 RUNS_TOLD = 10_000

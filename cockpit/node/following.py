@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from cockpit.base.trail import SPAN, Trail
 from cockpit.node import safefiles
@@ -24,6 +24,10 @@ KIN = 16
 
 OFTEN, OFTEN_S = 8, 10.0
 """A file that has begun anew so many times does so once in that many seconds: it is not made to be read."""
+
+_GONE = "is gone"
+
+Key = TypeVar("Key", int, str)
 
 Identity = Tuple[int, int]
 """Device and inode."""
@@ -71,13 +75,38 @@ class Place:
         os.close(number)
 
 
+class Held(Place):
+    """A file that is kept open: its process may end, and its name may go to another."""
+
+    def __init__(self, path: str, number: int) -> None:
+        super().__init__(path)
+        self._number = number
+
+    def stat(self) -> Optional[os.stat_result]:
+        """See :meth:`Place.stat`."""
+        return os.fstat(self._number)
+
+    def open(self) -> int:
+        """See :meth:`Place.open`."""
+        return self._number
+
+    def release(self, number: int) -> None:
+        """It stays open."""
+
+    def close(self) -> None:
+        """It is not read any more."""
+        os.close(self._number)
+
+
 class Followed:
     """A file that is read from an offset on, again and again.
 
     :param here: where it is
     :param offset: bytes that the other side has
-    :param mark: see :attr:`cockpit.base.trail.Trail.mark`; of these; None: not known
+    :param mark: see :attr:`cockpit.base.trail.Trail.mark`; None: not known
+    :param marked: of so many of its bytes; None: of those that the other side has
     :param written: gives the files that whoever writes it has open
+    :param was: tells how long it was before it began anew, as far as others have seen that
     """
 
     def __init__(
@@ -85,17 +114,19 @@ class Followed:
         here: Place,
         offset: int = 0,
         mark: Optional[int] = None,
+        marked: Optional[int] = None,
         written: Callable[[], Iterable[str]] = tuple,
+        was: Callable[[], Optional[int]] = lambda: None,
     ) -> None:
         self.offset = offset
         self.size = 0
         self.trouble = ""
         """Why it cannot be read now; empty: it can."""
         self._here = self._at = here
-        self._written = written
+        self._written, self._was = written, was
         self._identity: Optional[Identity] = None
         self._trail = None if offset else Trail()
-        self._mark = mark
+        self._mark, self._marked = mark, offset if marked is None else max(offset, marked)
         self._seen: Optional[int] = None
         """How long it was when it was last known to be this file."""
         self._searched = self._begun_at = 0.0
@@ -105,6 +136,16 @@ class Followed:
     def behind(self) -> int:
         """Bytes that the other side does not have, as of the last look."""
         return max(0, self.size - self.offset)
+
+    @property
+    def mark(self) -> Optional[int]:
+        """What tells the bytes before the offset from others; see :class:`Trail`."""
+        return None if self._trail is None else self._trail.mark
+
+    @property
+    def lacks(self) -> bool:
+        """Whether something that was in it is gone: it began anew, or is not there."""
+        return self._begun > 0 or self.trouble == _GONE
 
     def look(self) -> Optional[Begun]:
         """See how long it is; return if it begins anew: what is read next is from its start."""
@@ -183,11 +224,12 @@ class Followed:
             if info.st_size < self.offset:
                 return False
             if self._trail is None:
-                tail = os.pread(number, SPAN, max(0, self.offset - SPAN))[: self.offset]
-                trail = Trail(self.offset, os.pread(number, min(SPAN, self.offset), 0), tail)
-                if self._mark is not None and trail.mark != self._mark:
+                marked = self._mark is not None
+                if marked and (
+                    info.st_size < self._marked or _trail(number, self._marked).mark != self._mark
+                ):
                     return False
-                self._trail = trail
+                self._trail = _trail(number, self.offset)
             else:
                 known = self._trail.tail
                 same = os.pread(number, len(known), self.offset - len(known)) == known
@@ -213,9 +255,9 @@ class Followed:
                     self._saw(os.stat(place.path))
                     return None
         if info is None:
-            self.trouble = "is gone"
+            self.trouble = _GONE
             return None
-        return self._anew(info, self._seen)
+        return self._anew(info, self._was() if self._seen is None else self._seen)
 
     def _back(self) -> Optional[Begun]:
         """What was moved away is read to its end: is more to come, and where?"""
@@ -265,6 +307,29 @@ class Followed:
             yield Place(path, link=True)
 
 
+def batch(files: Mapping[Key, Followed], room: int, turn: int) -> Tuple[List[Tuple[Key, int, int]], bytes]:
+    """Up to ``room`` new bytes, fairly divided among the files that have any: [(name, offset, length), …].
+
+    :param turn: which of them comes first
+    """
+    behind = [name for name, file in files.items() if file.behind]
+    parts: List[Tuple[Key, int, int]] = []
+    chunks: List[bytes] = []
+    for place in range(len(behind)):
+        if room <= 0:
+            break
+        name = behind[(place + turn) % len(behind)]
+        # What earlier files did not need goes to the others.
+        share = max(room // (len(behind) - place), 4096)
+        offset = files[name].offset
+        chunk = files[name].read(min(share, room))
+        if chunk:
+            parts.append((name, offset, len(chunk)))
+            chunks.append(chunk)
+            room -= len(chunk)
+    return parts, b"".join(chunks)
+
+
 def _changed(entry: os.DirEntry[str]) -> float:
     try:
         return entry.stat(follow_symlinks=False).st_mtime
@@ -274,6 +339,12 @@ def _changed(entry: os.DirEntry[str]) -> float:
 
 def _identity(info: os.stat_result) -> Identity:
     return info.st_dev, info.st_ino
+
+
+def _trail(number: int, size: int) -> Trail:
+    """The first bytes of an open file, in short."""
+    span = min(SPAN, size)
+    return Trail(size, os.pread(number, span, 0), os.pread(number, span, size - span))
 
 
 def _begins(number: int, trail: Trail) -> bool:

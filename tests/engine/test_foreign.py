@@ -20,7 +20,7 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import Launching, OpenFile, OutputsAnswer, SeekAnswer, WatchItem
-from cockpit.base.events import RankStarted
+from cockpit.base.events import Gap, RankStarted
 from cockpit.base.gate import RANKS_A_NODE, read
 from cockpit.config import Quotas
 from cockpit.core.run.events import Event
@@ -117,7 +117,7 @@ class Stream:
         while True:  # nothing new
             await asyncio.sleep(0.01)
             assert not isinstance(each, BaseException)
-            yield read(WatchItem, {**each[0], "parts": [], "cut": []}), b""
+            yield read(WatchItem, {**each[0], "parts": [], "begun": []}), b""
 
     async def credit(self, size: int) -> None:
         """It sends without."""
@@ -253,11 +253,30 @@ def test_a_job_that_was_just_found_is_watched_over_the_same_links_and_not_looked
     assert [node.called for node in nodes.values()] == [["Seek", "Outputs"]] * 2
 
 
+def test_what_is_asked_for_is_what_was_read_of_the_same_file() -> None:
+    """By the mark that its node gave it, and another cockpit that comes later gives it back."""
+    own = [file("own", 0)]
+    first = [part((0, 0, b"one\nha"), marks={"0": 77}), LinkError("cut", where="a")]
+    node = Node([rank(0, 100)], own, first)
+    folder = made(a=node)
+    watch(folder, "link", a=node)
+    new = part((0, 0, b"new\n"), begun=[[0, 50]], marks={"0": 78})
+    late = Node([rank(0, 100)], own, [new, LinkError("cut", where="a")], [part((0, 4, b"x\n")), OVER])
+    watch(RunFolder(folder.path), a=late)
+    asked = [(one.offset, one.mark, one.marked) for each in node.asked + late.asked for one in each.files]
+    assert asked == [(0, None, 0), (6, 77, 6), (4, 78, 4)]
+    assert spooled(folder, "rank-0.log") == b"one\nhanew\nx\n"
+    gaps = [event.fact for event in folder.journal() if event.kind == "gap"]
+    assert gaps == [Gap("rank-0.log", 6, 44, "/logs/own")]
+    # Its own time index is about the copies.
+    assert RunFolder(folder.path).model().nodes["a"].begin("rank-0.log") == 0
+
+
 def test_a_node_sends_what_it_was_not_asked_for() -> None:
     evil: list[list[Part]] = [
         [part((7, 0, b"x"))],
         [part((0, 5, b"x"))],
-        [part(cut=[9])],
+        [part(begun=[[9, None]])],
         [part(trouble={"3": "x"})],
         [({"parts": [[0, 0, 4]], "sizes": {}, "ranks": [0]}, b"x")],
     ]
@@ -444,7 +463,7 @@ def test_the_next_job_that_looks_the_same_is_another_one(monkeypatch: pytest.Mon
 
 def test_what_was_held_of_a_line_is_kept_when_its_file_is_cut() -> None:
     files = [file("out", 0), file("err", 0)]
-    cut = part((0, 0, b"new\n"), cut=[0])
+    cut = part((0, 0, b"new\n"), begun=[[0, 100]])
     node = Node([rank(0, 100)], files, [part((0, 0, b"half a li")), cut, part(ranks=(), launchers=[])])
     _, heard = watch(made(a=node), a=node)
     assert heard.logs["a", 0] == b"half a linew\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import subprocess
@@ -264,3 +265,39 @@ def test_a_record_that_was_removed_is_no_folder_that_is_gone(reading: Reading) -
     (reading.folder / record.EVENTS).unlink()
     assert reading.go() == [OLD]
     assert _status(str(reading.folder))["events"] == []
+
+
+def test_how_much_went_while_nobody_looked_is_known_from_the_time_index(reading: Reading) -> None:
+    index = [len(OLD) + 500, 0, 300, 7, 9]
+    lines = [json.dumps({"t": 1.0, "s": {reading.log.name: size}}) + "\n" for size in (len(OLD), *index)]
+    (reading.folder / record.SIZES).write_text("".join(lines) + "{\n[]\n")
+    reading.log.write_bytes(b"123456789")
+    trail = Trail()
+    trail.add(OLD)
+    offsets = {reading.log.name: len(OLD), record.SIZES: len(lines[0])}
+    marks = {reading.log.name: trail.mark}
+    reading.reader = _Reader(str(reading.folder), [0], offsets, marks)
+    reading.reader._files[record.SIZES].look()
+    parts, _ = reading.reader.batch(BULK)
+    assert reading.reader.begun == [(reading.log.name, len(OLD) + 800)]
+    assert (reading.log.name, 0, 9) in parts
+
+
+def test_a_record_that_began_anew_has_what_wrappers_wrote_told_again(reading: Reading) -> None:
+    folder = reading.folder
+    (folder / record.rank_start(0)).write_text(folders.start(0, os.getpid()))
+    (folder / record.EVENTS).write_text('{"t": 1.0, "e": "rank_started", "rank": 0, "attempt": 0}\n' * 9)
+    items: list[dict[str, Any]] = []
+
+    def send(header: dict[str, Any], payload: bytes) -> None:
+        items.append(header["item"])
+        if len(items) == 1:
+            (folder / record.EVENTS).write_text("")
+        if items[-1].get("found"):
+            call.cancel()
+
+    call = Call({"id": 1, "dir": str(folder)}, b"", send)
+    call.add_credit(BULK)
+    follow(call)
+    assert [event["e"] for event in items[-1]["found"]] == ["rank_started"]
+    assert [name for item in items for name, _ in item["begun"]] == [record.EVENTS]

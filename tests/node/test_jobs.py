@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from cockpit.base import gate
-from cockpit.base.answers import EndAnswer, OutputsAnswer, WatchItem
+from cockpit.base.answers import BegunOutput, EndAnswer, OutputsAnswer, WatchItem
+from cockpit.base.trail import Trail
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs import ending, outputs, watch
@@ -305,12 +306,46 @@ def test_a_file_that_is_cut_begins_anew_and_its_rank_goes(ranks: Ranks) -> None:
     with watched(targets, [asked(file, 7, 3)]) as items:
         until(lambda: any(data == b"oh\n" for _, data in items), "the rest")
         assert items[0][0].ranks == (0,)
+        (mark,) = (item.marks[7] for item, data in items if data)
         path.write_bytes(b"x")
-        until(lambda: any(item.cut == (7,) for item, _ in items), "cut")
+        until(lambda: any(item.begun == (BegunOutput(7, 6),) for item, _ in items), "begun")
         until(lambda: any(data == b"x" for _, data in items), "what is new")
+        path.write_bytes(b"it has grown past that")
+        until(lambda: any(data == b"it has grown past that" for _, data in items), "what is new again")
         os.kill(targets[0]["pid"], 9)
         until(lambda: items[-1][0].ranks == (), "its end")
-    assert items[-1][0].sizes == {7: 1}
+    assert items[-1][0].sizes == {7: 22}
+    again = {**asked(file, 7, 3), "mark": mark, "marked": 6}
+    item, data = first(targets, [again])
+    assert (item.begun, data) == ((BegunOutput(7, None),), b"it has grown past that")
+    again |= {"offset": 2, "mark": item.marks[7], "marked": 22}
+    item, data = first(targets, [again])
+    assert (item.begun, data) == ((), b" has grown past that")
+
+
+@pytest.mark.parametrize("how", ["copied", "renamed"])
+def test_a_file_that_is_rotated_is_read_to_its_end(ranks: Ranks, how: str) -> None:
+    ranks.shell("$RANK_0 >>0.out 2>&1 &")
+    targets = ranks.found(1)
+    (file,) = answered(targets).files
+    path = ranks.folder / "0.out"
+    _, data = first(targets, [asked(file, 7)])
+    assert data == b"up\noh\n"
+    if how == "copied":
+        path.with_name("0.out-20260101").write_bytes(path.read_bytes() + b"more\n")
+        path.write_bytes(b"new\n")
+    else:
+        path.rename(path.with_name("0.out.1"))
+    with watched(targets, [{**asked(file, 7, 6), "mark": Trail(6, data, data).mark, "marked": 6}]) as items:
+        if how == "copied":
+            until(lambda: items and items[-1][0].sizes == {7: 4}, "the new one")
+            assert b"".join(data for _, data in items) == b"more\nnew\n"
+            assert [item.begun for item, _ in items if item.begun] == [(BegunOutput(7, 11),)]
+        else:
+            with path.with_name("0.out.1").open("ab") as moved:
+                moved.write(b"on\n")
+            until(lambda: any(data == b"on\n" for _, data in items), "what is written on")
+            assert not any(item.begun for item, _ in items)
 
 
 @pytest.mark.parametrize("kind", ["another", "fifo", "link", "none", "not for writing"])

@@ -396,9 +396,21 @@ def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.
     return _of_node(at, node, f"{why}; kept there: {', '.join(parts) or 'what the kernel says'}{more}")
 
 
+def known(run: Run, event: Event) -> bool:
+    """Whether a model has the start or the end of a rank already, by another way."""
+    fact = event.fact
+    if not isinstance(fact, events.RankStarted | events.RankExited | events.RankLost):
+        return False
+    rank = run.ranks.get(fact.rank)
+    if rank is None or rank.pid is None:
+        return False
+    same = rank.attempt == fact.attempt and (isinstance(fact, events.RankStarted) or rank.state not in LIVE)
+    return same or rank.attempt > fact.attempt
+
+
 def missing(gap: events.Gap) -> str:
     """What is missing of a file, in a sentence."""
-    how = f"{gap.file} was shortened or replaced on its node, and is read again from its start: "
+    how = f"{gap.of or gap.file} was shortened or replaced on its node, and is read again from its start: "
     if gap.lost is None:
         return how + "how many bytes are missing is not known"
     many = f"at least {gap.lost:,} bytes are" if gap.lost else "nothing is known to be"

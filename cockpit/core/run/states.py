@@ -160,7 +160,8 @@ class Node:
 
     def begin(self, file: str) -> int:
         """Where our copy has the first byte of a file that is there now."""
-        return self.gaps[file].at if file in self.gaps else 0
+        gap = self.gaps.get(file)
+        return 0 if gap is None or gap.of else gap.at
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -229,7 +229,8 @@ class Logbook:
         """The lines of all time indexes, merged, by our clock."""
 
         def of(node: NodeEntry) -> Iterator[_Tick]:
-            known = {file: list(each) for file, each in self._ahead.get(node.name, {}).items()}
+            ours = self._folder.manifest.foreign is None  # else it is an index of our copies
+            known = {file: list(each) for file, each in self._ahead.get(node.name, {}).items() if ours}
             placed = Placed(known)
             try:
                 for at, sizes in time_index(self._folder, node):

@@ -182,7 +182,7 @@ def gaps(folder: RunFolder, node: str) -> Gaps:
     """
     found: Gaps = {}
     for event in folder.journal():
-        if isinstance(event.fact, Gap) and event.node == node:
+        if isinstance(event.fact, Gap) and event.node == node and not event.fact.of:
             found.setdefault(event.fact.file, []).append((event.at, event.fact.at))
     return found
 

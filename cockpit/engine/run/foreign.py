@@ -118,7 +118,7 @@ class ForeignSession(Session):
         request = verbs.Watch(
             foreign_jobs.targets(self.model, name),
             tuple(Identity(one.pid, one.ticks) for one in self._launchers[name]),
-            tuple(replace(one.place, offset=one.offset) for one in files),
+            tuple(one.asked for one in files),
             CREDIT,
         )
         stream = await link.stream(request)
@@ -234,14 +234,8 @@ class ForeignSession(Session):
         name = entry.name
         if sum(part.length for part in item.parts) != len(data):
             raise Malformed("watch: other bytes than its parts say")
-        for number in item.cut:
-            one = self._outlets.numbered(number, name)
-            try:
-                self._keep(one, self._outlets.rest(one))
-            except QuotaReached as error:
-                self._pause_logs(name, error)
-            one.begin_anew()
-            self._remark(name, f"{one.place.path} was truncated: reading again from its start")
+        for begun in item.begun:
+            self._begun_output(name, self._outlets.numbered(begun.number, name), begun.end)
         start = 0
         for part in item.parts:
             one = self._outlets.numbered(part.number, name)
@@ -253,7 +247,7 @@ class ForeignSession(Session):
                 raise Malformed(
                     f"watch: file {part.number} from {part.offset}, and {one.next} bytes are here"
                 )
-            self._take_bytes(name, one, chunk)
+            self._take_bytes(name, one, chunk, item.marks.get(part.number))
         closed = [self._outlets.numbered(number, name) for number in item.trouble]
         for text in item.trouble.values():
             self._remark(name, text + self._instead)
@@ -285,15 +279,30 @@ class ForeignSession(Session):
     def _node_of(self, rank: int) -> str:
         return self.model.ranks[rank].node
 
-    def _take_bytes(self, name: str, one: Outlet, chunk: bytes) -> None:
+    def _begun_output(self, name: str, one: Outlet, end: int | None) -> None:
+        """A file was shortened: what is held of a line is all there will be of it."""
+        lost = None if end is None else max(0, end - one.next)
+        try:
+            self._keep(one, self._outlets.rest(one))
+        except QuotaReached as error:
+            self._pause_logs(name, error)
+        source = self._outlets.log_of(one)
+        self._begins((name, str(one.number)), one.place.path)
+        one.begin_anew()
+        gap = events.Gap(log_name(source), self._log_size(source), lost, one.place.path)
+        self._note(source[0], gap)
+
+    def _take_bytes(self, name: str, one: Outlet, chunk: bytes, mark: int | None) -> None:
         before = replace(one)
         why = self._spools[name].wait_for(len(one.held) + len(chunk)) if self.writer else None
         if why is None:
             try:
+                one.mark, one.marked = mark, one.next + len(chunk)
                 self._keep(one, self._outlets.sort(one, chunk))
                 return
             except CockpitError as error:
                 one.offset, one.held, one.open = before.offset, before.held, before.open
+                one.mark, one.marked = before.mark, before.marked
                 if not isinstance(error, QuotaReached):
                     raise
                 why = error

@@ -16,11 +16,12 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from itertools import chain
 from pathlib import Path
 
 from cockpit.base.answers import OpenFile
-from cockpit.base.fields import FILES_A_JOB, Opened
+from cockpit.base.fields import FILES_A_JOB, MARK, Opened
 from cockpit.base.gate import (
     FLAG,
     PATH,
@@ -77,6 +78,9 @@ class Outlet:
     """Who has the line that has not ended yet, if some of it is in the spool."""
     held: bytes = b""
     """What was read of a line and is not in the spool yet."""
+    mark: int | None = None
+    """What its node calls the first ``marked`` bytes: by that it knows whether it is the same file still."""
+    marked: int = 0
 
     @property
     def next(self) -> int:
@@ -88,8 +92,13 @@ class Outlet:
         self.held = b""
 
     def begin_anew(self) -> None:
-        """The file was cut: what comes is from its start."""
-        self.offset, self.held, self.open = 0, b"", None
+        """The file was shortened: what comes is from its start."""
+        self.offset, self.held, self.open, self.mark, self.marked = 0, b"", None, None, 0
+
+    @property
+    def asked(self) -> Opened:
+        """What to ask its node for."""
+        return replaced(self.place, offset=self.offset, mark=self.mark, marked=self.marked)
 
 
 def log_name(source: Source) -> str:
@@ -185,6 +194,10 @@ class Outlets:
 
     # Whose bytes they are
 
+    def log_of(self, outlet: Outlet) -> Source:
+        """Where it is said what is missing of a file: in its rank's log, or in the console of its node."""
+        return self._owner(outlet) or (outlet.node, None)
+
     def sort(self, outlet: Outlet, data: bytes) -> list[tuple[Source, bytes]]:
         """Whose these next bytes of a file are, in their order; what is not known yet is held."""
         data, outlet.held = outlet.held + data, b""
@@ -271,6 +284,7 @@ class Outlets:
         if line.file is not None and line.file < len(self._all):
             outlet = self._all[line.file]
             outlet.offset, outlet.open = line.offset, self._named(line.open)
+            outlet.mark, outlet.marked = line.mark, line.marked
         for name, size in line.s.items():
             source = self._named(name)
             if source is not None:
@@ -340,6 +354,8 @@ class _Line:
     shared: bool = bound(FLAG, False)
     file: int | None = maybe(Whole(0, FILES_A_JOB))
     offset: int = bound(SIZE, 0)
+    mark: int | None = maybe(MARK)
+    marked: int = bound(SIZE, 0)
     open: str = bound(Text(300), "")
     s: Mapping[str, int] = bound(MapOf(Text(300), SIZE, 1 << 20), {})
 
@@ -359,7 +375,7 @@ def _registered(one: Outlet) -> _Line:
 def _progress(one: Outlet, sizes: Mapping[Source, int]) -> _Line:
     logs = {_key(source): size for source, size in sizes.items()}
     begun = "" if one.open is None else _key(one.open)
-    return _Line(file=one.number, offset=one.offset, open=begun, s=logs)
+    return _Line(file=one.number, offset=one.offset, mark=one.mark, marked=one.marked, open=begun, s=logs)
 
 
 def _told(entries: Iterable[_Line]) -> bytes:

@@ -17,7 +17,7 @@ from cockpit.base.record import EVENTS, SIZES, logged_rank
 from cockpit.base.trail import SPAN, Trail
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
-from cockpit.core.run.event_table import witnessed
+from cockpit.core.run.event_table import known, witnessed
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import LIVE, Rank, RunModel
 from cockpit.engine.links.link import Link, RemoteError
@@ -350,7 +350,8 @@ class Session:
         if found != self._found.get(name, ()):
             self._found[name] = found
             for event in self._records[name].events(item.found.lines):
-                self._emit(self._as_far_as_known(entry, event))
+                if not known(self.model, event):
+                    self._emit(self._as_far_as_known(entry, event))
         if item.alive is False and not self.behind[name] and not self.model.nodes[name].over:
             self._supervisor_gone(name, ended=item.gone is None)
 
@@ -368,16 +369,23 @@ class Session:
             trail = self._trails[name, file] = Trail(there, head, tail)
         return trail
 
+    def _begins(self, key: tuple[str, str], file: str) -> None:
+        """A file begins anew.
+
+        :raises Malformed: it does so too often
+        """
+        count, last = self._gaps.get(key, (0, 0.0))
+        if count >= _GAPS and time.monotonic() < last + _GAP_S:
+            raise Malformed(f"{file} begins anew all the time")
+        self._gaps[key] = count + 1, time.monotonic()
+
     def _begin_anew(self, name: str, begun: BegunFile) -> None:
         """A file goes on from its start on its node; our copy goes on where it is.
 
         :raises Malformed: it does so too often
         """
         key = name, begun.file
-        count, last = self._gaps.get(key, (0, 0.0))
-        if count >= _GAPS and time.monotonic() < last + _GAP_S:
-            raise Malformed(f"follow: {begun.file} begins anew all the time")
-        self._gaps[key] = count + 1, time.monotonic()
+        self._begins(key, begun.file)
         lost = None if begun.end is None else max(0, begun.end - self._there(name, begun.file))
         self._note(name, events.Gap(begun.file, self._offsets[name].get(begun.file, 0), lost))
         self._trails[key] = Trail()

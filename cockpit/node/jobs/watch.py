@@ -12,6 +12,7 @@ from cockpit.base import verbs
 from cockpit.base.fields import Opened
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call
+from cockpit.node.following import Begun, Followed, Held, batch
 from cockpit.node.jobs.outputs import is_ours, writes
 from cockpit.node.run.follow import BATCH, BEAT_S, BULK, BUSY_S, IDLE_S
 from cockpit.node.users import name as user_name
@@ -22,8 +23,9 @@ def watch(call: Call) -> Dict[str, Any]:
 
     Request: ``targets``, ``launchers``; ``files``, each of which a process has open for writing, or had;
     ``credit`` (bytes in flight). Item: ``parts`` [[number, offset, length], …] with the bytes as payload,
-    ``sizes`` {number: size}, ``ranks`` and ``launchers`` (pids) that live, ``cut``: files that were cut, and
-    are sent from their start again; ``trouble`` {number: why it cannot be read}.
+    ``sizes`` {number: size}, ``ranks`` and ``launchers`` (pids) that live, ``begun`` [[number, length], …]:
+    files that were shortened, and are sent from their start; ``marks`` {number: mark}: of all that was sent;
+    ``trouble`` {number: why it cannot be read}.
     """
     asked = call.asked(verbs.Watch)
     users = _users(asked)
@@ -35,19 +37,21 @@ def watch(call: Call) -> Dict[str, Any]:
             # First: what a process writes before it ends is in its files by then.
             ranks = [one.rank for one in asked.targets if procfs.alive(one.pid, one.ticks)]
             launchers = [one.pid for one in asked.launchers if procfs.alive(one.pid, one.ticks)]
-            cut = [file.number for file in files if file.look()]
-            behind = sum(file.behind for file in files)
+            begun = [(file.number, one.end) for file in files if (one := file.look()) is not None]
+            behind = sum(file.followed.behind for file in files if file.followed is not None)
             room = min(BULK if behind > 4 * BULK else BATCH, call.take_credit(BEAT_S))
             turn += 1
             parts, data = _batch(files, room, turn)
+            marks = {file.number: file.followed.mark for file in files if file.followed is not None}
             now = time.monotonic()
-            if parts or cut or now - last >= BEAT_S:
+            if parts or begun or now - last >= BEAT_S:
                 item = {
                     "parts": parts,
                     "sizes": {str(file.number): file.size for file in files},
                     "ranks": ranks,
                     "launchers": launchers,
-                    "cut": cut,
+                    "begun": begun,
+                    "marks": {str(number): marks[number] for number, _, _ in parts},
                     "trouble": {str(file.number): file.trouble for file in files if file.trouble},
                 }
                 call.item(item, data)
@@ -62,84 +66,72 @@ def watch(call: Call) -> Dict[str, Any]:
 
 def _batch(files: List[_File], room: int, turn: int) -> Tuple[List[Tuple[int, int, int]], bytes]:
     """Up to ``room`` new bytes, fairly divided among the files that have any."""
-    behind = [file for file in files if file.behind]
-    parts: List[Tuple[int, int, int]] = []
-    chunks: List[bytes] = []
-    for place in range(len(behind)):
-        if room <= 0:
-            break
-        file = behind[(place + turn) % len(behind)]
-        share = max(room // (len(behind) - place), 4096)
-        offset = file.offset
-        chunk = file.read(min(share, room))
-        if chunk:
-            parts.append((file.number, offset, len(chunk)))
-            chunks.append(chunk)
-            room -= len(chunk)
-    return parts, b"".join(chunks)
+    named = {file.number: file.followed for file in files if file.followed is not None}
+    return batch(named, room, turn)
 
 
 class _File:
-    """A file of a job, kept open: its process may end, and its name may go to another."""
+    """A file of a job, kept open: its process may end, and its name may go to another.
+
+    :param users: see :func:`_opened`
+    """
 
     def __init__(self, asked: Opened, users: Set[int]) -> None:
         self.number = asked.number
-        self.offset = asked.offset
-        self.size = 0
-        self.trouble = ""
+        self.followed: Optional[Followed] = None
         self._asked = asked
+        self._closed = self._moved = ""
         self._looked = 0.0
-        self._open: Optional[int] = None
         try:
-            self._open = _opened(asked, users)
+            self._place = Held(asked.path, _opened(asked, users))
         except OSError as error:
-            self.trouble = _why_not(asked, users, error)
+            self._closed = _why_not(asked, users, error)
+        else:
+            self.followed = Followed(
+                self._place, asked.offset, asked.mark, asked.marked, written=self._written
+            )
 
     @property
-    def behind(self) -> int:
-        """Bytes that the other side does not have, as of the last look."""
-        return max(0, self.size - self.offset)
+    def size(self) -> int:
+        """Its length in bytes, as of the last look."""
+        return 0 if self.followed is None else self.followed.size
 
-    def look(self) -> bool:
-        """See how long it is; return whether it was cut, and begins anew."""
-        if self._open is None:
-            return False
-        self.size = os.fstat(self._open).st_size
-        if not self.trouble and time.monotonic() - self._looked >= BEAT_S:
+    @property
+    def trouble(self) -> str:
+        """What to say of it; empty: nothing."""
+        why = "" if self.followed is None else self.followed.trouble
+        return self._closed or self._moved or (why and "%s %s" % (self._asked.path, why))
+
+    def look(self) -> Optional[Begun]:
+        """See how long it is; return if it begins anew."""
+        if self.followed is None:
+            return None
+        if not self._moved and time.monotonic() - self._looked >= BEAT_S:
             self._looked = time.monotonic()
-            self.trouble = self._moved()
-        if self.size >= self.offset:
-            return False
-        self.offset = 0
-        return True
+            self._moved = self._exchanged()
+        return self.followed.look()
 
-    def _moved(self) -> str:
+    def _exchanged(self) -> str:
         """What to say if its process writes to another file instead."""
         one = self._asked
         try:
-            info = os.stat("/proc/%d/fd/%d" % (one.pid, one.fd))
+            same = _is(os.stat(self._descriptor), one)
         except OSError:
             return ""
-        same = (info.st_dev, info.st_ino) == (one.device, one.inode)
         return "" if same or not procfs.alive(one.pid, one.ticks) else "%s was exchanged" % one.path
 
-    def read(self, room: int) -> bytes:
-        """The next bytes, at most ``room``."""
-        assert self._open is not None
-        try:
-            data = os.pread(self._open, min(room, self.behind), self.offset)
-        except OSError as error:
-            self.trouble = "%s cannot be read: %s" % (self._asked.path, error.strerror)
-            self.close()
-            self.size = self.offset
-            return b""
-        self.offset += len(data)
-        return data
+    @property
+    def _descriptor(self) -> str:
+        return "/proc/%d/fd/%d" % (self._asked.pid, self._asked.fd)
+
+    def _written(self) -> List[str]:
+        return [self._descriptor] if procfs.alive(self._asked.pid, self._asked.ticks) else []
 
     def close(self) -> None:
-        if self._open is not None:
-            os.close(self._open)
-        self._open = None
+        """Read it no more."""
+        if self.followed is not None:
+            self._place.close()
+        self.followed = None
 
 
 def _users(asked: verbs.Watch) -> Set[int]:

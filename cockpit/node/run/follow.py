@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 from cockpit.base import record, verbs
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.following import Followed, Place
+from cockpit.node.following import Followed, Place, batch
 from cockpit.node.run.ranks import Start, recorded
 from cockpit.node.run.status import read_record, remaining, supervisor_alive, unrecorded
 
@@ -23,6 +23,8 @@ BULK = 1 << 20
 BUSY_S = 0.1
 IDLE_S = 0.25
 """Seconds between two looks at the files: after new bytes, and otherwise."""
+_INDEX = 8 << 20
+"""Bytes of a time index that are looked through for how long a log was: hours of a busy node."""
 BEAT_S = 1.0
 """Longest silence, in seconds: an answer without bytes says that there are none."""
 
@@ -66,8 +68,8 @@ def _follow_files(call: Call, asked: verbs.Follow) -> None:
             item: Dict[str, Any] = {"parts": parts, "sizes": reader.sizes, "alive": alive}
             item["begun"], reader.begun = reader.begun, []
             item["trouble"] = reader.trouble
-            if alive is False and not parts:
-                item["found"] = unrecorded(folder)
+            if (alive is False or reader.forgot) and not parts:
+                item["found"] = unrecorded(folder, alive=alive is not False)
             call.item(item, data)
             last = now
         if not reader.behind and not call.pause(BUSY_S if parts else IDLE_S):
@@ -95,11 +97,15 @@ class _Reader:
         self._files: Dict[str, Followed] = {}
         for name in (record.EVENTS, record.SIZES, record.LAUNCHER_LOG, *map(record.rank_log, ranks)):
             place = Place(os.path.join(folder, name))
+            have = offsets.get(name, 0)
             written = partial(_open_files, folder, name)
-            self._files[name] = Followed(place, offsets.get(name, 0), marks.get(name), written)
+            was = partial(_was, folder, name, have, offsets.get(record.SIZES, 0))
+            self._files[name] = Followed(place, have, marks.get(name), written=written, was=was)
         self._turn = 0
         self.begun: List[Tuple[str, Optional[int]]] = []
         """Files that begin anew since the last answer, each with how long it was."""
+        self.forgot = False
+        """Whether lines of the run record are gone."""
 
     @property
     def behind(self) -> int:
@@ -125,30 +131,14 @@ class _Reader:
             begun = file.look()
             if begun is not None:
                 self.begun.append((name, begun.end))
+        self.forgot |= self._files[record.EVENTS].lacks
         if safefiles.absent(self._folder):
             raise NodeError("gone", "run folder %s is gone" % self._folder)
-        behind = [name for name, file in self._files.items() if file.behind]
-        if not behind or room <= 0:
-            return [], b""
         # The run record first: states must not wait behind a flood of log lines.
+        first, data = batch({record.EVENTS: self._files[record.EVENTS]}, room, 0)
         self._turn += 1
-        turn = self._turn % len(behind)
-        behind = sorted(behind[turn:] + behind[:turn], key=lambda name: name != record.EVENTS)
-        parts: List[Tuple[str, int, int]] = []
-        chunks: List[bytes] = []
-        for number, name in enumerate(behind):
-            # What earlier files did not need goes to the others.
-            share = max(room // (len(behind) - number), 4096)
-            file = self._files[name]
-            offset = file.offset
-            chunk = file.read(min(share, room))
-            if chunk:
-                parts.append((name, offset, len(chunk)))
-                chunks.append(chunk)
-                room -= len(chunk)
-            if room <= 0:
-                break
-        return parts, b"".join(chunks)
+        parts, more = batch(self._files, room - len(data), self._turn)
+        return first + parts, data + more
 
 
 def _open_files(folder: str, name: str) -> Iterator[str]:
@@ -164,3 +154,23 @@ def _open_files(folder: str, name: str) -> Iterator[str]:
         for pid, ticks in writers:
             for number in os.listdir("/proc/%d/fd" % pid) if procfs.alive(pid, ticks) else ():
                 yield "/proc/%d/fd/%s" % (pid, number)
+
+
+def _was(folder: str, name: str, offset: int, since: int) -> Optional[int]:
+    """How long a log was at least, before it began anew, and all that it had in between; None: not known.
+
+    :param offset: what the other side has of it
+    :param since: the offset in the time index of what has come since then
+    """
+    try:
+        index = safefiles.part(os.path.join(folder, record.SIZES), since, _INDEX)
+    except OSError:
+        return None
+    whole, before = 0, offset
+    for line in index.split(b"\n"):
+        with suppress(ValueError, AttributeError):
+            size = safefiles.parse(line).get("s", {}).get(name)
+            if type(size) is int and size >= 0:
+                whole += before if size < before else 0
+                before = size
+    return whole or None

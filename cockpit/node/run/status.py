@@ -155,10 +155,12 @@ def supervisor_alive(folder: str) -> Optional[bool]:
     )
 
 
-def unrecorded(folder: str) -> List[Dict[str, Any]]:
-    """Events of ranks that a dead supervisor did not record, from the wrappers' files and /proc.
+def unrecorded(folder: str, *, alive: bool = False) -> List[Dict[str, Any]]:
+    """Events of ranks that the run record does not have, from the wrappers' files and /proc.
 
     A rank that still runs gives no event; one that is gone with its wrapper, without an exit record, is lost.
+
+    :param alive: the supervisor lives, and says itself what is lost
     """
     facts = read_record(folder)
     rebooted = facts["boot_id"] != procfs.boot_id()
@@ -190,7 +192,7 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
             events.append(_lost(rank, attempt, why, rebooted))
     if unseen:
         events += _unseen(folder, facts, unseen)
-    return events
+    return [event for event in events if not (alive and event["e"] == "rank_lost")]
 
 
 def _runs(start: Start) -> bool:
