@@ -173,10 +173,12 @@ class LaunchAnswer:
 
 @dataclass(frozen=True)
 class StopAnswer:
-    """whether a supervisor carries it out; without one the run's processes were ended at once"""
+    """whether a supervisor carries it out; `sent`: what the ranks get; without a supervisor the run's
+    processes were ended at once"""
 
     alive: bool = bound(FLAG)
     survivors: Tuple[Survivor, ...] = bound(SURVIVORS, ())
+    sent: str = bound(Text(4, "(?:TERM|KILL)?"), "")
 
 
 @dataclass(frozen=True)

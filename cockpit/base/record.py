@@ -12,7 +12,7 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``rank-N.start.json``    written by the wrapper of rank N when the training process started
 ``rank-N.exit.json``     written by the wrapper of rank N when it ended
 ``rank-N.environ.json``  the environment that rank N was started with, without secrets; by its wrapper
-``stop.json``            present when somebody asked to stop
+``stop.json``            present when somebody asked to stop who could not reach ``helpers.sock``
 ``evidence/``            what the supervisor kept of ranks that stood still, or as one failed
 ``evidence.json``        present when a cockpit asked for evidence
 ``steps.jsonl``          the steps of the ranks, one by one (:mod:`cockpit.base.progress.past`)
@@ -20,7 +20,8 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``reports/``             a profiler's files
 ``probe/``               of ranks' probes: ``<rank>.<pid>.sock`` (torch's worker server), ``….json`` (how
                          it went), at the end of the run ``….ring`` (the last steps)
-``helpers.sock``         the supervisor starts py-spy for those who may connect here: the owner alone
+``helpers.sock``         the supervisor answers those who may connect here, the owner alone: it stops the
+                         run, takes and tells what there is no room for, starts py-spy
 ``node.pyz, rankwrap``   our code: ``/bin/sh`` script and zip
 ``step.sh, spec``        in a SLURM job: starts the supervisor; the pipe of its launch spec
 =======================  ==========================================================================
@@ -37,6 +38,9 @@ SIZES = "sizes.jsonl"
 LAUNCHER_LOG = "launcher.log"
 SUPERVISOR_LOG = "supervisor.log"
 STOP = "stop.json"
+SOCKET = "helpers.sock"
+TELL_RECORD, TELL_NOTE = "record", "note"
+"""What a wrapper tells the supervisor over its socket: a record that it cannot write, a remark."""
 STEPS = "steps.jsonl"
 STEPS_FOLDED = "steps.folded.jsonl"
 REPORTS = "reports"

@@ -16,14 +16,17 @@ def tell_object(
     ranks: Mapping[int, str],
     survivors: Mapping[str, Sequence[Survivor]] | None = None,
     not_asked: Sequence[str] = (),
+    sent: Mapping[str, str] | None = None,
 ) -> None:
     """Print the one JSON object.
 
     :param ranks: what has become of each
     :param survivors: processes that live on, by node
+    :param sent: what ranks were sent, ``TERM`` or ``KILL``, by node
     """
     left = plain(dict(survivors or {}))
-    out_json({"run": run, "ranks": ranks, "survivors": left, "not_asked": list(not_asked)})
+    told = {"survivors": left, "not_asked": list(not_asked)}
+    out_json({"run": run, "ranks": ranks, **told, **({} if sent is None else {"sent": sent})})
 
 
 def nothing_to_stop(run: str, why: str, *, as_json: bool) -> Exit:
@@ -40,6 +43,7 @@ def tell_survivors(
     ranks: Mapping[int, str],
     survivors: Mapping[str, Sequence[Survivor]],
     errors: Mapping[str, CockpitError],
+    sent: Mapping[str, str] | None = None,
     *,
     as_json: bool,
 ) -> Exit:
@@ -48,7 +52,7 @@ def tell_survivors(
     :param errors: why nodes could not be asked
     """
     if as_json:
-        tell_object(run, ranks, survivors, list(errors))
+        tell_object(run, ranks, survivors, list(errors), sent)
     else:
         for node, processes in survivors.items():
             for process in processes:

@@ -94,7 +94,7 @@ def test_a_flood_of_damaged_records_fills_no_run_record(launch: Launch, tmp_path
     (tmp_path / "write.py").write_text(WRITE % flood)
     run = launch("set -- 1\n" + COMMAND % f"{sys.executable} {tmp_path / 'write.py'}")
     run.says(0, "written")
-    run.event("note", text="more records that cannot be read are ignored without a word")
+    run.event("note", text="further notes about logs and records of ranks are left out")
     run.stop()
     run.ended()
     assert len(run.events("note")) < 30

@@ -199,20 +199,18 @@ def test_the_wait_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for told, waited in (("3", 3), ("6000", wrapper.HOLD_S)):
         waits.clear()
         monkeypatch.setenv(record.ENV_HOLD, told)
-        wrapper._hold(str(tmp_path), supervisor)
+        wrapper._hold(supervisor)
         assert sum(waits) == pytest.approx(waited)
 
 
-@pytest.mark.parametrize("case", ["not wanted", "stopping", "no supervisor", "nonsense"])
-def test_there_is_no_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+@pytest.mark.parametrize("case", ["not wanted", "no supervisor", "nonsense"])
+def test_there_is_no_wait(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     monkeypatch.setattr("cockpit.node.run.wrapper.signal.sigtimedwait", lambda *_: pytest.fail("it waits"))
     monkeypatch.setattr(procfs, "send", lambda *_: pytest.fail("it tells somebody"))
     supervisor = (os.getpid(), 0 if case == "no supervisor" else procfs.ticks(os.getpid()))
-    if case == "stopping":
-        (tmp_path / record.STOP).touch()
     if case != "not wanted":
         monkeypatch.setenv(record.ENV_HOLD, "soon" if case == "nonsense" else "3")
-    wrapper._hold(str(tmp_path), supervisor)
+    wrapper._hold(supervisor)
 
 
 # The process that looks

@@ -66,10 +66,25 @@ def test_exits_are_recorded_and_the_cause_is_said(launch: Launch, tmp_path: Path
     assert (run.folder / record.SUPERVISOR_LOG).read_text() == ""
 
 
-def test_an_end_that_could_not_be_recorded_says_why(launch: Launch, tmp_path: Path, small: Path) -> None:
+def test_an_end_for_which_there_is_no_room_is_told_to_the_supervisor(
+    launch: Launch, tmp_path: Path, small: Path
+) -> None:
     """Where room cannot be kept ahead, as on file systems that copy what is written over."""
     (tmp_path / "fill.py").write_text(FILL)
     text = f'rm -f "$COCKPIT_DIR"/*.exit.json.tmp\nexec {sys.executable} {tmp_path / "fill.py"}\n'
+    run = launch(command(1, program(tmp_path / "fill", text)), dir=str(small / "run" / "node1"))
+    run.ended()
+    assert not (run.folder / record.rank_exit(0)).exists()
+    assert run.event("rank_exited", rank=0)["code"] == 7
+    assert not run.events("rank_lost")
+
+
+def test_an_end_that_nobody_could_tell_says_why(launch: Launch, tmp_path: Path, small: Path) -> None:
+    (tmp_path / "fill.py").write_text(FILL)
+    text = f"""
+    rm -f "$COCKPIT_DIR"/*.exit.json.tmp "$COCKPIT_DIR"/helpers.sock
+    exec {sys.executable} {tmp_path / "fill.py"}
+    """
     run = launch(command(1, program(tmp_path / "fill", text)), dir=str(small / "run" / "node1"))
     run.ended()
     assert not run.events("rank_exited")

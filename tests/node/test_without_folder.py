@@ -158,7 +158,8 @@ def test_stop_ends_them(run: Run, supervisor: bool, hard: bool) -> None:
     pids = [one["pid"] for one in identities(run)]
     wipe(run, supervisor=supervisor)
     answer = launching.stop(call(run, reason="test", by="me", hard=hard)[0])
-    assert answer == {"alive": supervisor, "survivors": []}
+    sent = ("KILL" if hard else "TERM") if supervisor else ""
+    assert answer == {"alive": supervisor, "survivors": [], "sent": sent}
     until(lambda: not any(map(alive, pids)), "the ranks ended")
     until(lambda: not alive(run.started["pid"]), "the supervisor ended")
     assert not procfs.tagged(run.run, run.node)
@@ -167,7 +168,7 @@ def test_stop_ends_them(run: Run, supervisor: bool, hard: bool) -> None:
         status.status(call(run)[0])
     with pytest.raises(NodeError, match="no run record in"):
         follow(call(run)[0])
-    assert launching.stop(call(run)[0]) == {"alive": False, "survivors": []}
+    assert launching.stop(call(run)[0]) == {"alive": False, "survivors": [], "sent": ""}
 
 
 def test_survivors_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

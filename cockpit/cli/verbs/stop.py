@@ -86,7 +86,10 @@ async def _stop(manifest: Manifest, pool: LinkPool, wish: Stop, *, as_json: bool
         model, _ = await model_now(pool, manifest)
         if model.over and not as_json:
             return nothing_to_stop(manifest.run, state_text(model), as_json=False)
-    told: set[str] = set()
+    sent = {name: answer.sent for name, answer in answers.items() if answer.sent}
+    for name, what in sent.items():
+        say(f"{name}: {STAGES[what.lower()]}")
+    told = {f"{name} {what.lower()}" for name, what in sent.items()}
     silent: dict[str, int] = {}
     while True:
         # A node that could not be asked to stop is not asked for its state either: that would take as long.
@@ -114,7 +117,7 @@ async def _stop(manifest: Manifest, pool: LinkPool, wish: Stop, *, as_json: bool
         await asyncio.sleep(AGAIN_S)
     survivors = {node.name: node.survivors for node in model.nodes.values() if node.survivors}
     survivors.update({name: answer.survivors for name, answer in answers.items() if answer.survivors})
-    return _report(manifest, model, survivors, {**errors, **unasked}, as_json=as_json)
+    return _report(manifest, model, survivors, {**errors, **unasked}, sent, as_json=as_json)
 
 
 def _is_left(node: Node) -> bool:
@@ -127,11 +130,12 @@ def _report(
     model: RunModel,
     survivors: dict[str, tuple[Survivor, ...]],
     errors: dict[str, CockpitError],
+    sent: dict[str, str],
     *,
     as_json: bool,
 ) -> Exit:
     ranks = {rank.rank: rank.text for rank in model.ranks.values()}
-    code = tell_survivors(manifest.run, ranks, survivors, errors, as_json=as_json)
+    code = tell_survivors(manifest.run, ranks, survivors, errors, sent, as_json=as_json)
     if as_json:
         return code
     if errors:

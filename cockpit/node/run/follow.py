@@ -7,14 +7,14 @@ import time
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, cast
 
 from cockpit.base import record, verbs
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.following import Followed, Place, batch
+from cockpit.node.following import Begun, Followed, Place, batch
 from cockpit.node.run.ranks import Start, recorded
-from cockpit.node.run.status import read_record, remaining, supervisor_alive, unrecorded
+from cockpit.node.run.status import read_record, remaining, supervisor_alive, unrecorded, unwritten
 
 BATCH = 256 << 10
 """Bytes in one answer: small enough that keys and stacks on the same link stay responsive."""
@@ -61,6 +61,7 @@ def _follow_files(call: Call, asked: verbs.Follow) -> None:
     last = 0.0
     while not call.cancelled:
         alive = supervisor_alive(folder)
+        reader.record.alive = alive is True
         room = min(BULK if reader.behind > 4 * BULK else BATCH, call.take_credit(BEAT_S))
         parts, data = reader.batch(room)
         now = time.monotonic()
@@ -96,11 +97,13 @@ class _Reader:
         self._folder = folder
         self._files: Dict[str, Followed] = {}
         for name in (record.EVENTS, record.SIZES, record.LAUNCHER_LOG, *map(record.rank_log, ranks)):
+            kind = _Record if name == record.EVENTS else Followed
             place = Place(os.path.join(folder, name))
             have = offsets.get(name, 0)
             written = partial(_open_files, folder, name)
             was = partial(_was, folder, name, have, offsets.get(record.SIZES, 0))
-            self._files[name] = Followed(place, have, marks.get(name), written=written, was=was)
+            self._files[name] = kind(place, have, marks.get(name), written=written, was=was)
+        self.record = cast(_Record, self._files[record.EVENTS])
         self._turn = 0
         self.begun: List[Tuple[str, Optional[int]]] = []
         """Files that begin anew since the last answer, each with how long it was."""
@@ -139,6 +142,50 @@ class _Reader:
         self._turn += 1
         parts, more = batch(self._files, room - len(data), self._turn)
         return first + parts, data + more
+
+
+class _Record(Followed):
+    """The run record: what the supervisor has no room for follows what is written, as if it were there."""
+
+    alive = False
+    """Whether there is a supervisor."""
+    _asked_at = 0.0
+    _complete = False
+    """Whether nothing is missing where it is shorter than what was told of it."""
+    _waits = b""
+    """What comes next, where that is not written."""
+
+    def look(self) -> Optional[Begun]:
+        """See how long it is; one that is shorter than what was told has lost nothing."""
+        path = self._here.path
+        if self.alive and time.monotonic() >= self._asked_at + BEAT_S:
+            self._asked_at = time.monotonic()
+            told = unwritten(os.path.dirname(path), self.offset)
+            self._complete = told is None or told.place == self.offset <= told.end
+            self._waits = told.data if told is not None and self._complete else b""
+        size = safefiles.size(path)
+        shorter = size is None or size < self.offset
+        if shorter and (self._complete if self.alive else size is not None):
+            self.size = self.offset + len(self._waits)
+            return None
+        begun = super().look()
+        if begun is not None:
+            self._waits = b""
+        self.size += len(self._waits)
+        return begun
+
+    def read(self, room: int) -> bytes:
+        """The next bytes, at most ``room``."""
+        if not self._waits or self.size > self.offset + len(self._waits):
+            self._waits = b""
+            return super().read(room)
+        data, self._waits = self._waits[:room], self._waits[room:]
+        self.offset += len(data)
+        if self._trail is not None:
+            self._trail.add(data)
+        else:
+            self._mark = None
+        return data
 
 
 def _open_files(folder: str, name: str) -> Iterator[str]:

@@ -1,10 +1,13 @@
-"""Helpers that the supervisor starts for an agent and reaps: py-spy, where ptrace is forbidden to others.
+"""The supervisor's socket: what agents and wrappers ask of it without the disk, and helpers that it starts.
 
-Only the supervisor's children may trace the ranks where Yama says so, and only they last as long as the run.
+Whoever connects to it, in the run folder, sends one message, a list in JSON that begins with a word, and gets
+an answer. It works where that folder is full or read-only: a stop is asked for here, what a wrapper cannot
+write is told here, and so is what the supervisor itself cannot write.
 
-The agent connects to a socket in the run folder and sends one message: as JSON the kind of helper, where that
-program is and its arguments, and two file descriptors for its output. It receives ``started`` and, later, the
-exit status. If it hangs up, the helper is killed. None of this ever makes the supervisor wait.
+A helper is a program such as py-spy, where ptrace is forbidden to others: only the supervisor's children may
+trace the ranks where Yama says so, and only they last as long as the run. Its message says where that program
+is and its arguments, and brings two file descriptors for its output. The answer is ``started`` and, later,
+the exit status. If the agent hangs up, the helper is killed. None of this ever makes the supervisor wait.
 """
 
 from __future__ import annotations
@@ -18,17 +21,22 @@ import signal
 import socket
 import struct
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from cockpit.base import record
 
 KINDS = {"py-spy": ("dump",)}
 """Every kind of helper, by the name it runs under, with the words that its arguments may begin with."""
 
-SOCKET = "helpers.sock"
-"""Name of the socket in a run folder."""
+SOCKET = record.SOCKET
+
+STOP, UNWRITTEN, RECORD, NOTE = "stop", "unwritten", record.TELL_RECORD, record.TELL_NOTE
+"""What else may be asked: to stop; for what there is no room; to take a wrapper's record, or its remark."""
 
 MOST = 64
 """Helpers running at the same time."""
 
+_ANSWER_S = 5.0
 _STARTED_S = 10.0
 """Seconds for the supervisor to start a helper: it may be busy with a slow disk."""
 _MESSAGE = 1 << 16
@@ -59,14 +67,19 @@ def quiet() -> Dict[str, str]:
 
 
 class Helpers:
-    """The supervisor's side. Every method returns at once and raises nothing."""
+    """The supervisor's side. Every method returns at once and raises nothing.
 
-    def __init__(self, folder: str) -> None:
+    :param answers: by what is asked for: what answers it; it gets the rest of the message
+    """
+
+    def __init__(self, folder: str, answers: Mapping[str, Callable[..., bytes]]) -> None:
         self._folder = folder
+        self._answers = answers
         self._listening: Optional[socket.socket] = None
         self._waiting: List[socket.socket] = []
         self._running: Dict[int, socket.socket] = {}
         self._ending: Set[int] = set()
+        self._over = False
         with contextlib.suppress(OSError, AttributeError), reached(folder) as address:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
@@ -120,11 +133,15 @@ class Helpers:
         peer.close()
         return True
 
-    def close(self) -> None:
-        """End everything; the helpers are still to be waited for."""
+    def end_all(self) -> None:
+        """End all helpers, and start none any more; they are still to be waited for."""
+        self._over = True
         for pid in self._running:
             self._ending.add(pid)
             os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Answer nobody any more."""
         for peer in self._waiting:
             peer.close()
         self._waiting = []
@@ -146,9 +163,15 @@ class Helpers:
         except OSError:
             return 0
         try:
-            kind, path, arguments = json.loads(data.decode())
+            kind, *words = json.loads(data.decode())
             _, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-            if uid not in (0, os.geteuid()) or len(numbers) != 2:
+            if uid not in (0, os.geteuid()):
+                return 0
+            if kind in self._answers:
+                peer.send(self._answers[kind](*words))
+                return 0
+            path, arguments = words
+            if len(numbers) != 2 or self._over:
                 return 0
             if not os.path.isabs(path) or arguments[0] not in KINDS[kind]:
                 return 0
@@ -214,6 +237,22 @@ def reached(folder: str) -> Iterator[str]:
         yield "/proc/self/fd/%d/%s" % (number, SOCKET)
     finally:
         os.close(number)
+
+
+def ask(folder: str, kind: str, *words: Any) -> bytes:
+    """What the supervisor of a run folder answers; nothing: it is an older one, or cannot.
+
+    :raises OSError: it cannot be reached, or is silent
+    """
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        peer.settimeout(_ANSWER_S)
+        with reached(folder) as address:
+            peer.connect(address)
+        peer.send(json.dumps([kind, *words]).encode())
+        return peer.recv(_MESSAGE)
+    finally:
+        peer.close()
 
 
 def by_supervisor(folder: str, kind: str) -> Starter:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 from cockpit.base import record, verbs
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.run import remains, stopping, supervisor
+from cockpit.node.run import helpers, remains, stopping, supervisor
 from cockpit.node.run.folder import write_new
 from cockpit.node.run.status import read_record, supervisor_alive
 
@@ -51,9 +51,10 @@ def discard(call: Call) -> Dict[str, Any]:
 def stop(call: Call) -> Dict[str, Any]:
     """Ask the supervisor to stop (``reason``, ``by``, ``hard``, ``grace_s``); ``alive``: one is there.
 
+    It is told over its socket, which needs no disk; an older one by a file, or where none can be written, and
+    with ``run`` and ``node`` without a run folder too, by SIGTERM. ``sent``: what the ranks get.
     If the supervisor itself was killed, what is left of its run is ended right here, and survivors are
-    in ``survivors``. With ``run`` and ``node`` this works without a run folder too: then a supervisor gets
-    SIGTERM.
+    in ``survivors``.
     """
     asked = call.asked(verbs.Stop)
     folder = asked.dir
@@ -62,16 +63,32 @@ def stop(call: Call) -> Dict[str, Any]:
     except NodeError as error:
         if error.kind not in ("gone", "unreadable") or not (asked.run and asked.node):
             raise
-        return _stop_without_folder(asked)
+        return _stop_by_signal(folder, asked.run, asked.node, hard=asked.hard)
+    # The cockpit's word takes precedence over a file that a training program can write.
+    names = asked.run or facts["run"], asked.node or facts["node"]
     if not supervisor_alive(folder):
-        # The cockpit's word takes precedence over a file that a training program can write.
-        names = asked.run or facts["run"], asked.node or facts["node"]
         return {"alive": False, "survivors": _swept(*names, folder)}
     wish: Dict[str, Any] = {"reason": asked.reason, "by": asked.by, "hard": asked.hard}
     if asked.grace_s is not None:
         wish["grace_s"] = asked.grace_s
+    try:
+        sent = _told_to_stop(folder, wish)
+    except OSError:
+        return _stop_by_signal(folder, *names, hard=asked.hard)
+    return {"alive": True, "survivors": [], "sent": sent}
+
+
+def _told_to_stop(folder: str, wish: Dict[str, Any]) -> str:
+    """Tell a supervisor to stop; return what it sends to its ranks, if it has any.
+
+    :raises OSError: neither is it reached nor can it be told by a file
+    """
+    with contextlib.suppress(OSError):
+        said = helpers.ask(folder, helpers.STOP, wish)
+        if said:
+            return said.decode() if said in (b"TERM", b"KILL") else ""
     _wish(os.path.join(folder, record.STOP), wish)
-    return {"alive": True, "survivors": []}
+    return "KILL" if wish["hard"] else "TERM"
 
 
 def keep(call: Call) -> Dict[str, Any]:
@@ -93,12 +110,13 @@ def _wish(path: str, wish: Dict[str, Any]) -> None:
     os.replace(new, path)
 
 
-def _stop_without_folder(asked: verbs.Stop) -> Dict[str, Any]:
-    supervisor = remains.find(asked.dir, asked.run, asked.node).supervisor
+def _stop_by_signal(folder: str, run: str, node: str, *, hard: bool) -> Dict[str, Any]:
+    supervisor = remains.find(folder, run, node).supervisor
     told = supervisor is not None and procfs.send(*supervisor, signal.SIGTERM)
     # A supervisor that is asked to stop ends everything, but it cannot be asked to do so at once.
-    survivors = _swept(asked.run, asked.node, asked.dir) if asked.hard or not told else []
-    return {"alive": told, "survivors": survivors}
+    survivors = _swept(run, node, folder) if hard or not told else []
+    sent = "KILL" if hard else "TERM"
+    return {"alive": told, "survivors": survivors, "sent": sent if told else ""}
 
 
 def _swept(run: str, node: str, folder: str) -> List[Dict[str, Any]]:

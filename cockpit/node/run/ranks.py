@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Type, TypeVar, Union
 
 from cockpit.base.gate import (
     COUNT,
@@ -36,6 +36,9 @@ _RECORD = re.compile(r"rank-(0|[1-9][0-9]{0,6})\.(start|exit)(?:\.[0-9]{1,6})?\.
 
 _NOTES = 20
 """Damaged records reported one by one: a program that writes endless ones must not fill the run record."""
+
+_ORPHANS = 1024
+"""The newest ends of orphans that are remembered: a rank's record is read within a second."""
 
 _STARTS = Whole(0, 1 << 30)
 
@@ -129,6 +132,8 @@ class Attempt:
         self.wrapper: Identity = (start.wrapper, start.wrapper_ticks)
         self.parent: Identity = (start.parent, start.parent_ticks)
         self.ended = False
+        self.reaped: Optional[Tuple[int, Any]] = None
+        """Status and usage, if the supervisor inherited it and waited for it."""
         self.looks_gone = 0
 
 
@@ -157,6 +162,7 @@ class Ranks:
         self._seen: Set[Tuple[int, int]] = set()
         self._bad: Dict[str, Tuple[int, int]] = {}
         self._reaped: Dict[Identity, Tuple[int, Any]] = {}
+        """Of orphans that no record has named; any of them may be a rank whose record is still to be read."""
         self._failed: List[Attempt] = []
 
     @property
@@ -184,7 +190,13 @@ class Ranks:
 
     def reaped(self, identity: Identity, status: int, usage: Any) -> None:
         """Note the end of an orphan that we inherited and waited for."""
+        for rank in self.live():
+            if rank.training == identity:
+                rank.reaped = (status, usage)
+                return
         self._reaped[identity] = (status, usage)
+        if len(self._reaped) > _ORPHANS:
+            del self._reaped[next(iter(self._reaped))]
 
     def look(self, names: List[str]) -> None:
         """Read the records that are new among ``names``, starts first."""
@@ -209,7 +221,7 @@ class Ranks:
                 self._bad.pop(name, None)
                 continue  # renamed between two looks: found under its new name
             except (OSError, ValueError) as error:
-                self._damaged(name, error)
+                self.remark("cannot read %s: %s" % (name, error))
                 continue
             del self._bad[name]
             self._seen.add(mark)
@@ -218,15 +230,34 @@ class Ranks:
         for end in sorted(ends, key=lambda one: (one.attempt, one.rank)):
             self._exited(end)
 
-    def _damaged(self, name: str, error: Exception) -> None:
+    def told(self, name: str, text: str) -> None:
+        """Take a record that a wrapper has no room for, as if it were the file of this name.
+
+        :raises ValueError: it is none
+        """
+        match = _RECORD.fullmatch(name)
+        if match is None or len(text) > safefiles.RECORD_LIMIT:
+            raise ValueError("not a record")
+        told = safefiles.parse(text.encode())
+        found: Union[Start, End] = read(End, told) if match.group(2) == "exit" else read(Start, told)
+        if found.rank != int(match.group(1)) or found.rank not in self._own:
+            raise ValueError("not about rank %s" % match.group(1))
+        if isinstance(found, Start):
+            self._started(found)
+        else:
+            self._exited(found)
+
+    def remark(self, text: str) -> None:
+        """Put a remark about a rank, or its files, into the run record: so many at most."""
         self._notes += 1
         if self._notes <= _NOTES:
-            self._emit("note", text="cannot read %s: %s" % (name, error))
+            self._emit("note", text=text)
         if self._notes == _NOTES:
-            self._emit("note", text="more records that cannot be read are ignored without a word")
+            self._emit("note", text="further notes about logs and records of ranks are left out")
 
     def _started(self, start: Start) -> None:
-        self._all[start.rank, start.attempt, start.pid] = Attempt(start)
+        rank = self._all[start.rank, start.attempt, start.pid] = Attempt(start)
+        rank.reaped = self._reaped.pop(rank.training, None)
         self._emit("rank_started", **start.told())
 
     def _exited(self, end: End) -> None:
@@ -240,8 +271,8 @@ class Ranks:
     def settle(self) -> None:
         """Decide about ranks without an exit record. Call it after :meth:`look`."""
         for rank in self.live():
-            if rank.training in self._reaped:
-                status, usage = self._reaped[rank.training]
+            if rank.reaped is not None:
+                status, usage = rank.reaped
                 self._emit(
                     "rank_exited",
                     rank=rank.rank,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Type
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type
 
 from cockpit.base import record, verbs
 from cockpit.base.fields import RUNS_TOLD, RunFacts, RunIdentity
@@ -13,7 +13,7 @@ from cockpit.base.frames import MAX_HEADER
 from cockpit.base.gate import COUNT, fields, read
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.run import remains
+from cockpit.node.run import helpers, remains
 from cockpit.node.run.ranks import End, Start, T, recorded
 
 _EVENTS_READ = 1 << 20
@@ -91,12 +91,18 @@ def _status(folder: str) -> Dict[str, Any]:
     facts = read_record(folder)
     alive = supervisor_alive(folder)  # first: what one records before it ends belongs to the events
     path = os.path.join(folder, record.EVENTS)
+    start = max(0, (safefiles.size(path) or 0) - _EVENTS_READ)
     try:
-        data = safefiles.part(path, max(0, (safefiles.size(path) or 0) - _EVENTS_READ), _EVENTS_READ)
+        data = safefiles.part(path, start, _EVENTS_READ)
     except FileNotFoundError:
         data = b""  # somebody removed it, and its facts are still there
     except OSError as error:
         raise NodeError("unreadable", "%s: %s" % (path, error.strerror)) from None
+    while alive and len(data) < 2 * _EVENTS_READ:
+        told = unwritten(folder, start + len(data))
+        if told is None or told.place > start + len(data) or not told.data:
+            break
+        data += told.data
     events = []
     for line in data.split(b"\n"):
         try:
@@ -104,6 +110,32 @@ def _status(folder: str) -> Dict[str, Any]:
         except ValueError:
             continue  # cut at the start of what we read, still being written at its end, or not ours
     return {"record": facts, "events": events, "alive": alive}
+
+
+class Unwritten(NamedTuple):
+    """What the supervisor has no room to write.
+
+    :param place: where in the run record it comes, or the part of it that is here
+    :param end: where all of it would end
+    """
+
+    place: int
+    end: int
+    data: bytes
+
+
+def unwritten(folder: str, start: int) -> Optional[Unwritten]:
+    """What the supervisor has no room to write, from this place of the run record on, or from a later one.
+
+    None: it cannot be asked. Of an older supervisor, which does not answer, it ends before it begins.
+    """
+    try:
+        said = helpers.ask(folder, helpers.UNWRITTEN, start)
+        head, _, data = said.partition(b"\n")
+        place, end = map(int, head.split()) if said else (start, 0)
+        return Unwritten(max(start, place), end, data)
+    except (OSError, ValueError):
+        return None
 
 
 def _names(folder: str) -> List[str]:

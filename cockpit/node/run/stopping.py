@@ -67,6 +67,13 @@ class StagedStop:
         """Whether somebody asked to stop at once."""
         return self._hard
 
+    @property
+    def sends(self) -> str:
+        """What the ranks are sent: ``TERM`` or ``KILL``; empty: nobody asked to stop."""
+        if not self.active:
+            return ""
+        return "KILL" if self._hard or self._stage in ("kill", "over") else "TERM"
+
     def given_up(self) -> bool:
         """Whether everything was tried and enough time has passed since then."""
         return self._stage == "over" and time.monotonic() > self._deadline

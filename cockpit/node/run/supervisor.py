@@ -16,12 +16,13 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from cockpit.base import record
 from cockpit.node import procfs, safefiles
 from cockpit.node.run import evidence, helpers, probing, reports, stopping
 from cockpit.node.run.folder import StartError, start, write_new
+from cockpit.node.run.jsonlines import JsonLines
 from cockpit.node.run.place import RunFolderError
 from cockpit.node.run.ranks import Ranks, how
 
@@ -35,8 +36,10 @@ PROBES_S = 1.0
 """Seconds between two looks at what the probes say."""
 REPORT_S = 3.0
 """Seconds between two messages about a growing report."""
-DISK_FULL_S = 10.0
-"""How long the end of the record waits for room on a full disk."""
+UNWRITTEN_S = 3600.0
+"""How long the end of the record waits for room on a full or read-only disk; meanwhile it is told."""
+UNWRITTEN_HELD_S = 60.0
+"""The same where a SLURM job lasts as long as we do."""
 
 EVENTS_ROOM = 256 << 10
 """Bytes of disk reserved for the run record: how a run ended must be recorded even on a full disk."""
@@ -44,49 +47,16 @@ ROOM_S = 5.0
 """Seconds between two checks for a full disk."""
 LEAST_ROOM = 1 << 20
 """Bytes; a disk with less counts as full."""
+ROOM_AGAIN = 4 << 20
+"""Bytes; a disk that was full has room again with so many."""
+ROOM_NOTES = 20
+"""Times that it is said that the disk is full."""
+TOLD = 60 << 10
+"""Bytes of what is not written in one answer."""
+SAID = 300
+"""Characters of a note that a wrapper asks for."""
 
 _PR_SET_CHILD_SUBREAPER = 36
-_FALLOC_FL_KEEP_SIZE = 1
-
-
-class JsonLines:
-    """A file of JSON lines. What a full disk refuses is kept and retried, so that it does not end the run.
-
-    :param room: bytes of disk reserved ahead of its end, if the file system supports that
-    """
-
-    def __init__(self, path: str, room: int = 0) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        self._file = os.open(path, flags, 0o600)
-        self._pending = b""
-        self._room = room
-        self._size = self._kept = 0
-        self.trouble = ""
-        """Why something could not be written, now or ever; empty: everything could."""
-        self._keep_room()
-
-    def add(self, line: Dict[str, Any]) -> None:
-        """Write one line now, or as soon as there is room."""
-        self._pending += json.dumps(line).encode() + b"\n"
-        self.flush()
-
-    def flush(self) -> bool:
-        """Write what is pending; return whether all of it is written."""
-        try:
-            while self._pending:
-                written = os.write(self._file, self._pending)
-                self._pending = self._pending[written:]
-                self._size += written
-        except OSError as error:
-            self.trouble = str(error.strerror)
-            return False
-        self._keep_room()
-        return True
-
-    def _keep_room(self) -> None:
-        if self._room and self._size + self._room // 2 >= self._kept:
-            self._kept = self._size + self._room
-            _allocate(self._file, self._kept)
 
 
 class Supervisor:
@@ -100,13 +70,16 @@ class Supervisor:
         self._events = JsonLines(os.path.join(folder, record.EVENTS), EVENTS_ROOM)
         self._sizes_file = JsonLines(os.path.join(folder, record.SIZES))
         self._sizes: Dict[str, int] = {}
+        self._unnoted: Dict[str, int] = {}
         self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
-        self._ranks = Ranks(folder, spec["ranks"], self._emit, self._no_room)
+        self._ranks = Ranks(folder, spec["ranks"], self._emit, self._why_missing)
         self._evidence = evidence.Evidence(spec, folder, self._ranks, self._emit)
         self._probes = probing.Probes(
             folder, spec.get("probe", "off"), spec["ranks"], self._emit, self._evidence.stepped
         )
-        self._told_full = False
+        self._no_room_since = 0.0
+        self._no_room_why = ""
+        self._no_room_notes = 0
         self._launcher = 0
         self._launcher_status: int | None = None
         self._stop_seen: Tuple[int, int] = (0, 0)
@@ -116,14 +89,21 @@ class Supervisor:
         self._due_at: Dict[str, float] = {}
         self._orphans_since: float | None = None
         self._orphans_told = False
+        self._ended = False
         self._report_size = 0
 
     def run(self) -> None:
         """Everything, from the first event to ``ended``."""
-        wake = self._catch_signals()
+        self._wake = self._catch_signals()
         trouble = _become_subreaper()
         self._announce()
-        self._helpers = helpers.Helpers(self._folder)
+        answers: Dict[str, Callable[..., bytes]] = {
+            helpers.STOP: self._asked_to_stop,
+            helpers.UNWRITTEN: self._unwritten,
+            helpers.RECORD: self._told_record,
+            helpers.NOTE: self._told_note,
+        }
+        self._helpers = helpers.Helpers(self._folder, answers)
         if trouble:
             text = "orphans of the launcher go to init, their exit status will be unknown: " + trouble
             self._emit("note", text=text)
@@ -140,10 +120,13 @@ class Supervisor:
             self._tick()
             if self._over():
                 break
-            _wait([wake, *self._helpers.sockets()], TICK_S)
-            with contextlib.suppress(BlockingIOError):
-                os.read(wake, 4096)
+            _wait([self._wake, *self._helpers.sockets()], TICK_S)
+            self._drain()
         self._finish()
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
 
     # -- start -----------------------------------------------------------------------------------
 
@@ -235,7 +218,7 @@ class Supervisor:
         if self._due("probes", PROBES_S):
             self._probes.look()
         if self._due("room", ROOM_S):
-            self._note_full_disk()
+            self._note_room()
         self._pass_on()
         self._look_for_stop(names)
         self._stop.tick(self._launcher_status is None)
@@ -295,8 +278,11 @@ class Supervisor:
             if size is not None and self._sizes.get(name) != size:
                 self._sizes[name] = changed[name] = size
         self._evidence.logged(self._sizes)
-        if changed:
-            self._sizes_file.add({"t": time.time(), "s": changed})
+        self._unnoted.update(changed)
+        # What waits for room is one line, however long that takes.
+        if self._unnoted and self._sizes_file.flush():
+            self._sizes_file.add({"t": time.time(), "s": self._unnoted})
+            self._unnoted = {}
 
     def _pass_on(self) -> None:
         while self._to_pass_on:
@@ -328,15 +314,41 @@ class Supervisor:
                 return
             self._stop_seen = mark
             wish = safefiles.load(path)
-            wished_s = float(wish.get("grace_s", grace_s))
-            grace_s = wished_s if 0 <= wished_s < float("inf") else grace_s
         except FileNotFoundError:
             return
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError) as error:
             # The file is a request to stop by being there, whatever it says.
             wish = {"reason": "%s cannot be read: %s" % (record.STOP, error)}
+        self._asked_to_stop(wish)
+
+    # -- what others ask -------------------------------------------------------------------------
+
+    def _asked_to_stop(self, wish: Mapping[str, Any]) -> bytes:
+        """Begin to stop; return what is sent to the ranks."""
+        if self._ended:
+            return b"over"
+        grace_s = float(self._spec["grace_s"])
+        with contextlib.suppress(ValueError, TypeError):
+            wished_s = float(wish.get("grace_s", grace_s))
+            grace_s = wished_s if 0 <= wished_s < float("inf") else grace_s
         reason, by = (str(wish.get(name, ""))[:1000] for name in ("reason", "by"))
         self._stop.request(reason, by, grace_s, hard=wish.get("hard") is True)
+        return self._stop.sends.encode()
+
+    def _unwritten(self, start: int) -> bytes:
+        """What there is no room for, from this place of the run record on; that and its end come first."""
+        place, data = self._events.unwritten(start)
+        return b"%d %d\n%s" % (place, place + len(data), data[:TOLD])
+
+    def _told_record(self, name: str, text: str) -> bytes:
+        """A wrapper has no room for a record of its rank."""
+        self._ranks.look(self._names())  # the record of its start may be there
+        self._ranks.told(name, text)
+        return b"taken"
+
+    def _told_note(self, text: str) -> bytes:
+        self._ranks.remark(text[:SAID])
+        return b"taken"
 
     def _note_orphans(self) -> None:
         if self._launcher_status is None or self._orphans_told or not self._ranks.live():
@@ -364,17 +376,17 @@ class Supervisor:
     # -- end -------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        self._helpers.close()
+        self._helpers.end_all()
         self._evidence.close()
         run, node = self._spec["run"], self._spec["node"]
-        stopping.sweep(run, node, self._emit, self._reap, os.getpid(), self._folder)
+        stopping.sweep(run, node, self._emit, self._meanwhile, os.getpid(), self._folder)
         self._probes.close()
         names = self._names()
         self._ranks.look(names)
         self._ranks.settle()
         self._ranks.give_up()
         self._note_sizes()
-        self._note_full_disk()
+        self._note_room()
         profile = self._spec.get("profile")
         if profile:
             try:
@@ -389,9 +401,20 @@ class Supervisor:
             except OSError as error:
                 self._emit("note", text="looking for reports: %s" % error)
         self._emit("ended")
-        deadline = time.monotonic() + DISK_FULL_S
-        while not (self._events.flush() and self._sizes_file.flush()) and time.monotonic() < deadline:
-            time.sleep(TICK_S)
+        self._ended = True
+        self._await_room()
+        self._helpers.close()
+
+    def _await_room(self) -> None:
+        """Write the end of the record once there is room; tell it until then, unless a signal ends us."""
+        self._terminated = False
+        wait_s = UNWRITTEN_HELD_S if self._spec.get("held") else UNWRITTEN_S
+        deadline = time.monotonic() + wait_s
+        while not self._events.flush() and not self._terminated and time.monotonic() < deadline:
+            _wait([self._wake, *self._helpers.sockets()], TICK_S)
+            self._drain()
+            self._meanwhile()
+        self._sizes_file.flush()
 
     def _why_no_report(self) -> str:
         if self._launcher_status is None:
@@ -401,30 +424,55 @@ class Supervisor:
             return "the profiler was ended by signal %d before it wrote a report" % end["signal"]
         return "the profiler ended with status %d without a report; see launcher.log" % end["code"]
 
+    def _meanwhile(self) -> None:
+        """What goes on while the end takes its time."""
+        self._reap()
+        self._helpers.tick()
+
     def _stopped_hard(self) -> bool:
+        self._helpers.tick()
         self._look_for_stop(self._names())
         return self._stop.hard
 
-    def _no_room(self) -> str:
-        """Why records may be missing: no room where the run folder is; empty: there is enough."""
-        if self._events.trouble or self._sizes_file.trouble:
-            return "%s: %s" % (self._folder, self._events.trouble or self._sizes_file.trouble)
+    def _no_room(self, least: int = LEAST_ROOM) -> str:
+        """Why nothing can be written where the run folder is; empty: something can.
+
+        :param least: bytes that must be free
+        """
         try:
             disk = os.statvfs(self._folder)
         except OSError as error:
-            return "%s: %s" % (self._folder, error.strerror)
+            return str(error.strerror)
+        refused = self._events.trouble or self._sizes_file.refused()
+        if refused:
+            return refused
         free = disk.f_bavail * disk.f_frsize
-        if free >= LEAST_ROOM:
-            return ""
-        return "%s: the disk is full (%d kB free)" % (self._folder, free // 1000)
+        return "" if free >= least else "the disk is full (%d kB free)" % (free // 1000)
 
-    def _note_full_disk(self) -> None:
-        if self._told_full or not os.path.isdir(self._folder):
+    def _why_missing(self) -> str:
+        """Why a record may be missing; empty: no reason is known."""
+        trouble = self._no_room() or self._no_room_why
+        return "%s: %s" % (self._folder, trouble) if trouble else ""
+
+    def _note_room(self) -> None:
+        """Say that there is no room, and when there is again: what ranks print in between is in no log."""
+        if not os.path.isdir(self._folder):
             return
-        trouble = self._no_room()
+        trouble = self._no_room(ROOM_AGAIN if self._no_room_since else LEAST_ROOM)
+        if bool(trouble) == bool(self._no_room_since) or self._no_room_notes > ROOM_NOTES:
+            return
         if trouble:
-            self._told_full = True
-            self._emit("note", text="%s: logs and records of ranks may be cut short" % trouble)
+            self._no_room_notes += 1
+            self._no_room_since, self._no_room_why = time.monotonic(), trouble
+            text = "%s: %s: what ranks print may be lost until that is over" % (self._folder, trouble)
+        else:
+            past_s = time.monotonic() - self._no_room_since
+            self._no_room_since = 0.0
+            text = "%s can be written again; of what ranks printed in the %.0f s before, some may be lost"
+            text %= (self._folder, past_s)
+            if self._events.dropped:
+                text += ", and %d events" % self._events.dropped
+        self._emit("note", text=text)
 
     def _emit(self, event: str, **facts: Any) -> None:
         line = {"t": time.time(), "e": event}
@@ -438,15 +486,6 @@ def _wait(numbers: List[int], seconds: float) -> None:
     for number in numbers:
         poll.register(number, select.POLLIN)
     poll.poll(seconds * 1000)
-
-
-def _allocate(number: int, size: int) -> None:
-    """Reserve disk space for the first bytes of a file, without changing its length."""
-    with contextlib.suppress(ImportError, OSError, AttributeError):  # then it is as it is for everybody
-        import ctypes
-
-        allocate = ctypes.CDLL(None).fallocate
-        allocate(number, _FALLOC_FL_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size))
 
 
 def _become_subreaper() -> str:

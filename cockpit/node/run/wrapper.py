@@ -31,6 +31,11 @@ _RECORD_SIZE = 1024
 """More bytes than a record has."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""A disk that takes nothing: no rank stays away because of that."""
+_TOLD_S = 10.0
+"""Seconds for the supervisor to take what there is no room for."""
+
 _SCRIBE_S = 10
 """Seconds that recording the environment may take: a hanging disk delays a rank's end no longer."""
 
@@ -77,7 +82,11 @@ def main(argv: list[str]) -> int:
         os.set_blocking(log, True)
     except OSError as error:
         _complain("cannot write the log of rank %d: %s" % (rank, error))
-        return 126
+        if error.errno not in _NO_ROOM:
+            return 126
+        text = "rank %d, attempt %d: its output is lost: %s" % (rank, attempt + 1, error.strerror)
+        _tell(folder, record.TELL_NOTE, text)
+        log = os.open(os.devnull, os.O_WRONLY)
     signals = {*FORWARDED, signal.SIGCHLD}
     # Blocked from here on: signals that arrive before the child exists wait for it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*signals, RELEASE})
@@ -107,7 +116,7 @@ def main(argv: list[str]) -> int:
         "parent_ticks": procfs.ticks(parent),
         "max_restarts": max_restarts,
     }
-    _write(folder, record.rank_start(rank), _json(facts))
+    _record(folder, record.rank_start(rank), facts)
     scribe = _record_environ(folder, rank, pid, ticks)
     status, usage, told_to_end = _wait(pid, parent, signals)
     _see_off(scribe)
@@ -123,9 +132,9 @@ def main(argv: list[str]) -> int:
         "stime_s": usage.ru_stime,
         "oom_kills": _oom_kills(kills_before) if status else None,
     }
-    _write(folder, record.rank_exit(rank), _json(facts))
+    _record(folder, record.rank_exit(rank), facts)
     if status and not told_to_end:
-        _hold(folder, supervisor)
+        _hold(supervisor)
     return _end_like(status)
 
 
@@ -201,21 +210,53 @@ def _json(facts: dict[str, int | float | None]) -> bytes:
     return ("{%s}\n" % ", ".join(pairs)).encode("ascii")
 
 
-def _write(folder: str, name: str, text: bytes) -> None:
-    """Write a record whole or not at all; the training process does not depend on it."""
-    path = os.path.join(folder, name)
+def _record(folder: str, name: str, facts: dict[str, int | float | None]) -> None:
+    """Write a record, or tell it where there is no room; the training process does not depend on it."""
+    text = _json(facts)
     try:
-        number = os.open(path + ".tmp", _NEW, 0o600)
-        try:
-            # Overwrite, then truncate: reserved space is released last.
-            if os.write(number, text) < len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.ftruncate(number, len(text))
-        finally:
-            os.close(number)
-        os.rename(path + ".tmp", path)
+        _write(folder, name, text)
     except OSError as error:
-        _complain("cannot write %s: %s" % (name, error))
+        if not _tell(folder, record.TELL_RECORD, name, text.decode("ascii")):
+            _complain("cannot write %s: %s" % (name, error))
+
+
+def _write(folder: str, name: str, text: bytes) -> None:
+    """Write a file whole or not at all.
+
+    :raises OSError: not at all
+    """
+    path = os.path.join(folder, name)
+    number = os.open(path + ".tmp", _NEW, 0o600)
+    try:
+        # Overwrite, then truncate: reserved space is released last.
+        if os.write(number, text) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.ftruncate(number, len(text))
+    finally:
+        os.close(number)
+    os.rename(path + ".tmp", path)
+
+
+def _tell(folder: str, kind: str, *words: str) -> bool:
+    """Tell the supervisor what there is no room for; return whether it has taken it."""
+    # Without json and socket, which cost memory.
+    escaped = [word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for word in (kind, *words)]
+    try:
+        import _socket
+
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        try:
+            peer.settimeout(_TOLD_S)
+            # The plain path may exceed the limit of 107 bytes.
+            peer.connect("/proc/self/fd/%d/%s" % (place, record.SOCKET))
+            peer.send(('["%s"]' % '", "'.join(escaped)).encode("ascii", "replace"))
+            return bool(peer.recv(64))
+        finally:
+            peer.close()
+            os.close(place)
+    except (ImportError, OSError):
+        return False
 
 
 def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
@@ -338,7 +379,7 @@ def _supervisor() -> tuple[int, int]:
     return (int(pid), procfs.ticks(int(pid))) if pid.isdigit() else (0, 0)
 
 
-def _hold(folder: str, supervisor: tuple[int, int]) -> None:
+def _hold(supervisor: tuple[int, int]) -> None:
     """Wait until the supervisor has the evidence: the launcher ends the other ranks once it sees our end.
 
     The supervisor ends the wait with a signal. So does whoever asks us to end, its death, and time.
@@ -347,7 +388,7 @@ def _hold(folder: str, supervisor: tuple[int, int]) -> None:
         left = min(HOLD_S, float(os.environ.get(record.ENV_HOLD, "0")))
     except ValueError:
         return
-    if not left > 0 or not supervisor[1] or os.path.exists(os.path.join(folder, record.STOP)):
+    if not left > 0 or not supervisor[1]:
         return
     end = time.monotonic() + left
     procfs.send(*supervisor, signal.SIGCHLD)  # it need not wait for its next look at the folder
