@@ -161,11 +161,11 @@ class _Record(Followed):
         if self.alive and time.monotonic() >= self._asked_at + BEAT_S:
             self._asked_at = time.monotonic()
             told = unwritten(os.path.dirname(path), self.offset)
-            self._complete = told is None or told.place == self.offset <= told.end
+            self._complete = told is not None and told.place == self.offset <= told.end
             self._waits = told.data if told is not None and self._complete else b""
         size = safefiles.size(path)
         shorter = size is None or size < self.offset
-        if shorter and (self._complete if self.alive else size is not None):
+        if shorter and ((self.alive and self._complete) or self._is_unwritten(size)):
             self.size = self.offset + len(self._waits)
             return None
         begun = super().look()
@@ -173,6 +173,13 @@ class _Record(Followed):
             self._waits = b""
         self.size += len(self._waits)
         return begun
+
+    def _is_unwritten(self, size: Optional[int]) -> bool:
+        """Whether a supervisor that cannot be asked told more than it could write: what there is begins alike."""
+        if not size:
+            return False
+        head = self._trail.head if self._trail is not None else b""
+        return head.startswith(safefiles.part(self._here.path, 0, len(head)))
 
     def read(self, room: int) -> bytes:
         """The next bytes, at most ``room``."""
