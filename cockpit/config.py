@@ -13,7 +13,19 @@ from cockpit import paths
 from cockpit.errors import CockpitError, ManyErrors
 
 if TYPE_CHECKING:
-    from cockpit.checked import Command, Flag, FlagOrAuto, Keys, Name, OnHang, Percent, Seconds, Table, Whole
+    from cockpit.checked import (
+        Command,
+        Flag,
+        FlagOrAuto,
+        Group,
+        Keys,
+        Name,
+        OnHang,
+        Percent,
+        Seconds,
+        Table,
+        Whole,
+    )
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -111,6 +123,7 @@ class Settings:
     probe: FlagOrAuto = "auto"
     bell: Flag = True
     notify: Command = ""
+    trusted_group: Group = ""
     notices: Notices = field(default_factory=Notices)
     watch: Watch = field(default_factory=Watch)
     evidence: Evidence = field(default_factory=Evidence)
@@ -152,6 +165,7 @@ def load() -> Config:
             wrong += _not_here(found, merged)
             # A folder may take care, not take it away.
             found.pop("notify", None)
+            found.pop("trusted_group", None)
             if merged.get("read_only"):
                 found["read_only"] = True
         if found.get("keys"):
@@ -167,6 +181,14 @@ def load() -> Config:
     return Config(**merged | tables, where=" and ".join(files))
 
 
+def trusted_group() -> str:
+    """The group whose members may own and change the folders that ours are in; empty: none."""
+    try:
+        return str(read(paths.config(), SEE, _table).get("trusted_group", ""))
+    except CockpitError:  # said where the settings are loaded
+        return ""
+
+
 def _not_here(found: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[CockpitError]:
     """What a project's settings must not say: a folder that one got from others runs and stops nothing.
 
@@ -177,6 +199,9 @@ def _not_here(found: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[Cock
         hint = f"put it into {paths.config()}, or give {option}"
         return CockpitError(f"key {name!r}: {what}", where=LOCAL, hint=hint)
 
+    if found.get("trusted_group"):
+        what = "whom you trust is not for a project's settings to say"
+        yield CockpitError(f"key 'trusted_group': {what}", where=LOCAL, hint=f"put it into {paths.config()}")
     watch, own_watch = found.get("watch", {}), own.get("watch", {})
     if found.get("notify"):
         yield error("notify", "is a command, and a project's settings run none", "--notify")

@@ -47,11 +47,3 @@ def config() -> Path:
 def themes() -> Path:
     """Folder of this person's own themes (docs/themes.md)."""
     return Path(platformdirs.user_config_dir(APP)) / "themes"
-
-
-def private_dir(path: Path) -> Path:
-    """Make ``path`` with mode 0700 if it is missing (parents too), and return it."""
-    for folder in (*reversed(path.parents), path):
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, exist_ok=True)
-    return path

@@ -77,6 +77,7 @@ class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
     gpus: bool = bound(FLAG, False)
     visible: Optional[str] = maybe(_LINE)
     packages: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
+    group: str = bound(_LINE, "")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from cockpit.cli.status_line import StatusLine
 from cockpit.engine.launch.all_or_none import check_started
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.join import pool_for
+from cockpit.engine.run.join import check_ours, pool_for
+from cockpit.errors import CockpitError
 from cockpit.transport.asking import DESK
 from cockpit.transport.base import UnknownHostKey
 
@@ -89,6 +90,16 @@ async def started(folder: RunFolder) -> None:
     """
     async with pool_for(folder.manifest) as pool, telling(lambda: pool.roll, failures=False):
         await check_started(folder, pool)
+
+
+def may_ask(folder: RunFolder) -> bool:
+    """Whether the nodes of a run may be asked; says why not, if others may have written its folder."""
+    try:
+        check_ours(folder.manifest)
+    except CockpitError as error:
+        say(str(error))
+        return False
+    return True
 
 
 @asynccontextmanager

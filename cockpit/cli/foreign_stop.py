@@ -23,7 +23,6 @@ from cockpit.core.text import counted, one_line
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import NodeEntry, RunFolder
-from cockpit.engine.records.lock import other_owner
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.join import ask_all, model_now
 from cockpit.errors import CockpitError, Exit
@@ -92,10 +91,6 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
 
 
 def _unasked(folder: RunFolder, words: Sequence[str]) -> CockpitError:
-    owner = other_owner(folder.path)
-    if owner:
-        hint = f"only {owner} or root can: {join(words)}"
-        return CockpitError(f"the job is {owner}'s, and you can only watch it", where=folder.name, hint=hint)
     what = "cockpit did not start this job and stops it only with --foreign"
     return CockpitError(what, where=folder.name, hint=f"to do that: {join(words)}")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cockpit.base.events import Filling, GpuSample, Notice, Watched
 from cockpit.base.progress.ring import SOURCES
-from cockpit.cli.awaiting import telling
+from cockpit.cli.awaiting import may_ask, telling
 from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.run_json import run_json
 from cockpit.cli.run_known import Beside, cause_of, noticed, sign_of, source_of, step_said
@@ -123,6 +123,8 @@ def _ahead(ahead: Left) -> str:
 
 async def evidence(folder: RunFolder, model: RunModel, pools: Pools, *, connect: bool) -> list[Shown]:
     """What the nodes of a run kept while nobody watched; says what it cannot fetch. See :func:`now`."""
+    if folder.manifest.closed:
+        return []
     names = lacking(folder, model) if connect else []
     shown, errors = await gather(folder, model, pools.of(folder.manifest).lend, names)
     for text in amiss(folder, model, names, errors):
@@ -136,6 +138,7 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
     :param connect: whether nodes may be asked
     """
     model = folder.model()
+    connect = connect and may_ask(folder)
     book = PaceBook(folder, writer=False)
     try:
         await book.recall(history=False)
@@ -143,10 +146,10 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
         say(str(error))  # the rest is as true without it
     state = ""
     if not model.over:
-        pool = pools.of(folder.manifest)
-        async with telling(lambda: pool.roll, failures=False):
-            state, _ = await start_state(folder, pool, connect=connect)
-            if connect and not state:
+        pool = pools.of(folder.manifest) if connect else None
+        async with telling(lambda: pools.roll, failures=False):
+            state, _ = await start_state(folder, pool)
+            if pool is not None and not state:
                 model, _ = await model_now(pool, folder.manifest, measure=True, paces=book)
                 for event in folder.journal():
                     if isinstance(event.fact, Filling | Notice | Watched):  # what whoever watches it has seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from cockpit.base.shell import quote
-from cockpit.cli.awaiting import telling
+from cockpit.cli.awaiting import may_ask, telling
 from cockpit.cli.output import complain, out, out_json, table
 from cockpit.core.run.model import RunModel
 from cockpit.engine.links.pool import LinkPool
@@ -21,12 +21,13 @@ COCKPIT = "cockpit"
 
 async def show(folder: RunFolder, *, as_json: bool) -> int:
     """List the snapshots of a run, the oldest first, after fetching what its nodes have kept."""
-    async with pool_for(folder.manifest) as pool:
-        model = folder.model()
-        async with telling(lambda: pool.roll, failures=False):
-            if not model.over:
-                model, _ = await model_now(pool, folder.manifest)
-            await fetched(folder, model, pool)
+    if may_ask(folder):
+        async with pool_for(folder.manifest) as pool:
+            model = folder.model()
+            async with telling(lambda: pool.roll, failures=False):
+                if not model.over:
+                    model, _ = await model_now(pool, folder.manifest)
+                await fetched(folder, model, pool)
     found = listed(folder.path / "stacks")
     if as_json:
         out_json([one.as_json() for one in found])

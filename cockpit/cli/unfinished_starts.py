@@ -11,14 +11,14 @@ PATIENCE_S = 15.0
 """A node without progress for this long is listed as not answering: a table is a quick look."""
 
 
-async def start_state(folder: RunFolder, pool: LinkPool, *, connect: bool) -> tuple[str, list[str]]:
+async def start_state(folder: RunFolder, pool: LinkPool | None) -> tuple[str, list[str]]:
     """What to say about a run not known to have been launched, and who could not be asked; or nothing.
 
-    :param connect: whether nodes may be asked
+    :param pool: lends links to its nodes; None: they are not asked
     """
     if not unfinished(folder):
         return "", []
-    if not connect:
+    if pool is None:
         return "never launched, as far as is known here", []
     try:
         launched, errors = await remains(folder, pool)

@@ -9,7 +9,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
+from cockpit.base import owners
 from cockpit.errors import os_error
 
 LINE_LIMIT = 8 << 20
@@ -73,7 +75,8 @@ class OpenFiles:
 
 
 def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, never through a link nor waiting for the other end of a FIFO.
+    """Open a regular file: never by a link, nor through one that another user made, nor waiting for the other
+    end of a FIFO.
 
     :raises OSError: it cannot be opened; of another kind of file ENXIO or EISDIR
     """
@@ -83,7 +86,13 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
     except OSError:
         os.close(number)
         raise
-    if not stat.S_ISREG(mode):
+    if stat.S_ISREG(mode):
+        try:
+            _check_way(number, path)
+        except BaseException:
+            os.close(number)
+            raise
+    else:
         os.close(number)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
@@ -91,15 +100,33 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
     return number
 
 
-def read_small(path: Path) -> bytes:
+def _check_way(number: int, path: str | os.PathLike[str]) -> None:
+    """See that no link of another user has led to an open file.
+
+    :raises OSError: one has
+    """
+    folder, meant = os.path.dirname(os.readlink(f"/proc/self/fd/{number}")), os.path.dirname(path) or "."
+    if folder != os.path.abspath(meant) and folder != owners.resolved(meant):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+
+
+def read_small(path: Path, limit: int = SMALL_LIMIT) -> bytes:
     """All bytes of a regular file of ours.
 
-    :raises OSError: it cannot be read, or is absurdly large
+    :raises OSError: it cannot be read, or has more than ``limit``
     """
     with os.fdopen(open_regular(path), "rb") as file:
-        data = file.read(SMALL_LIMIT + 1)
-    if len(data) > SMALL_LIMIT:
-        raise OSError(errno.EFBIG, f"has more than {SMALL_LIMIT >> 20} MiB", str(path))
+        return read_all(file, limit)
+
+
+def read_all(file: BinaryIO, limit: int = SMALL_LIMIT) -> bytes:
+    """All bytes of an open file.
+
+    :raises OSError: it cannot be read, or has more than ``limit``
+    """
+    data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"has more than {limit >> 20} MiB")
     return data
 
 

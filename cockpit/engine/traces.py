@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cockpit import __version__, paths
 from cockpit.core.text import one_line
+from cockpit.private import private_dir
 
 KEPT = 20
 """Files that are kept; the oldest go first."""
@@ -28,7 +29,7 @@ def save(error: BaseException) -> Path:
 
     :raises OSError: it cannot be written
     """
-    folder = paths.private_dir(paths.errors())
+    folder = private_dir(paths.errors())
     # Several cockpits share the folder, and the clock is no name of its own.
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns()}.txt"
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()

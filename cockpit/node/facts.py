@@ -142,7 +142,7 @@ def facts(call: Call) -> Dict[str, Any]:
     found = _probe(cwd, setup, python, probe)
     base = asked.base or private_folder.base()
     found["free_bytes"] = _free_bytes(base)
-    found["folder"] = trouble(base)
+    found["folder"] = trouble(base, [asked.group] if asked.group else [])
     tools = {name: _tool(places, found["tools"]) for name, places in asked.tools.items()}
     found["tools"] = {name: path for name, path in tools.items() if path}
     return found

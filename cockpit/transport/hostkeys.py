@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from cockpit import paths
 from cockpit.errors import CockpitError
 from cockpit.transport.base import UnknownHostKey
 
@@ -23,7 +22,7 @@ def trust(keys: Iterable[UnknownHostKey]) -> None:
         lines.setdefault(key.file, {})[f"{_hash(key.entry) if key.hashed else key.entry} {key.key}\n"] = None
     for file, new in lines.items():
         try:
-            paths.private_dir(Path(file).parent)
+            Path(file).parent.mkdir(0o700, parents=True, exist_ok=True)
             number = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             with os.fdopen(number, "r+b", buffering=0) as known:
                 size = os.fstat(number).st_size

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from cockpit import paths
 from cockpit.base.shell import join
+from cockpit.private import private_dir
 from cockpit.transport import askpass
 from cockpit.transport.asking import Desk, Login
 from cockpit.transport.base import LinkError, Progress
@@ -298,8 +299,8 @@ def _program() -> Path:
     path = paths.ssh() / "askpass"
     text = f'#!/bin/sh\nexec {join((sys.executable, "-I", "-S", askpass.__file__))} "$@"\n'
     try:
+        private_dir(path.parent)
         if not path.exists() or path.read_text() != text:
-            paths.private_dir(path.parent)
             new = path.with_name(f"askpass-{os.getpid()}")
             new.write_text(text)
             new.chmod(0o700)

@@ -18,6 +18,7 @@ from pathlib import Path
 from cockpit import paths
 from cockpit.base.shell import join
 from cockpit.errors import CockpitError, os_error
+from cockpit.private import private_dir
 from cockpit.transport import effective
 from cockpit.transport.base import LinkError
 
@@ -113,6 +114,7 @@ class OpensshConfig:
             raise LinkError(what, where=str(path), hint=hint, retry=False)
         text = self._text(version, asks=asks)
         try:
+            private_dir(path.parent)
             if not path.exists() or path.read_text(encoding="utf-8", errors="surrogateescape") != text:
                 _write(path, text)
         except OSError as error:
@@ -178,7 +180,6 @@ def _lines(file: str) -> int:
 
 def _write(path: Path, text: str) -> None:
     """Replace a file at once: another ssh may be reading it."""
-    paths.private_dir(path.parent)
     number, name = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape") as file:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from cockpit import paths
 from cockpit.base.shell import join
+from cockpit.private import private_dir, temporary_dir
 from cockpit.transport import tied
 from cockpit.transport.asking import NeedsPerson
 from cockpit.transport.base import LinkError, Progress
@@ -239,7 +240,7 @@ class Masters:
         name = secrets.token_hex(4)
         if self._folder is None:
             with suppress(OSError):
-                self._folder = _fit(paths.private_dir(paths.ssh()), name)
+                self._folder = _fit(private_dir(paths.ssh()), name)
         # Its name is too long, or its file system has no sockets.
         folders = iter(dict.fromkeys((tempfile.gettempdir(), *SHORT)))
         trouble: OSError | None = None
@@ -304,7 +305,7 @@ def _new(inside: str, name: str) -> Path:
 
     :raises OSError: a socket cannot be made there
     """
-    folder = Path(tempfile.mkdtemp(prefix="cockpit-", dir=inside))
+    folder = temporary_dir(inside)
     try:
         return _fit(folder, name)
     except OSError:

@@ -30,6 +30,7 @@ from cockpit.core.calls.calls import Call
 from cockpit.core.run.events import Event
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
+from cockpit.private import private_dir
 from cockpit.transport.asking import DESK, Prompter
 from cockpit.tui.commands import Id, keymap
 from cockpit.tui.door import Door, explained, notice
@@ -156,7 +157,7 @@ class BaseApp(App[int]):
     def copy(self, text: str) -> None:
         """Put text on the clipboard (OSC 52) and into a file, since not every terminal takes it."""
         self.copy_to_clipboard(text)
-        path = paths.private_dir(paths.state()) / "copied.txt"
+        path = private_dir(paths.state()) / "copied.txt"
         try:
             number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(number, "w") as file:

@@ -21,6 +21,7 @@ from cockpit.core.logs.query import Query
 from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import planned
 from cockpit.errors import CockpitError
+from cockpit.private import private_dir
 from tests.cli.verbs import Verbs
 from tests.engine.books import CREATED, Writer, run_folder
 from tests.engine.test_session import ENDED
@@ -122,7 +123,7 @@ def test_groups_and_operators_of_clustershell_are_names() -> None:
 def run(capsys: pytest.CaptureFixture[str]) -> Path:
     """A run of two nodes that has ended; steps of all ranks, a second each."""
     path = paths.runs() / "a-run"
-    paths.private_dir(paths.runs())
+    private_dir(paths.runs())
     folder = run_folder(path, {"gpu1": [0, 1], "gpu2": [2, 3]})
     folder.lock()
     folder.write(planned(folder.manifest))

@@ -19,6 +19,7 @@ from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import RunFolder, planned
 from cockpit.engine.run import unworked
 from cockpit.engine.run.paces import FILE, PaceBook
+from cockpit.private import private_dir
 from cockpit.tui.look.spark import BLOCKS
 from cockpit.tui.look.spark import STEPS as STEPS_ASCII
 from tests.engine.books import CREATED, Writer, run_folder
@@ -32,14 +33,14 @@ Prepare = Callable[[RunFolder], None]
 
 def made(prepare: Prepare = lambda folder: None) -> RunFolder:
     """A run of four ranks on two nodes that has ended."""
-    paths.private_dir(paths.runs())
+    private_dir(paths.runs())
     folder = run_folder(paths.runs() / "a-run", {"gpu1": [0, 1], "gpu2": [2, 3]})
     folder.lock()
     folder.write(planned(folder.manifest))
     prepare(folder)
     for node in folder.manifest.nodes:
         spool = folder.spool_dir(node)
-        paths.private_dir(spool)
+        private_dir(spool)
         (spool / "events.jsonl").write_bytes(ENDED)
         folder.write(Event(CREATED + 2 * STEPS, node.name, Complete()))
     folder.close()

@@ -498,25 +498,6 @@ def test_why_there_is_no_output_is_said_once() -> None:
     assert session.model.nodes["a"].notes == (said,)
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_who_may_not_read_a_file_gets_what_its_owners_cockpit_has_of_it(
-    alone: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(foreign, "other_owner", lambda folder: "ada")
-    told = part(trouble={"0": "only ada can read /logs/own"})
-    files = [file("own", 0), *([] if alone else [file("open", 0)])]
-    node = Node([rank(0, 100)], files, [told, OVER])
-    folder = made(a=node)
-    spool = folder.spool_dir(folder.manifest.nodes[0])
-    spool.mkdir(parents=True)
-    (spool / "rank-0.log").write_bytes(b"step 1\n")
-    session, heard = watch(folder, writer=False, a=node)
-    words = "only ada can read /logs/own; shown here is what ada's cockpit has read of it"
-    assert session.model.nodes["a"].notes == (words,)
-    # What can be read of a log is read where it is, or it would be doubled.
-    assert heard.logs == ({("a", 0): b"step 1\n"} if alone else {})
-
-
 def test_logs_wait_where_the_spool_is_full() -> None:
     full = Quotas(spool_bytes=10)
     node = Node([rank(0, 100)], [file("own", 0)], [part((0, 0, b"0123456789")), part((0, 10, b"more"))])

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.engine.records import lock
+from cockpit.base import users
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.records.lock import Holder, Writer
 
@@ -49,7 +49,7 @@ def test_without_flock_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_another_users_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 58_123)
-    monkeypatch.setattr(lock, "_user", lambda uid: "ada")
+    monkeypatch.setattr(users, "name", lambda uid: "ada")
     one = Writer(tmp_path)
     assert not one.take()
     assert one.held() == "its folder is ada's, and only ada can change it"

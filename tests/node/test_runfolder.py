@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from cockpit.base import owners
 from cockpit.node.run.place import trouble
 from cockpit.node.run.supervisor import RunFolderError, StartError, start
 from tests.needs import lacking, require
@@ -95,6 +97,26 @@ def test_a_file_system_that_takes_no_run_folder(tmp_path: Path, option: str, why
 
 
 @pytest.mark.root
+def test_what_others_may_change_on_the_way_is_refused(tmp_path: Path, pyz: bytes) -> None:
+    above = tmp_path / "tmp"
+    above.mkdir()
+    above.chmod(0o777)
+    with pytest.raises(RunFolderError, match=r"anybody may write to .*tmp \(mode 0777\)"):
+        start(spec(above / "base"), sys.executable, pyz)
+    assert not list(above.iterdir())
+
+
+def test_a_trusted_group_may_change_what_is_on_the_way(
+    launch: Launch, tmp_path: Path, pyz: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owners, "_is_private", lambda gid: False)
+    tmp_path.chmod(0o2770)
+    group = grp.getgrgid(tmp_path.stat().st_gid).gr_name
+    with pytest.raises(RunFolderError, match=f'set trusted_group = "{group}"'):
+        start(spec(tmp_path / "base"), sys.executable, pyz)
+    launch("true", trusted_group=group).ended()
+
+
 def test_noexec_is_refused(tmp_path: Path, pyz: bytes) -> None:
     mount = require("mount")
     base = tmp_path / "base"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +16,6 @@ from cockpit.cli.status_line import StatusLine
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.records.lock import other_owner
 from cockpit.engine.run.join import pool_for
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.profilers.registry import WARNING
@@ -79,11 +77,6 @@ async def fetch(
         progress.clear()
         say(str(error))
 
-    owner = "" if target else other_owner(folder.path)
-    if owner and not os.access(folder.path, os.W_OK):
-        what = f"its folder is {owner}'s, and only {owner} can put files there"
-        hint = f"into a folder of yours: cockpit collect {join(['-o', '.', folder.name, *files])}"
-        raise CockpitError(what, where=folder.name, hint=hint)
     try:
         async with telling(lambda: pool.roll):
             where = target or folder.path / ("files" if files else "reports")

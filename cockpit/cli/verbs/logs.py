@@ -9,7 +9,7 @@ import time
 
 from cockpit.base.events import Gap
 from cockpit.base.record import rank_log
-from cockpit.cli.awaiting import started
+from cockpit.cli.awaiting import may_ask, started
 from cockpit.cli.catching_up import catch_up
 from cockpit.cli.merged import Show
 from cockpit.cli.output import raw, say
@@ -116,7 +116,7 @@ class _Feed(Listener):
 async def _logs(folder: RunFolder, query: Query, args: argparse.Namespace) -> int:
     session = trouble = None
     feed = _Feed()
-    if not folder.model().done:
+    if not folder.model().done and may_ask(folder):
         await started(folder)
         folder = RunFolder(folder.path)
         try:

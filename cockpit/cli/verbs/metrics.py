@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from statistics import fmean
 from typing import Any
 
-from cockpit.cli.awaiting import started, telling
+from cockpit.cli.awaiting import may_ask, started, telling
 from cockpit.cli.catching_up import catch_up
 from cockpit.cli.output import out, out_lines, say, shows_unicode, table
 from cockpit.cli.parsing import Parser
@@ -107,7 +107,7 @@ async def _now(folder: RunFolder, *, connect: bool) -> tuple[RunModel, PaceBook]
     """The run and its pace; of a live one its nodes are asked, and its logs fetched."""
     book = PaceBook(folder, writer=False)
     model = folder.model()
-    if model.done or not connect:
+    if model.done or not connect or not may_ask(folder):
         return model, book
     try:
         await started(folder)

@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from cockpit import paths
 from cockpit.cli import launch_options
@@ -20,6 +19,7 @@ from cockpit.plans.launch import LaunchJob
 from cockpit.plans.plan import build_plans
 from cockpit.plans.sbatch import batch
 from cockpit.plans.script import paste_script, plan_json, secrets_text
+from cockpit.private import private_dir
 from cockpit.transport.local import is_here
 
 _NOT_IN_A_JOB = frozenset(
@@ -123,8 +123,9 @@ def _nodes(text: str) -> int:
 
 def _write_secrets(job: LaunchJob) -> str:
     """Write the secrets to a file of mode 0600 that the scripts read; return its path."""
-    file: Path = paths.private_dir(paths.plans()) / f"{job.run}.env"
+    file = paths.plans() / f"{job.run}.env"
     try:
+        private_dir(file.parent)
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(number, "w", errors="surrogateescape") as out:
             out.write(secrets_text({name: job.env[name] for name in job.secrets}))

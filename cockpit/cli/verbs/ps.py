@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cockpit.base.shell import quote
 from cockpit.cli import node_options
-from cockpit.cli.output import complain, out, out_json, table
+from cockpit.cli.output import complain, out, out_json, say, table
 from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.summary import state_text
@@ -140,7 +140,7 @@ async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict
         # One damaged folder hides no other run.
         state = error.what if isinstance(error, NewerCockpit) else f"damaged: {error.what}"
         empty: dict[str, Any] = {"nodes": [], "ranks": 0, "running": 0, "unreachable": [], "launcher": ""}
-        empty["foreign"] = False
+        empty |= {"foreign": False, "recorded": False}
         return {
             "run": folder.name,
             **empty,
@@ -158,16 +158,17 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
     manifest = folder.manifest
     known = model = folder.model()
     state, unreachable = "", list[str]()
+    recorded = bool(manifest.closed) and not model.over
     if not model.over:
         from cockpit.cli import unfinished_starts
         from cockpit.engine.run.join import pool_for
 
-        pool = pools.of(manifest)
-        found = await _ask(folder, model, pool, connect=connect)
-        if pool.has_lost(found[2]):
+        pool = pools.of(manifest) if connect and not recorded else None
+        found = await _ask(folder, model, pool)
+        if pool is not None and pool.has_lost(found[2]):
             # What broke the link may concern another run alone.
             async with pool_for(manifest, pools.roll, unfinished_starts.PATIENCE_S) as own:
-                found = await _ask(folder, model, own, connect=connect)
+                found = await _ask(folder, model, own)
         model, state, unreachable = found
     return {
         "run": manifest.run,
@@ -176,6 +177,7 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
         "running": model.alive(),
         "state": state or state_text(model),
         "unreachable": unreachable,
+        "recorded": recorded,
         "launcher": manifest.launcher,
         "foreign": manifest.foreign is not None,
         "program": manifest.program,
@@ -185,15 +187,16 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
     }
 
 
-async def _ask(
-    folder: RunFolder, known: RunModel, pool: LinkPool, *, connect: bool
-) -> tuple[RunModel, str, list[str]]:
-    """A run as its nodes report it, its state in words if it was not launched, and who did not answer."""
+async def _ask(folder: RunFolder, known: RunModel, pool: LinkPool | None) -> tuple[RunModel, str, list[str]]:
+    """A run as its nodes report it, its state in words if it was not launched, and who did not answer.
+
+    :param pool: None: no node is asked
+    """
     from cockpit.cli import unfinished_starts
     from cockpit.engine.run.join import model_now
 
-    state, unreachable = await unfinished_starts.start_state(folder, pool, connect=connect)
-    if state or not connect:
+    state, unreachable = await unfinished_starts.start_state(folder, pool)
+    if state or pool is None:
         return known, state, unreachable
     model, errors = await model_now(pool, folder.manifest)
     return model, "", [name for name in errors if not model.nodes[name].lost]
@@ -213,6 +216,8 @@ def _table(rows: list[dict[str, Any]]) -> None:
     lines = [("RUN", "STATE", "RUNNING", "STEP", "NODES", "STARTED", "PROGRAM")]
     for row in rows:
         state = row["state"]
+        if row.get("recorded"):
+            state += " (as recorded here)"
         if row["standing"]:
             state += f", {row['standing']}"
         if row["unreachable"]:
@@ -222,7 +227,9 @@ def _table(rows: list[dict[str, Any]]) -> None:
         program = " ".join(row["program"])
         lines.append((row["run"], state, alive, _step(row), nodes_text(row["nodes"]), started, program))
     table(lines, cut=True)
-    live = [row for row in rows if row["state"] in ("running", "starting")]
+    if any(row.get("recorded") for row in rows):
+        say("others may have written the folders of runs shown as recorded: their nodes are not asked")
+    live = [row for row in rows if row["state"] in ("running", "starting") and not row.get("recorded")]
     if live:
         run = quote(live[-1]["run"])
         out()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
+import os
 import socket
 from dataclasses import replace
 
+from cockpit.base import users
 from cockpit.base.answers import StopAnswer
 from cockpit.base.events import Survivor
 from cockpit.base.shell import quote
@@ -53,7 +54,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
     folder = run_folder(args.run, args.slurm)
-    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    by = f"{users.name(os.geteuid())}@{socket.gethostname()}"
     wish = Stop("", "cockpit stop", by, args.now, args.grace)
     return asyncio.run(_stop_or_why_not(folder, wish, foreign=args.foreign, as_json=args.json))
 

@@ -7,6 +7,7 @@ import os
 from cockpit.base import verbs
 from cockpit.base.answers import FactsAnswer, SeekAnswer
 from cockpit.base.condition import CheckupAnswer
+from cockpit.config import trusted_group
 from cockpit.core.doctor.differences import DISTRIBUTIONS
 from cockpit.core.doctor.looks import Look
 from cockpit.engine.links.link import Link
@@ -27,6 +28,7 @@ def facts_request(job: LaunchJob) -> verbs.Facts:
         script_of(job),
         visible=job.env.get(gpus.VISIBLE),
         packages=DISTRIBUTIONS,
+        group=trusted_group(),
     )
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cockpit.base import verbs
+from cockpit.base import owners, verbs
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
-from cockpit.config import Evidence, load
+from cockpit.config import Evidence, load, trusted_group
 from cockpit.engine.launch.asking import base_of, facts_request
 from cockpit.engine.launch.preflight import Diagnosis, Preflight
 from cockpit.engine.links.link import Link
@@ -182,6 +182,7 @@ def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str, keep: Evidenc
         "evidence": {"keep": keep.keep, "after_s": keep.after, "idle_s": keep.idle},
         "grace_s": times.grace,
         "finalise_s": times.finalise,
+        owners.SETTING: trusted_group(),
     }
 
 

@@ -6,12 +6,12 @@ import errno
 import os
 from pathlib import Path
 
-from cockpit import paths
 from cockpit.base.record import EVENTS, LAUNCHER_LOG, SIZES
 from cockpit.config import Quotas
 from cockpit.engine.files import OpenFiles, append, open_regular
 from cockpit.engine.quotas import QuotaReached, Space, exceeded
 from cockpit.errors import CockpitError, os_error
+from cockpit.private import private_dir
 
 OPEN_FILES = 64
 """Files kept open for writing, of all nodes together: a run may have more than a process may open."""
@@ -147,7 +147,7 @@ class Spool:
         number = self._shelf.files.find(path)
         if number is not None:
             return number
-        paths.private_dir(self.folder)
+        private_dir(self.folder)
         number = self._shelf.files.open(path)
         found = os.fstat(number).st_size
         if found != size:

@@ -7,17 +7,20 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from dataclasses import replace as replaced
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
+from cockpit.base import owners
 from cockpit.base.answers import Launching
 from cockpit.base.events import Damaged, JobEnded, Note, Planned
 from cockpit.base.fields import Caller
@@ -46,11 +49,12 @@ from cockpit.base.gate import (
 from cockpit.base.record import EVENTS
 from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import RunModel
-from cockpit.engine.files import append, chunks, lines, open_regular, read_small, replace
+from cockpit.engine.files import append, chunks, lines, open_regular, read_all, read_small, replace
 from cockpit.engine.records import states
-from cockpit.engine.records.lock import Holder, Writer
+from cockpit.engine.records.lock import Holder, Writer, other_owner
 from cockpit.engine.records.states import States
 from cockpit.errors import CockpitError, near, os_error
+from cockpit.private import private_dir
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
 
@@ -110,6 +114,9 @@ JOURNAL_READ = 16 << 20
 
 FORMAT = 1
 """Version of the manifest; a reader refuses a newer one."""
+
+CLOSED = "closed"
+"""How nodes are reached of a run that others may have written: not at all, no transport has this name."""
 
 
 class NewerCockpit(CockpitError):
@@ -230,6 +237,19 @@ class Manifest:
             raise Malformed(".nodes: expected ranks, and each rank and node once")
         return found
 
+    def as_data(self, why: str) -> Manifest:
+        """The same without all that a connection would follow: programs, transport, options.
+
+        :param why: who else may have written it, in one sentence
+        """
+        nodes = [replaced(node, transport=CLOSED) for node in self.nodes]
+        return replaced(self, nodes=nodes, pythons=(), transport=CLOSED, transport_options={CLOSED: why})
+
+    @property
+    def closed(self) -> str:
+        """Why its nodes are not reached by it: others may have written it; empty: it is ours."""
+        return self.transport_options.get(CLOSED, "") if self.transport == CLOSED else ""
+
     @property
     def reach(self) -> Reach:
         """How its nodes are reached; one that took the ssh program is not first refused by another way."""
@@ -267,7 +287,7 @@ class RunFolder:
         path = paths.runs() / _run_name(manifest.run)
         beside: Path | None = None
         try:
-            paths.private_dir(paths.runs())
+            private_dir(paths.runs())
             beside = Path(tempfile.mkdtemp(prefix=f".{manifest.run}.", dir=paths.runs()))
             replace(beside / "manifest.json", json.dumps(asdict(manifest), indent=1).encode())
             made = cls(beside)
@@ -293,7 +313,8 @@ class RunFolder:
         """
         folders = list_runs()
         if name == "last" and folders:
-            return folders[-1]
+            ours = [folder for folder in folders if not other_owner(folder.path)]
+            return (ours or folders)[-1]
         hits = [folder for folder in folders if folder.name == name]
         hits = hits or [folder for folder in folders if name in folder.name]
         if len(hits) == 1:
@@ -307,7 +328,7 @@ class RunFolder:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The manifest.
+        """The manifest; of one that others may have written, what it says as mere data (:meth:`as_data`).
 
         :raises NewerCockpit: a newer cockpit made the run
         :raises CockpitError: it is missing or damaged
@@ -317,7 +338,11 @@ class RunFolder:
             f"the run itself goes on; to find it on its nodes again, move {self.path} away, then: {_FIND}"
         )
         try:
-            return Manifest.from_json(json.loads(read_small(file)))
+            with os.fdopen(open_regular(file), "rb") as opened:
+                others = owners.others_in(str(self.path), os.stat(self.path))
+                others = others or owners.others_in(str(file), os.fstat(opened.fileno()))
+                found = Manifest.from_json(json.loads(read_all(opened)))
+            return replaced(found.as_data(others), run=self.name) if others else found
         except OSError as error:
             raise os_error("manifest cannot be read", file, error, hint=remedy) from None
         except NewerCockpit as error:
@@ -465,8 +490,8 @@ class RunFolder:
         :param ask: whether SLURM may be asked too, which takes a while
         :param vanished: whether supervisors have ended without a word
         """
-        ending = TRANSPORTS[self.manifest.transport].ending
-        if ending is None:
+        kind = TRANSPORTS.get(self.manifest.transport)
+        if kind is None or kind.ending is None:
             return []
         said, at = b"", time.time()
         with suppress(OSError), os.fdopen(open_regular(self.path / STEP_LOG), "rb") as file:
@@ -475,7 +500,7 @@ class RunFolder:
             at = os.fstat(file.fileno()).st_mtime if said else at
         holder = self.holder() if vanished else Holder()
         gone = str(holder) if holder.dead() else ""
-        why = ending(self.manifest.transport_options, said.decode(errors="replace"), ask=ask, gone=gone)
+        why = kind.ending(self.manifest.transport_options, said.decode(errors="replace"), ask=ask, gone=gone)
         return [Event(at, "", JobEnded(why))] if why else []
 
     def discard(self) -> None:
@@ -509,12 +534,23 @@ def list_runs() -> list[RunFolder]:
     """
     root = paths.runs()
     try:
-        found = [RunFolder(path) for path in root.iterdir() if path.name[:1] != "." and os.path.isdir(path)]
+        found = [RunFolder(path) for path in root.iterdir() if path.name[:1] != "." and _is_folder(path)]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise os_error("cannot be read", root, error) from None
     return sorted(found, key=lambda folder: (folder.created, folder.name))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is a folder, or a link to one that nobody else has made."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) or (
+        stat.S_ISLNK(found.st_mode) and owners.is_ours(found.st_uid) and path.is_dir()
+    )
 
 
 def _run_name(name: str) -> str:

@@ -14,13 +14,13 @@ import errno
 import fcntl
 import json
 import os
-import pwd
 import socket
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
+from cockpit.base import users
 from cockpit.base.gate import PID, TICKS, WORD, Text, bound, read
 from cockpit.engine.files import append, open_regular
 from cockpit.errors import CockpitError, os_error
@@ -195,19 +195,15 @@ class Writer:
 
 
 def other_owner(folder: Path) -> str:
-    """The user whose folder it is; empty: we are, or nobody keeps root from it, or it is not there."""
+    """The user whose folder it is; empty: it is ours, or not there.
+
+    Root is no exception: in a folder of another user, links could lead its writes anywhere.
+    """
     try:
         uid = folder.stat().st_uid
     except OSError:
         return ""
-    return "" if os.geteuid() in (0, uid) else _user(uid)
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return "" if uid == os.geteuid() else users.name(uid)
 
 
 def _record() -> bytes:

@@ -26,7 +26,6 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.logs.spool import RECORD
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
-from cockpit.engine.records.lock import other_owner
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.outlets import Outlet, Outlets, log_name
@@ -87,9 +86,6 @@ class ForeignSession(Session):
         self._said: dict[str, bytes] = {}
         self._silent: dict[int, str] = {}
         """Why ranks have no output here."""
-        owner = "" if writer else other_owner(folder.path)
-        self._instead = f"; shown here is what {owner}'s cockpit has read of it" if owner else ""
-        """What to say of a file that this user may not read, who may read its owner's state folder."""
 
     async def rejoin(self) -> None:
         """Rebuild the model from what is known here; bytes of unknown origin are taken back."""
@@ -248,11 +244,9 @@ class ForeignSession(Session):
                     f"watch: file {part.number} from {part.offset}, and {one.next} bytes are here"
                 )
             self._take_bytes(name, one, chunk, item.marks.get(part.number))
-        closed = [self._outlets.numbered(number, name) for number in item.trouble]
-        for text in item.trouble.values():
-            self._remark(name, text + self._instead)
-        if self._instead:
-            self._take_from_spool(name, closed)
+        for number, text in item.trouble.items():
+            self._outlets.numbered(number, name)  # refuses what was not asked for
+            self._remark(name, text)
         self.behind[name] = sum(
             max(0, item.sizes[one.number] - one.next)
             for one in self._outlets.read_by(name)
@@ -260,24 +254,6 @@ class ForeignSession(Session):
         )
         for event in foreign_jobs.ended(self.model, name, item):
             self._emit(event)
-
-    def _take_from_spool(self, name: str, closed: Sequence[Outlet]) -> None:
-        """What the owner's cockpit has taken of files that this user may not read."""
-        numbers = {one.number for one in closed}
-        for node, rank in {(self._node_of(rank), rank) for one in closed for rank in one.ranks} | {
-            (name, None)
-        }:
-            files = self._outlets.read_by(name) if rank is None else self._outlets.written_by(rank)
-            if not numbers.issuperset(one.number for one in files):
-                continue  # what can be read of it comes from the node
-            start = self._log_size((node, rank))
-            data = self._spools[node].read(log_name((node, rank)), start, CREDIT_PORTION)
-            if data:
-                self._offsets[node][log_name((node, rank))] = start + len(data)
-                self._log(node, rank, start, data)
-
-    def _node_of(self, rank: int) -> str:
-        return self.model.ranks[rank].node
 
     def _begun_output(self, name: str, one: Outlet, end: int | None) -> None:
         """A file was shortened: what is held of a line is all there will be of it."""

@@ -71,7 +71,7 @@ async def make_known(
     :raises CockpitError: it cannot be made, or a node does not tell what its processes write
     """
     for folder in reversed(list_runs()):
-        if _is_of(folder, job):
+        if _is_of(folder, job) and not folder.manifest.closed:
             return Known(folder, _taken_over(pool, folder.manifest))
 
     async def ask(node: str) -> tuple[str, OutputsAnswer]:

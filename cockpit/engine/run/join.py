@@ -14,6 +14,7 @@ from cockpit.base import events, verbs
 from cockpit.base.answers import FoundRun, Remains
 from cockpit.base.fields import RunFacts
 from cockpit.base.progress.past import Stretch
+from cockpit.base.shell import quote
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.engine.links.link import Link, RemoteError
@@ -39,10 +40,27 @@ Errors = dict[str, CockpitError]
 
 
 def pool_for(manifest: Manifest, roll: Roll | None = None, patience_s: float | None = None) -> LinkPool:
-    """A pool for one run; it reaches its nodes as when it was started; see :class:`LinkPool`."""
+    """A pool for one run; it reaches its nodes as when it was started; see :class:`LinkPool`.
+
+    :raises CockpitError: others may have written how
+    """
+    check_ours(manifest)
     pool = LinkPool(list(manifest.pythons), manifest.reach, roll, patience_s)
     pool.hosts = {node.name: node.host for node in manifest.nodes}
     return pool
+
+
+def check_ours(manifest: Manifest) -> None:
+    """Check that nobody else may have written how the nodes of a run are reached.
+
+    :raises CockpitError: somebody may have; the error says what can be done all the same
+    """
+    if manifest.closed:
+        run = quote(manifest.run)
+        what = f"{manifest.closed}, so cockpit connects to no node of this run"
+        here = f"what is here: cockpit ps {run} (or logs, metrics, stacks --list)"
+        hint = f"{here}; to ask its nodes yourself: cockpit attach HOSTFILE"
+        raise CockpitError(what, where=manifest.run, hint=hint, code=Exit.NODE_UNFIT)
 
 
 class Pools:
@@ -64,7 +82,11 @@ class Pools:
         await asyncio.gather(*(pool.close() for pool in self._pools))
 
     def of(self, manifest: Manifest) -> LinkPool:
-        """The pool for the nodes of a run, as they were reached when it was started."""
+        """The pool for the nodes of a run, as they were reached when it was started.
+
+        :raises CockpitError: others may have written how
+        """
+        check_ours(manifest)
         hosts = {node.name: node.host for node in manifest.nodes}
         return self.reaching(manifest.reach, manifest.pythons, hosts)
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cockpit import paths
 from cockpit.base import kept, verbs
 from cockpit.base.gate import TIME, Malformed
 from cockpit.base.record import EVIDENCE
@@ -39,6 +38,7 @@ from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.probes import clean
 from cockpit.errors import CockpitError
+from cockpit.private import private_dir
 
 A_NODE = 20 << 20
 """Bytes that are taken from one node, all its files together."""
@@ -107,8 +107,8 @@ class Depot:
         """
         place = self.of(node)
         try:
-            paths.private_dir(self._root)
-            paths.private_dir(place)
+            private_dir(self._root)
+            private_dir(place)
             beside = place / (name + ".new")
             number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(number, "wb") as file:

@@ -52,6 +52,7 @@ from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
+from cockpit.private import private_dir
 
 FORMAT = 1
 """Version of the files; a reader refuses a newer one."""
@@ -139,7 +140,10 @@ def new_folder(root: Path, snapshot: Snapshot) -> Path:
     :raises CockpitError: it cannot be made
     """
     try:
-        paths.private_dir(root)
+        if paths.state() in root.parents:
+            private_dir(root)
+        else:  # a person named it, and may share it
+            root.mkdir(0o700, parents=True, exist_ok=True)
         number = 1
         while True:
             name = snapshot.name if number == 1 else f"{snapshot.name}-{number}"

@@ -6,8 +6,8 @@ import os
 import re
 from typing import Any, Dict, List
 
-from cockpit.base import verbs
-from cockpit.node import procfs, users
+from cockpit.base import users, verbs
+from cockpit.node import procfs
 
 DRIVER = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
 """What is there if an NVIDIA driver is; the last one in WSL."""

@@ -8,9 +8,9 @@ import re
 import resource
 from typing import Any, Dict, List, Optional, Tuple
 
-from cockpit.base import openfiles, verbs
+from cockpit.base import openfiles, users, verbs
 from cockpit.base.gate import SIZE
-from cockpit.node import cgroups, private_folder, procfs, users
+from cockpit.node import cgroups, private_folder, procfs
 from cockpit.node.checkup.within import Silent, within
 
 _LINGER = "/var/lib/systemd/linger"

@@ -7,8 +7,8 @@ import signal
 import time
 from typing import Any, Dict, List, Tuple
 
-from cockpit.base import verbs
-from cockpit.node import procfs, users
+from cockpit.base import users, verbs
+from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs.outputs import is_ours
 from cockpit.node.run.remains import named

@@ -10,12 +10,12 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from cockpit.base import verbs
 from cockpit.base.fields import Opened
+from cockpit.base.users import name as user_name
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call
 from cockpit.node.following import Begun, Followed, Held, batch
 from cockpit.node.jobs.outputs import is_ours, writes
 from cockpit.node.run.follow import BATCH, BEAT_S, BULK, BUSY_S, IDLE_S
-from cockpit.node.users import name as user_name
 
 
 def watch(call: Call) -> Dict[str, Any]:

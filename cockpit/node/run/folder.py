@@ -17,7 +17,7 @@ import time
 import zipfile
 from typing import Any, Callable, Dict, List
 
-from cockpit.base import openfiles, record
+from cockpit.base import openfiles, owners, record
 from cockpit.base.shell import quote_posix
 from cockpit.node import safefiles, usermask
 from cockpit.node.run import held, stopping
@@ -57,9 +57,10 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
     base = os.path.dirname(run_folder)
     if not os.path.isabs(folder) or os.path.normpath(folder) != folder:
         raise RunFolderError("not an absolute path of a run folder: %r" % folder)
-    make(base)
+    groups = [spec[owners.SETTING]] if spec.get(owners.SETTING) else []
+    make(base, groups)
     runs_programs(base, base)
-    make(run_folder)
+    make(run_folder, groups)
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:

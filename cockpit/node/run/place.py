@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from typing import Sequence
 
-from cockpit.node import users
+from cockpit.base import owners, users
 
 _ROOM_BYTES = 2_000_000
 """What a run folder begins with: the code, scripts."""
@@ -26,10 +28,12 @@ class RunFolderError(OSError):
         self.hint = hint
 
 
-def trouble(base: str) -> str:
+def trouble(base: str, groups: Sequence[str] = ()) -> str:
     """Why a launch cannot make run folders in ``base``, which it makes if need be; empty: it can.
 
     Nothing is made or written.
+
+    :param groups: see :func:`make`
     """
     if not os.path.isabs(base):
         return "not an absolute path of a folder: %r" % base
@@ -38,7 +42,7 @@ def trouble(base: str) -> str:
         place = os.path.dirname(place)
     try:
         if place == base:
-            make(base)
+            make(base, groups)
         room = os.statvfs(place)
         if not os.access(place, os.W_OK | os.X_OK):
             why = errno.EROFS if room.f_flag & os.ST_RDONLY else errno.EACCES
@@ -46,8 +50,11 @@ def trouble(base: str) -> str:
         if room.f_bavail * room.f_frsize < _ROOM_BYTES or (room.f_files and not room.f_favail):
             return "no room for run folders in %s: its disk is full" % place
         runs_programs(place, base)
+        owners.check(place, groups)
     except RunFolderError as error:
         return str(error)
+    except owners.NotOurs as error:
+        return str(error.strerror)
     except OSError as error:
         return "%s: %s" % (place, error.strerror)
     return ""
@@ -62,14 +69,19 @@ def runs_programs(place: str, base: str) -> None:
         raise RunFolderError("programs cannot be run from %s (mounted noexec)" % base)
 
 
-def make(folder: str) -> None:
+def make(folder: str, groups: Sequence[str] = ()) -> None:
     """Make ``folder`` 0700 if it is missing; whoever else owns or may write it could swap our files.
 
+    :param groups: whose members may own, and write to, the folders on the way to it
     :raises RunFolderError: it is not a folder that only we can write
     """
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        owners.make(os.path.dirname(folder), groups)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
         found = os.lstat(folder)
+    except owners.NotOurs as error:
+        raise RunFolderError(str(error.strerror)) from None
     except OSError as error:
         raise RunFolderError("cannot make %s: %s" % (folder, error.strerror)) from None
     if stat.S_ISLNK(found.st_mode):

@@ -6,7 +6,8 @@ import os
 import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
-from cockpit.node import procfs, users
+from cockpit.base import users
+from cockpit.node import procfs
 from cockpit.node.stacks import kernel, launchers
 from cockpit.node.stacks.pythons import is_cockpit, only_helps, only_wraps
 

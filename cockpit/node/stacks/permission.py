@@ -11,7 +11,7 @@ import threading
 import time
 from typing import ClassVar, Dict, List, Optional, Tuple
 
-from cockpit.node import users
+from cockpit.base import users
 from cockpit.node.run.helpers import Running, Starter, by_supervisor, quiet
 from cockpit.node.stacks import kernel
 from cockpit.node.stacks.pyspy_process import NAME, child, directly

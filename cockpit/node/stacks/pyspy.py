@@ -14,7 +14,7 @@ import threading
 import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
-from cockpit.base import verbs
+from cockpit.base import owners, verbs
 from cockpit.node import private_folder
 from cockpit.node.calls import Call, NodeError
 
@@ -227,7 +227,9 @@ def _private(path: str) -> None:
 
     :raises OSError: somebody can, or the folder cannot be made
     """
-    for folder in (os.path.dirname(os.path.dirname(path)), os.path.dirname(path)):
+    base = os.path.dirname(os.path.dirname(path))
+    owners.check(os.path.dirname(base))
+    for folder in (base, os.path.dirname(path)):
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
         found = os.lstat(folder)

@@ -27,9 +27,9 @@ from typing import (
     Union,
 )
 
-from cockpit.base import record, verbs
+from cockpit.base import record, users, verbs
 from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
-from cockpit.node import procfs, users
+from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.joining import ended
 from cockpit.node.stacks import claims, kernel, launchers

@@ -93,8 +93,6 @@ class Notice:
 
     def _reading_along(self) -> str:
         """Who writes the spool instead of us, and whether it still does."""
-        if self._board.folder.writer.owner:
-            return one_line(f"{self._board.folder.writer.held()}: reading along", limit=200)
         silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
         if silent is None or silent < LACKING_S:
             return "another cockpit keeps this run's spool: reading along"

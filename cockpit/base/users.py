@@ -1,4 +1,4 @@
-"""Names of the users of this node."""
+"""Names of the users of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=64)
 def name(uid: int) -> str:
-    """The name of a user; ``uid N`` if this node knows none."""
+    """The name of a user; ``uid N`` if it knows none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
