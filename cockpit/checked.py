@@ -50,6 +50,10 @@ OnHang = Annotated[Literal["note", "stop"], must_be('"note" or "stop"')]
 Percent = Annotated[float, Field(strict=True, ge=0, le=100), must_be("a number from 0 to 100")]
 
 
+SHOWN = 20
+"""Mistakes of one file that are said."""
+
+
 def table(keys: Mapping[str, Any]) -> Table:
     """A table with some of these keys.
 
@@ -68,11 +72,15 @@ def mistakes(data: Mapping[str, Any], top: Table, where: str, see: str) -> Itera
     try:
         top.model_validate(data)
     except ValidationError as error:
-        for one in sorted(error.errors(), key=lambda one: list(data).index(str(one["loc"][0]))):
+        place = {name: number for number, name in enumerate(data)}
+        found = sorted(error.errors(include_url=False), key=lambda one: place[str(one["loc"][0])])
+        if len(found) > SHOWN:
+            yield CockpitError(f"{len(found)} keys are wrong; the first {SHOWN}:", where=where)
+        for one in found[:SHOWN]:
             *above, name = map(str, one["loc"])
             if one["type"] == "extra_forbidden":
-                found: Any = top.model_fields[above[0]].annotation if above else top
-                what, hint = "unknown", near_or_all(name, found.model_fields)
+                known: Any = top.model_fields[above[0]].annotation if above else top
+                what, hint = "unknown", near_or_all(name, known.model_fields)
             else:
                 must = one["msg"] if one["type"] == "unfit" else f"a table: [{name}]"
                 what, hint = f"must be {must}, not {_shown(one['input'])}", see
@@ -83,4 +91,4 @@ def _shown(value: object) -> str:
     """A value as in TOML, enough of it for a person to find it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return "a table" if isinstance(value, dict) else repr(value)
+    return "a table" if isinstance(value, dict) else repr(value)[:200]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cockpit import paths
+from cockpit.base import owners
+from cockpit.base.regular import open_regular, read_all
 from cockpit.errors import CockpitError, ManyErrors
 
 if TYPE_CHECKING:
@@ -146,39 +149,127 @@ _MADE: Mapping[str, Callable[..., Any]] = {
     "evidence": Evidence,
 }
 
+SIZE_LIMIT = 64 << 10
+"""Bytes of a file of settings, or of a theme."""
+
+DEPTH_LIMIT = 16
+"""Brackets within each other, and parts of the keys on a line, in such a file: more keep a parser busy for
+minutes."""
+
+SOONEST_S, LATEST_S = 1.0, 600.0
+"""A project may know how long its steps take; what begins at once, or never, is not a matter of that."""
+
+
+def _on(own: Any, wanted: Any) -> bool:
+    return bool(wanted)
+
+
+def _never(own: Any, wanted: Any) -> bool:
+    return False
+
+
+def _less(own: Any, wanted: Any) -> bool:
+    return bool(wanted <= own)
+
+
+def _more(own: Any, wanted: Any) -> bool:
+    return bool(wanted >= own)
+
+
+def _in_time(own: Any, wanted: Any) -> bool:
+    return bool(SOONEST_S <= wanted <= max(own, LATEST_S))
+
+
+_TIGHTENS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "read_only": _on,
+    "bell": _never,
+    **{f"notices.{each.name}": _on for each in fields(Notices)},
+    "watch.look": _on,
+    "watch.hang_after": _in_time,
+    "evidence.keep": _on,
+    "evidence.after": _in_time,
+    "evidence.idle": _in_time,
+    **{f"quotas.{each.name}": _less for each in fields(Quotas)},
+    "quotas.free_bytes": _more,
+    "quotas.free_percent": _more,
+}
+"""Whether what a project wants in place of one's own setting tightens it; the rest is a matter of taste."""
+
 
 def load() -> Config:
     """The settings in effect: the person's own, overridden by this folder's, and both by COCKPIT_READ_ONLY.
 
+    A project's settings may only tighten: what would loosen is left out, see :func:`of_project`.
+
     :raises CockpitError: every key that is wrong, with its file and what it may be
     """
-    merged: dict[str, Any] = {}
-    files: list[str] = []
+    return _load()[0]
+
+
+def of_project() -> str:
+    """What this folder's settings change, and what is left out of them, in one sentence; empty: nothing.
+
+    :raises CockpitError: see :func:`load`
+    """
+    return _load()[1] if os.path.lexists(LOCAL) else ""
+
+
+def _load() -> tuple[Config, str]:
     wrong: list[CockpitError] = []
-    for path in (paths.config(), Path(LOCAL)):
-        try:
-            found = read(path, SEE, _table)
-        except CockpitError as error:
-            wrong.append(error)
-            continue
-        if path == Path(LOCAL):
-            wrong += _not_here(found, merged)
-            # A folder may take care, not take it away.
-            found.pop("notify", None)
-            found.pop("trusted_group", None)
-            if merged.get("read_only"):
-                found["read_only"] = True
-        if found.get("keys"):
-            files.append(str(path))
-        for name in _TABLES:
-            found[name] = merged.get(name, {}) | found.get(name, {})
-        merged |= found
+    own: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    try:
+        own = read(paths.config(), SEE, _table, mine=True)
+    except CockpitError as error:
+        wrong.append(error)
+    try:
+        found = read(Path(LOCAL), SEE, _table)
+    except CockpitError as error:
+        wrong.append(error)
+    wrong += _not_here(found, own)
     if wrong:
         raise ManyErrors(wrong)
+    files = [str(path) for path, data in ((paths.config(), own), (Path(LOCAL), found)) if data.get("keys")]
+    # A folder may take care, not take it away.
+    found.pop("notify", None)
+    found.pop("trusted_group", None)
+    changes, left_out = _tightened(found, own)
+    merged = own | found
+    for name in _TABLES:
+        merged[name] = own.get(name, {}) | found.get(name, {})
     if os.environ.get("COCKPIT_READ_ONLY", "0") not in ("", "0"):
         merged["read_only"] = True
     tables = {name: made(**merged[name]) for name, made in _MADE.items()}
-    return Config(**merged | tables, where=" and ".join(files))
+    said = f"{LOCAL} here sets {', '.join(changes)}" if changes else ""
+    if left_out:
+        said = f"{said}; " if said else f"{LOCAL} here: "
+        said += f"left out, as a project's settings only tighten yours: {', '.join(left_out)}"
+    return Config(**merged | tables, where=" and ".join(files)), said
+
+
+def _tightened(found: dict[str, Any], own: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Take out of a project's settings what loosens one's own; what it changes, and what was taken out."""
+    changes: list[str] = []
+    left_out: list[str] = []
+
+    def sift(above: str, wanted: dict[str, Any], mine: Mapping[str, Any], usual: Any) -> None:
+        for name, value in list(wanted.items()):
+            key = f"{above}{name}"
+            before = mine.get(name, getattr(usual, name, None))
+            if key in _MADE:
+                sift(f"{key}.", value, mine.get(name, {}), _MADE[key])
+            elif key == "keys":
+                changes.extend(
+                    f"keys.{each}" for each in value if value[each] != mine.get(name, {}).get(each)
+                )
+            elif value != before:
+                tightens = key not in _TIGHTENS or _TIGHTENS[key](before, value)
+                (changes if tightens else left_out).append(f"{key} = {str(value).lower()[:40]}")
+                if not tightens:
+                    del wanted[name]
+
+    sift("", found, own, Settings)
+    return changes, left_out
 
 
 def trusted_group() -> str:
@@ -220,23 +311,36 @@ def _table() -> Table:
     return table({**Settings.__annotations__, **tables})
 
 
-def read(path: Path, see: str, table: Callable[[], Table] | None = None) -> dict[str, Any]:
+def read(
+    path: Path, see: str, table: Callable[[], Table] | None = None, *, mine: bool = False
+) -> dict[str, Any]:
     """What a TOML file says; nothing if there is none.
 
     :param see: where it says what may be in it
     :param table: gives what may be in it; none: it is one of ours
+    :param mine: whether it may name programs, so that nobody else may have written it
     :raises CockpitError: it cannot be read, or all that is wrong in it
     """
     try:
-        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        # A person's own may be a link to where they keep such files.
+        with os.fdopen(open_regular(path, os.O_RDONLY, follow=True), "rb") as file:
+            others = owners.others_in(str(path), os.fstat(file.fileno())) if mine else ""
+            if others:
+                what = f"{others}, and could name a program there"
+                raise CockpitError(what, hint=f"look at it, then: chown and chmod go-w {path}")
+            text = read_all(file, SIZE_LIMIT).decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise CockpitError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise CockpitError(f"is not UTF-8: {error.reason}", where=f"{path}, byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
-        what, _, place = str(error).partition(" (at line ")
+    try:
+        _check_depth(text)
+        data: dict[str, Any] = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        said = str(error) if " digits" not in str(error) else "a number has too many digits"
+        what, _, place = said.partition(" (at line ")
         line = f":{place.partition(',')[0]}" if place else ""
         raise CockpitError(
             f"is not TOML: {what[0].lower()}{what[1:]}", where=f"{path}{line}", hint=see
@@ -247,3 +351,36 @@ def read(path: Path, see: str, table: Callable[[], Table] | None = None) -> dict
         if wrong := list(mistakes(data, table(), str(path), see)):
             raise ManyErrors(wrong)
     return data
+
+
+_OUTSIDE = re.compile(r"\"{3}|'{3}|[\"'\[\]{}.\n]|#[^\n]*")
+_INSIDE = {
+    '"': re.compile(r'(?:[^"\\\n]|\\.)*"?'),
+    "'": re.compile(r"[^'\n]*'?"),
+    '"""': re.compile(r'(?:[^"\\]|\\.|"(?!""))*(?:""")?', re.DOTALL),
+    "'''": re.compile(r"(?:[^']|'(?!''))*(?:''')?"),
+}
+
+
+def _check_depth(text: str) -> None:
+    """Check, in linear time, that a parser will not take long.
+
+    :raises ValueError: it is nested too deeply, or a key has too many parts; with its line, as tomllib does
+    """
+    at = depth = dots = 0
+    while (found := _OUTSIDE.search(text, at)) is not None:
+        piece, at = found[0], found.end()
+        if inside := _INSIDE.get(piece):
+            string = inside.match(text, at)
+            at = string.end() if string else at
+        elif piece == "\n":
+            dots = 0
+        elif piece == ".":
+            dots += 1
+        elif piece in "[{":
+            depth += 1
+        elif piece in "]}":
+            depth = max(0, depth - 1)
+        if max(depth, dots) > DEPTH_LIMIT:
+            what = "it is nested too deeply" if depth > dots else "a key has too many parts"
+            raise ValueError(f"{what} (at line {text.count(chr(10), 0, at) + 1}, column 1)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import fields
@@ -12,6 +13,7 @@ import pytest
 
 from cockpit import config, paths
 from cockpit.cli import terminal
+from cockpit.cli.main import main
 from cockpit.cli.parsing import Parser
 from cockpit.cli.verbs import where
 from cockpit.core.watch.options import WatchOptions
@@ -172,18 +174,16 @@ def test_a_wrong_quota_is_said(local: Write, text: str, why: str) -> None:
         config.load()
 
 
-def test_quotas_are_overridden_one_by_one(local: Write) -> None:
-    paths.config().parent.mkdir(parents=True)
-    paths.config().write_text("[quotas]\nspool_bytes = 5\nspool_files = 6\n")
+def test_quotas_are_overridden_one_by_one(mine: Write, local: Write) -> None:
+    mine("[quotas]\nspool_bytes = 5\nspool_files = 8\n")
     local("[quotas]\nspool_files = 7\n")
     assert config.load().quotas == config.Quotas(spool_bytes=5, spool_files=7)
 
 
-def test_notices_are_switched_off_one_by_one(local: Write) -> None:
-    paths.config().parent.mkdir(parents=True)
-    paths.config().write_text("[notices]\nmemory = false\nloss = false\n")
+def test_notices_are_switched_off_one_by_one(mine: Write, local: Write) -> None:
+    mine("[notices]\nmemory = false\nloss = false\n")
     local("[notices]\nloss = true\ngpu = false\n")
-    assert config.load().notices.off == {"memory", "gpu"}
+    assert config.load().notices.off == {"memory"}
     local("[notices]\nlos = true\n")
     with pytest.raises(CockpitError, match=re.escape("key 'notices.los': unknown; did you mean 'loss'?")):
         config.load()
@@ -256,3 +256,135 @@ def test_a_project_may_watch_otherwise_and_takes_no_care_away(mine: Write, local
     mine('[watch]\non_hang = "stop"\n')
     local('[watch]\nhang_after = 300.0\non_hang = "note"\n')
     assert config.load().watch == config.Watch(hang_after=300.0, on_hang="note")
+
+
+LOOSER = {
+    "read_only": ("true", "false"),
+    "bell": ("true", "false"),
+    **{f"notices.{each.name}": ("true", "false") for each in fields(config.Notices)},
+    "watch.look": ("true", "false"),
+    "watch.hang_after": ("30.0", "999999.0", "0.001"),
+    "evidence.keep": ("true", "false"),
+    "evidence.after": ("30.0", "999999.0", "0.001"),
+    "evidence.idle": ("45.0", "999999.0", "0.001"),
+    **{
+        f"quotas.{name}": ("10", "11")
+        for name in ("spool_bytes", "spool_files", "record_bytes", "report_files")
+    },
+    "quotas.free_bytes": ("10", "9"),
+    "quotas.free_percent": ("10.0", "9.9"),
+}
+"""What a person has set, and what of a project would loosen that."""
+
+TASTE = {"probe", "theme", "ascii", "timestamps", "wrap", "keys"}
+REFUSED = {"notify", "trusted_group", "watch.on_hang"}
+
+
+def test_each_setting_is_one_or_the_other() -> None:
+    known = {name.name for name in fields(config.Settings)} - set(config._MADE)
+    known |= {f"{table}.{each}" for table, made in config._MADE.items() for each in made.__annotations__}
+    assert known == LOOSER.keys() | TASTE | REFUSED
+    assert config._TIGHTENS.keys() == LOOSER.keys()
+
+
+def in_table(key: str, value: str) -> str:
+    table, _, name = key.rpartition(".")
+    return f"[{table}]\n{name} = {value}\n" if table else f"{name} = {value}\n"
+
+
+@pytest.mark.parametrize("key", LOOSER)
+def test_a_project_loosens_nothing_and_it_is_said(key: str, mine: Write, local: Write) -> None:
+    own, *looser = LOOSER[key]
+    mine(in_table(key, own))
+    before = config.load()
+    assert config.of_project() == ""
+    for value in looser:
+        local(in_table(key, value))
+        assert config.load() == before
+        said = f"cockpit.toml here: left out, as a project's settings only tighten yours: {key} = {value}"
+        assert config.of_project() == said
+
+
+def test_what_a_project_changes_is_said(mine: Write, local: Write) -> None:
+    mine('theme = "light"\nwrap = true\n[watch]\nlook = false\n')
+    local('theme = "dark"\nwrap = true\n[watch]\nlook = true\n[quotas]\nfree_bytes = 0\n[keys]\nstop = "S"\n')
+    assert config.of_project() == (
+        "cockpit.toml here sets theme = dark, watch.look = true, keys.stop; "
+        "left out, as a project's settings only tighten yours: quotas.free_bytes = 0"
+    )
+    assert config.load().watch.look
+
+
+def test_verbs_say_it_on_stderr(local: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    local("bell = false\n")
+    words = ["plan", "-w", "localhost:1", "--launcher", "command", "--json", "--", "true"]
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert "left out, as a project's settings only tighten yours: bell = false" in told.err
+    assert json.loads(told.out)["plans"]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "/dev/zero", "/dev/tty", "folder", "large"])
+def test_what_is_no_small_file_is_refused_at_once(kind: str, local: Write) -> None:
+    path = local("")
+    path.unlink()
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "large":
+        path.write_text("#" * (config.SIZE_LIMIT + 1))
+    else:
+        path.symlink_to(kind)
+    (line,) = said()
+    assert line.startswith("cockpit.toml: cannot be read: ")
+
+
+def test_settings_may_be_a_link_to_a_file(mine: Write, tmp_path: Path) -> None:
+    """Many keep such files in one place."""
+    path = mine("wrap = true\n")
+    path.rename(tmp_path / "dotfile")
+    path.symlink_to(tmp_path / "dotfile")
+    assert config.load().wrap
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a=" + "[" * 60_000, ":1: is not TOML: it is nested too deeply"),
+        ("\n\na=" + "[\n" * 20_000, ":19: is not TOML: it is nested too deeply"),
+        ("x = 1\na=" + "{b=" * 10_000, ":2: is not TOML: it is nested too deeply"),
+        ("x = 1\n" + "a." * 30_000 + "a=1", ":2: is not TOML: a key has too many parts"),
+        ("[" + "a . " * 10_000 + "a]", ":1: is not TOML: a key has too many parts"),
+        ("wrap = " + "9" * 60_000, ": is not TOML: a number has too many digits"),
+    ],
+)
+def test_what_would_keep_a_parser_busy(text: str, why: str, local: Write) -> None:
+    local(text)
+    (line,) = said()
+    assert line == f"cockpit.toml{why}; see docs/config.md"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['"' + "[." * 100 + '"', "'" + "{." * 100 + "'", '"""' + '[."' * 100 + 'x"""', "1 # " + "[." * 99],
+)
+def test_brackets_and_dots_in_texts_do_not_count(value: str) -> None:
+    config._check_depth(f"theme = {value}\n")
+
+
+def test_endless_mistakes_are_not_all_said(local: Write) -> None:
+    local("\n".join(f"k{number} = 1" for number in range(5000)))
+    first, *rest = said()
+    assert first == "cockpit.toml: 5000 keys are wrong; the first 20:"
+    assert len(rest) == 20
+
+
+def test_own_settings_that_others_may_write_are_refused(mine: Write, local: Write) -> None:
+    path = mine("notify = 'touch owned'\n")
+    path.chmod(0o666)
+    (line,) = said()
+    assert line.startswith(f"anybody may write to {path} (mode 0666), and could name a program there; ")
+    local("wrap = true\n").chmod(0o666)
+    path.chmod(0o600)
+    assert config.load().wrap  # a project's names none

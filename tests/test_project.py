@@ -184,6 +184,72 @@ def test_nothing_is_unpickled_or_unpacked() -> None:
         assert not names & _UNPACKS, path
 
 
+OPENS = {
+    "base/regular.py": 1,  # the opener
+    "base/owners.py": 2,  # /proc
+    "cli/asking.py": 2,  # the terminal
+    "cli/main.py": 2,  # /dev/null
+    "cli/narration.py": 1,  # /dev/null
+    "cli/node_options.py": 1,  # the terminal
+    "cli/output.py": 1,  # a file that a person named: a FIFO may be meant
+    "cli/verbs/plan.py": 1,  # written, and no link is followed
+    "demo/cluster.py": 2,  # a hostfile in a folder that it has just made; a pipe
+    "demo/ending.py": 1,  # /proc
+    "demo/server.py": 1,  # in a folder that it has just made
+    "engine/files.py": 1,  # a new file, exclusively
+    "engine/links/payload.py": 3,  # our own code
+    "engine/records/lock.py": 1,  # /proc
+    "plans/nodes/hostfile.py": 1,  # a file that a person named: a FIFO may be meant
+    "plans/python.py": 1,  # a program on PATH
+    "transport/hostkeys.py": 1,  # ssh's files, as ssh opens them
+    "transport/knownhosts.py": 2,
+    "transport/openssh_asking.py": 4,
+    "transport/openssh_config.py": 3,
+}
+"""Files that are opened otherwise, by module (but on nodes), and why that is harmless."""
+
+_OPENS = {"read_text", "read_bytes", "write_text", "write_bytes"}
+
+
+def opens(tree: ast.AST) -> int:
+    """How many calls in a module open a file by its path."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    count = 0
+    for call in calls:
+        called, mode = call.func, call.args[0] if call.args else None
+        if isinstance(called, ast.Name):
+            count += called.id == "open"
+        elif isinstance(called, ast.Attribute):
+            module = called.value.id if isinstance(called.value, ast.Name) else ""
+            path = (
+                called.attr == "open"
+                and isinstance(mode, ast.Constant)
+                and mode.value in ("r", "rb", "w", "wb")
+            )
+            taken = called.attr in _OPENS and (module, called.attr) != ("hostfile", "read_text")
+            count += taken or path or (called.attr == "open" and module in ("os", "io"))
+    return count
+
+
+def test_files_are_opened_by_the_one_opener() -> None:
+    """Where others may lay files: not a FIFO, a device, a link or an endless file in place of one of ours."""
+    package = ROOT / "cockpit"
+    found = {
+        str(path.relative_to(package)): opens(ast.parse(path.read_text()))
+        for path in package.glob("**/*.py")
+        if "node" not in path.relative_to(package).parts
+    }
+    assert {name: count for name, count in found.items() if count} == {n: c for n, c in OPENS.items() if c}
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [("open(p)", 1), ("p.read_text()", 1), ("os.open(p, 0)", 1), ('p.open("rb")', 1), ("pool.open()", 0)],
+)
+def test_what_opens_a_file_is_seen(code: str, count: int) -> None:
+    assert opens(ast.parse(code)) == count
+
+
 @pytest.mark.parametrize("path", TEXT, ids=name_of)
 def test_text_is_clean(path: Path) -> None:
     text = path.read_bytes().decode()

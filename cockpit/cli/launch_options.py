@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cockpit import config
-from cockpit.base.gate import RUN_NAME, Malformed
 from cockpit.base.secret import is_secret
 from cockpit.base.shell import join
 from cockpit.cli import node_options
 from cockpit.cli.parsing import Parser, add_link_options, split_program
-from cockpit.engine.records.folder import new_name
+from cockpit.engine.records.folder import new_name, run_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment
 from cockpit.plans.launch import LaunchJob
@@ -270,10 +269,9 @@ def _name(given: str | None) -> str:
     if given is None:
         return new_name()
     try:
-        return RUN_NAME.read(given)
-    except Malformed:
-        hint = "letters, digits, dot, dash, underscore"
-        raise CockpitError(f"not a name for a run: {given!r}", where="--name", hint=hint) from None
+        return run_name(given)
+    except CockpitError as error:
+        raise CockpitError(error.what, where="--name", hint=error.hint) from None
 
 
 def _slots(text: str) -> int:

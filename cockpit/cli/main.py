@@ -6,11 +6,11 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from cockpit import __version__
 from cockpit.base import openfiles
-from cockpit.cli.output import complain, out, out_lines
+from cockpit.cli.output import complain, out, out_lines, say
 from cockpit.errors import CockpitError, Exit, near
 
 VERBS = {
@@ -28,6 +28,9 @@ VERBS = {
     "where": "print every path cockpit uses here",
 }
 """Every verb with its one-line help; the module ``cockpit.cli.<verb>`` implements it."""
+
+_WITH_SETTINGS = frozenset(VERBS) - {"ps", "stop", "where"}
+"""Verbs that settings are for: they say at their start what those of the project change."""
 
 
 def usage() -> str:
@@ -81,7 +84,19 @@ def _verb(words: list[str]) -> int:
         meant = near(words[0], VERBS)
         hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
         raise CockpitError(f"no verb {words[0]!r}", hint=hint)
-    return int(importlib.import_module(f"cockpit.cli.verbs.{words[0]}").main(words[1:]))
+    verb = importlib.import_module(f"cockpit.cli.verbs.{words[0]}")
+    if words[0] in _WITH_SETTINGS and not {"-h", "--help"} & set(_options(words)):
+        from cockpit import config
+
+        with suppress(CockpitError):  # said by what needs them
+            if said := config.of_project():
+                say(said)
+    return int(verb.main(words[1:]))
+
+
+def _options(words: Sequence[str]) -> Sequence[str]:
+    """The words for cockpit, not those for a training program."""
+    return words[: words.index("--")] if "--" in words else words
 
 
 @contextmanager
@@ -94,7 +109,7 @@ def _asking(words: Sequence[str]) -> Iterator[None]:
     from cockpit.transport.asking import DESK, Nobody
 
     before, DESK.prompter = DESK.prompter, Terminal()
-    if "--headless" in words[: words.index("--") if "--" in words else None]:
+    if "--headless" in _options(words):
         DESK.prompter = Nobody("--headless asks nobody")
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from cockpit.cli.parsing import Parser
 from cockpit.core.text import one_line
@@ -35,16 +36,19 @@ def _job(word: str) -> str:
     return job
 
 
-def run_folder(run: str | None, word: str | None) -> RunFolder:
+def run_folder(
+    run: str | None, word: str | None, find: Callable[[str], RunFolder] = RunFolder.find
+) -> RunFolder:
     """The run that is meant, by its name or by the job that it is in.
 
+    :param find: by its name
     :param word: of ``--slurm``; None: it was not given
     :raises CockpitError: none is, or several are
     """
     if word is None:
         if run is None:
             raise CockpitError("which run? give its name", hint="see: cockpit ps")
-        return RunFolder.find(run)
+        return find(run)
     if run is not None:
         raise CockpitError(f"{run} and --slurm both name a run", hint="give one of the two")
     found = runs_in(_job(word))

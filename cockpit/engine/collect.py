@@ -23,7 +23,7 @@ from cockpit.base import verbs
 from cockpit.base.record import nccl_dump
 from cockpit.base.shell import join
 from cockpit.config import SEE, Quotas, load
-from cockpit.engine.files import append, open_regular, replace
+from cockpit.engine.files import append, open_regular, read_small, replace
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.quotas import Space
@@ -486,6 +486,6 @@ def _collected_before(collected: Collected) -> list[Any]:
     """What the manifest says of files that other words have named."""
     now = {(report.node, report.path) for report in collected.reports}
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        before = json.loads((collected.folder / "manifest.json").read_bytes())["reports"]
+        before = json.loads(read_small(collected.folder / "manifest.json"))["reports"]
         return [each for each in before if (each["node"], each.get("path")) not in now]
     return []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from cockpit.base import owners
+from cockpit.base import owners, regular
 from cockpit.errors import os_error
 
 LINE_LIMIT = 8 << 20
@@ -25,8 +24,6 @@ SMALL_LIMIT = 256 << 20
 
 _STEP = 64 << 10
 _CHUNK = 1 << 20
-
-_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class OpenFiles:
@@ -80,23 +77,12 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
 
     :raises OSError: it cannot be opened; of another kind of file ENXIO or EISDIR
     """
-    number = os.open(path, flags | _SAFE, 0o600)
+    number = regular.open_regular(path, flags)
     try:
-        mode = os.fstat(number).st_mode
-    except OSError:
+        _check_way(number, path)
+    except BaseException:
         os.close(number)
         raise
-    if stat.S_ISREG(mode):
-        try:
-            _check_way(number, path)
-        except BaseException:
-            os.close(number)
-            raise
-    else:
-        os.close(number)
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-        raise OSError(errno.ENXIO, "is not a regular file", os.fspath(path))
     return number
 
 
@@ -116,18 +102,7 @@ def read_small(path: Path, limit: int = SMALL_LIMIT) -> bytes:
     :raises OSError: it cannot be read, or has more than ``limit``
     """
     with os.fdopen(open_regular(path), "rb") as file:
-        return read_all(file, limit)
-
-
-def read_all(file: BinaryIO, limit: int = SMALL_LIMIT) -> bytes:
-    """All bytes of an open file.
-
-    :raises OSError: it cannot be read, or has more than ``limit``
-    """
-    data = file.read(limit + 1)
-    if len(data) > limit:
-        raise OSError(errno.EFBIG, f"has more than {limit >> 20} MiB")
-    return data
+        return regular.read_all(file, limit)
 
 
 def lines(path: Path, most: int = LINES_LIMIT) -> Iterator[bytes]:
@@ -198,6 +173,17 @@ def append(number: int, data: bytes, size: int) -> None:
         raise
 
 
+def create(path: Path) -> BinaryIO:
+    """A new file (0600) for writing, in place of one that may be there.
+
+    :raises OSError: it cannot be made
+    """
+    with suppress(FileNotFoundError):
+        path.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
 def replace(path: Path, data: bytes) -> None:
     """Write a file (0600) that is then either whole or as it was before.
 
@@ -205,14 +191,10 @@ def replace(path: Path, data: bytes) -> None:
     """
     beside = path.with_name(f"{path.name}.new")
     try:
-        with suppress(FileNotFoundError):
-            beside.unlink()
-        number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            append(number, data, 0)
-            os.fsync(number)
-        finally:
-            os.close(number)
+        with create(beside) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError as error:
         with suppress(OSError):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cockpit import __version__, paths
 from cockpit.core.text import one_line
+from cockpit.engine.files import create
 from cockpit.private import private_dir
 
 KEPT = 20
@@ -35,10 +36,9 @@ def save(error: BaseException) -> Path:
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
     if len(lines) > LINES:
         lines[LINES // 2 : -LINES // 2] = [f"… {len(lines) - LINES} lines …"]
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        file.write(f"cockpit {__version__}, Python {sys.version.split()[0]}\n")
-        file.writelines(f"{one_line(line, limit=1000)}\n" for line in lines)
+    lines.insert(0, f"cockpit {__version__}, Python {sys.version.split()[0]}")
+    with create(path) as file:
+        file.writelines(f"{one_line(line, limit=1000)}\n".encode() for line in lines)
     for old in sorted(folder.glob("*.txt"))[:-KEPT]:
         with suppress(FileNotFoundError):  # another cockpit tidies up too
             old.unlink()

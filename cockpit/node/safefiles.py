@@ -6,11 +6,12 @@ never more than a bounded number of bytes.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import stat
 from typing import Any, Dict, Optional
+
+from cockpit.base.regular import open_regular, read_all
 
 RECORD_LIMIT = 16 << 10
 """Bytes of a record of ours: a wrapper's has some 300, a stop request hardly more."""
@@ -22,12 +23,7 @@ def opened(path: str, *, link: bool = False) -> int:
     :param link: a link is followed: a descriptor in /proc is one
     :raises OSError: there is none, it may not be read, or it is something else
     """
-    follow = 0 if link else os.O_NOFOLLOW
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return number
+    return open_regular(path, follow=link)
 
 
 def absent(path: str) -> bool:
@@ -56,10 +52,7 @@ def read(path: str, limit: int) -> bytes:
     :raises OSError: as :func:`opened`, or it has more than ``limit`` bytes
     """
     with os.fdopen(opened(path), "rb") as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise OSError(errno.EFBIG, "over %d bytes" % limit, path)
-    return data
+        return read_all(file, limit)
 
 
 def part(path: str, start: int, limit: int) -> bytes:

@@ -28,6 +28,7 @@ from cockpit.config import Config
 from cockpit.core.calls.alert import alert
 from cockpit.core.calls.calls import Call
 from cockpit.core.run.events import Event
+from cockpit.engine.files import create
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
 from cockpit.private import private_dir
@@ -157,11 +158,11 @@ class BaseApp(App[int]):
     def copy(self, text: str) -> None:
         """Put text on the clipboard (OSC 52) and into a file, since not every terminal takes it."""
         self.copy_to_clipboard(text)
-        path = private_dir(paths.state()) / "copied.txt"
+        path = paths.state() / "copied.txt"
         try:
-            number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(number, "w") as file:
-                file.write(text)
+            private_dir(path.parent)
+            with create(path) as file:
+                file.write(text.encode(errors="replace"))
         except OSError as error:
             self.notify(f"copied, but not to {path}: {error.strerror}", severity="warning")
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import signal
 import threading
@@ -34,6 +35,7 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.stacks import parties, saved, take
 from cockpit.engine.stacks.ask import Ask, RankProcess
+from cockpit.engine.stacks.listed import listed
 from cockpit.engine.stacks.parties import RunParty, open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
@@ -578,6 +580,36 @@ def damaged(root: Path, name: str, damage: str) -> Path:
     saved.save(made_up(), folder)
     (folder / name).write_bytes(damage.encode("utf-8", "surrogateescape"))
     return folder
+
+
+def sparse(path: Path) -> None:
+    """An endless file, nearly."""
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+PLACED: dict[str, Callable[[Path], object]] = {
+    "fifo": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "link": lambda path: path.symlink_to("verdict.json"),
+    "folder": Path.mkdir,
+    "sparse": sparse,
+}
+
+
+@pytest.mark.parametrize("kind", PLACED)
+def test_what_is_no_file_of_a_snapshot_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    folder = damaged(tmp_path, "tree.json", "")
+    (folder / "rank-1.json").unlink()
+    PLACED[kind](folder / "rank-1.json")
+    assert "rank-1.json cannot be read: " in saved.load(folder).missing()[1]
+    (folder / "snapshot.json").unlink()
+    PLACED[kind](folder / "snapshot.json")
+    assert saved.is_snapshot(folder)
+    for reads in (saved.load, saved.head):
+        with pytest.raises(CockpitError, match=r"snapshot\.json: cannot be read: "):
+            reads(folder)
+    assert listed(folder.parent) == []
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, '{"format": 1e999}'])

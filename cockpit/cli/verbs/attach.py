@@ -10,7 +10,7 @@ from cockpit.cli import job_options, node_options, slurm_options, terminal
 from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
-from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.folder import RunFolder, list_runs, run_name
 from cockpit.engine.run.foreign_jobs import Known, make_known
 from cockpit.engine.run.join import adopt
 from cockpit.errors import CockpitError
@@ -45,6 +45,8 @@ def main(words: list[str]) -> int:
     terminal.add_options(parser)
     job_options.add_options(parser)
     args = parser.parse_args(words)
+    if args.name:
+        run_name(args.name)
     slurm_options.take_step(args)
     source = job_options.names_nodes(
         args.target, args, "give a run (see: cockpit ps), a HOSTFILE, -w NODES, or --pid N"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from dataclasses import replace
+from functools import partial
 
 from cockpit.base import users
 from cockpit.base.answers import StopAnswer
@@ -13,7 +15,7 @@ from cockpit.base.events import Survivor
 from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, say
+from cockpit.cli.output import out, prompt, say
 from cockpit.cli.parsing import Parser, add_seconds
 from cockpit.cli.slurm_options import add_option, run_folder
 from cockpit.cli.stopped import nothing_to_stop, tell_survivors
@@ -41,7 +43,9 @@ def main(words: list[str]) -> int:
         "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then what is left of it.",
         "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
     )
-    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="a run's name, the last word of it, or: last; a part: it asks"
+    )
     add_option(parser)
     parser.add_argument("--now", action="store_true", help="SIGKILL at once; a profiler's report is lost")
     add_seconds(parser, "--grace", None, "seconds between SIGTERM and SIGKILL")
@@ -53,10 +57,19 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
-    folder = run_folder(args.run, args.slurm)
+    sure = partial(_confirmed, asks=not args.json)
+    folder = run_folder(args.run, args.slurm, lambda name: RunFolder.find_for_sure(name, sure))
     by = f"{users.name(os.geteuid())}@{socket.gethostname()}"
     wish = Stop("", "cockpit stop", by, args.now, args.grace)
     return asyncio.run(_stop_or_why_not(folder, wish, foreign=args.foreign, as_json=args.json))
+
+
+def _confirmed(name: str, *, asks: bool) -> bool:
+    """Whether a person at the terminal says that this run is to be stopped."""
+    if not (asks and sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    prompt(f"Stop {name}? [y] yes · [Enter] no ? ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 async def _stop_or_why_not(folder: RunFolder, wish: Stop, *, foreign: bool, as_json: bool) -> Exit:

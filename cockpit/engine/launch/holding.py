@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping
 
 from cockpit.base import record
+from cockpit.engine.files import open_regular, read_small
 from cockpit.engine.records.folder import STEP_LINE, STEP_LOG, RunFolder
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import HeldCommand, Reach
@@ -30,7 +31,7 @@ class Holding:
         """What each launch spec says of it; a supervisor's own SIGKILL comes before that of the cluster."""
         self._path = folder.path / STEP_LOG
         self._program = command.words[0]
-        number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        number = open_regular(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             # Not asyncio's: it would end the process together with the event loop.
             self._process = subprocess.Popen(
@@ -51,7 +52,7 @@ class Holding:
         """Wait for its end, and say why."""
         while self._process.poll() is None:  # noqa: ASYNC110 (nothing else says it)
             await asyncio.sleep(_LOOK_S)
-        lines = self._path.read_bytes().splitlines()
+        lines = read_small(self._path).splitlines()
         words = b" ".join(line for line in lines if not STEP_LINE.match(line)).decode(errors="replace")
         said = " ".join(words.split())[-600:]
         what = f"{self._program} ended with status {self._process.returncode}: {said or 'it said nothing'}"

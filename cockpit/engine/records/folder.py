@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from dataclasses import replace as replaced
@@ -47,9 +47,10 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.base.record import EVENTS
+from cockpit.base.regular import read_all
 from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import RunModel
-from cockpit.engine.files import append, chunks, lines, open_regular, read_all, read_small, replace
+from cockpit.engine.files import SMALL_LIMIT, append, chunks, lines, open_regular, read_small, replace
 from cockpit.engine.records import states
 from cockpit.engine.records.lock import Holder, Writer, other_owner
 from cockpit.engine.records.states import States
@@ -114,6 +115,9 @@ JOURNAL_READ = 16 << 20
 
 FORMAT = 1
 """Version of the manifest; a reader refuses a newer one."""
+
+LAST = "last"
+"""Stands for the newest run wherever a run is named."""
 
 CLOSED = "closed"
 """How nodes are reached of a run that others may have written: not at all, no transport has this name."""
@@ -284,7 +288,7 @@ class RunFolder:
 
         :raises CockpitError: it exists, its name is invalid, or the state folder cannot be written
         """
-        path = paths.runs() / _run_name(manifest.run)
+        path = paths.runs() / run_name(manifest.run)
         beside: Path | None = None
         try:
             private_dir(paths.runs())
@@ -307,12 +311,12 @@ class RunFolder:
 
     @classmethod
     def find(cls, name: str) -> RunFolder:
-        """The folder of a run by its name, an unambiguous part of it, or ``last``.
+        """The folder of a run that is looked at: by its name, an unambiguous part of it, or ``last``.
 
         :raises CockpitError: no run matches, or several do
         """
         folders = list_runs()
-        if name == "last" and folders:
+        if name == LAST and folders:
             ours = [folder for folder in folders if not other_owner(folder.path)]
             return (ours or folders)[-1]
         hits = [folder for folder in folders if folder.name == name]
@@ -322,9 +326,26 @@ class RunFolder:
         if hits:
             what = f"several runs: {', '.join(hit.name for hit in hits)}"
             raise CockpitError(what, where=name, hint="see: cockpit ps")
-        meant = near(name, ["last", *(folder.name for folder in folders)])
+        meant = near(name, [LAST, *(folder.name for folder in folders)])
         hint = f"did you mean: {meant}" if meant else "see: cockpit ps"
         raise CockpitError("no such run", where=name, hint=hint)
+
+    @classmethod
+    def find_for_sure(cls, name: str, confirmed: Callable[[str], bool]) -> RunFolder:
+        """The folder of a run that is to be changed: by its name, the last word of it alone, or ``last``.
+
+        :param confirmed: asks a person whether the run of this name is meant, by a part of it
+        :raises CockpitError: no run matches, several do, or it is not certain which is meant
+        """
+        folders = list_runs()
+        worded = [folder for folder in folders if folder.name.rpartition("-")[2] == name]
+        if len(worded) == 1 and not name.isdigit() and not any(folder.name == name for folder in folders):
+            return worded[0]
+        found = cls.find(name)
+        if name not in (LAST, found.name) and not confirmed(found.name):
+            what = f"a part of the name {found.name}, and that is not enough to change a run"
+            raise CockpitError(what, where=name, hint="give its whole name, or the last word of it")
+        return found
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -341,7 +362,7 @@ class RunFolder:
             with os.fdopen(open_regular(file), "rb") as opened:
                 others = owners.others_in(str(self.path), os.stat(self.path))
                 others = others or owners.others_in(str(file), os.fstat(opened.fileno()))
-                found = Manifest.from_json(json.loads(read_all(opened)))
+                found = Manifest.from_json(json.loads(read_all(opened, SMALL_LIMIT)))
             return replaced(found.as_data(others), run=self.name) if others else found
         except OSError as error:
             raise os_error("manifest cannot be read", file, error, hint=remedy) from None
@@ -553,11 +574,19 @@ def _is_folder(path: Path) -> bool:
     )
 
 
-def _run_name(name: str) -> str:
+def run_name(name: str) -> str:
+    """The name of a new run.
+
+    :raises CockpitError: it cannot be one
+    """
     try:
-        return str(RUN_NAME.read(name))
-    except Malformed as error:
-        raise CockpitError(f"no name for a run: {error}", where=repr(name)[:100]) from None
+        found = str(RUN_NAME.read(name))
+    except Malformed:
+        hint = "letters, digits, dot, dash, underscore"
+        raise CockpitError(f"not a name for a run: {name[:100]!r}", hint=hint) from None
+    if found.casefold() == LAST:
+        raise CockpitError(f"not a name for a run: {found!r} means the newest one", hint="use another --name")
+    return found
 
 
 def safe_name(name: str) -> str:

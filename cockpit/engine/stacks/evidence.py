@@ -31,7 +31,7 @@ from cockpit.core.stacks.progress import Done
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import one_line
-from cockpit.engine.files import open_regular
+from cockpit.engine.files import read_small, replace
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.reading import read_part
 from cockpit.engine.records.folder import NodeEntry, RunFolder
@@ -109,21 +109,16 @@ class Depot:
         try:
             private_dir(self._root)
             private_dir(place)
-            beside = place / (name + ".new")
-            number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(number, "wb") as file:
-                file.write(data)
-            os.replace(beside, place / name)
         except OSError as error:
             raise CockpitError(f"cannot be written: {error.strerror}", where=str(place)) from None
+        replace(place / name, data)
 
     def read(self, node: NodeEntry, name: str) -> bytes:
         """A file.
 
         :raises OSError: it cannot be read, or is larger than it may be
         """
-        with os.fdopen(open_regular(self.of(node) / name), "rb") as file:
-            return file.read(kept.LIMIT + 1)
+        return read_small(self.of(node) / name, kept.LIMIT)
 
 
 async def fetch(link: Link, folder: RunFolder, node: NodeEntry) -> int:

@@ -51,6 +51,7 @@ from cockpit.core.stacks.ras import Ras
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import one_line
+from cockpit.engine.files import create, read_small
 from cockpit.errors import CockpitError
 from cockpit.private import private_dir
 
@@ -274,7 +275,7 @@ def head(folder: Path) -> Summary:
 
 def is_snapshot(folder: Path) -> bool:
     """Whether a path is a snapshot's folder."""
-    return os.path.isfile(folder / MAIN)
+    return os.path.lexists(folder / MAIN)  # one that is damaged too: why is said as it is read
 
 
 def newest(root: Path) -> Path | None:
@@ -375,21 +376,15 @@ def _branches(sample: Sample) -> Iterator[dict[str, Any]]:
 
 
 def _read(file: Path) -> Any:
-    with file.open("rb") as source:
-        # One byte more shows what is too large; a size may not be that of a real file.
-        data = source.read(FILE_LIMIT + 1)
-    if len(data) > FILE_LIMIT:
-        raise ValueError(f"larger than {FILE_LIMIT >> 20} MiB")
-    return json.loads(data.decode())
+    return json.loads(read_small(file, FILE_LIMIT).decode())
 
 
 def _write(file: Path, parts: Iterable[str]) -> None:
     """Write JSON, without indentation: with it, writing a thousand ranks would be slow."""
     beside = file.with_name(file.name + ".new")
     try:
-        number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(number, "w", encoding="ascii") as target:
-            target.writelines(parts)
+        with create(beside) as target:
+            target.writelines(part.encode("ascii") for part in parts)
         os.replace(beside, file)
     except OSError as error:
         # A write names no file.

@@ -218,7 +218,7 @@ class Themes:
         for path in files:
             try:
                 stamp = path.stat().st_mtime_ns
-            except FileNotFoundError:
+            except OSError:
                 continue  # it disappeared between two looks
             if self._seen.get(path) == stamp:
                 continue
