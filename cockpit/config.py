@@ -79,6 +79,7 @@ class Notices:
     gpu: Flag = True
     slow: Flag = True
     reach: Flag = True
+    members: Flag = True
 
     @property
     def off(self) -> frozenset[str]:

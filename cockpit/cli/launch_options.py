@@ -17,9 +17,10 @@ from cockpit.cli.parsing import Parser, add_link_options, split_program
 from cockpit.engine.records.folder import new_name, run_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment
-from cockpit.plans.launch import LaunchJob
+from cockpit.plans.launch import PER_NODE, LaunchJob
 from cockpit.plans.launchers.registry import LAUNCHERS
 from cockpit.plans.nodes import hostfile
+from cockpit.plans.nodes.sources import filled
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.python import Python, choose
 from cockpit.plans.words import split
@@ -29,6 +30,7 @@ EPILOG = """examples:
   cockpit {verb} hostfile --profile {profiler} -- train.py
   cockpit {verb} hostfile --include 'gpu[01-04]' --launcher torchrun -- -m my.module
   cockpit {verb} hostfile --launcher command -- ./any-program
+  cockpit {verb} hostfile --launcher per-node -- lightning_train.py
   cockpit {verb} -w 'gpu[01-04]:8' -- train.py
   scontrol show hostnames | cockpit {verb} - -- train.py
 
@@ -79,7 +81,8 @@ def _add_job_options(made: Parser) -> None:
         "--launcher",
         choices=tuple(LAUNCHERS),
         default=DEFAULT,
-        help=f"default: {DEFAULT}",
+        help=f"default: {DEFAULT}; command: once a slot; {PER_NODE}: once on each node, for a program that "
+        "starts its ranks itself (Lightning, torch.multiprocessing.spawn)",
     )
     group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
     group.add_argument(
@@ -172,6 +175,10 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
     theirs = filter(os.path.exists, environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd))
     env = environment.gather(os.environ, _texts(args.env_file), args.env, _texts(theirs))
     launcher = args.launcher or DEFAULT
+    if launcher == PER_NODE:
+        hosts = filled(hosts, 1)  # how many ranks there are is the program's business
+        if args.probe == "on":
+            made.error(f"--probe on does not go with --launcher {PER_NODE}: the ranks are the program's own")
     try:
         python = choose(args.python, args.setup, launcher, os.environ, sys.prefix)
     except CockpitError:
@@ -197,7 +204,7 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         bind_cores=args.bind_cores,
         launcher_args=split(args.launcher_args, "--launcher-args"),
         profiler=PROFILERS[args.profile].of(args) if args.profile else None,
-        probe=args.probe or _PROBE_SETTINGS[config.load().probe],
+        probe="off" if launcher == PER_NODE else args.probe or _PROBE_SETTINGS[config.load().probe],
     )
     command = (*made.prog.split(), *_without_secrets(options), "--", *program)
     file = source[0] if len(source) == 1 and source != [hostfile.STDIN] else ""

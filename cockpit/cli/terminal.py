@@ -63,13 +63,16 @@ def add_options(parser: Parser) -> None:
     )
 
 
-def watch_options(args: argparse.Namespace) -> WatchOptions:
+def watch_options(args: argparse.Namespace, launcher: str = "") -> WatchOptions:
     """How the run is to be watched: as the options say, else as the settings do.
+
+    :param launcher: of the run: nothing is known for certain of ranks that a program starts itself
 
     :raises CockpitError: the settings are wrong, or the options contradict each other
     """
     from cockpit import config
     from cockpit.core.watch.options import WatchOptions
+    from cockpit.plans.launch import PER_NODE
 
     if args.hang_after == 0:
         raise CockpitError("--hang-after must be more than 0", hint="--no-watch switches it off")
@@ -79,10 +82,14 @@ def watch_options(args: argparse.Namespace) -> WatchOptions:
         why = "--no-watch" if args.no_watch else "look = false in the settings"
         what = f"--on-hang stop: with {why} nobody notices that the run hangs"
         raise CockpitError(what, hint="leave out one of them" if args.no_watch else "look = true")
+    on_hang = args.on_hang or settings.on_hang
+    if launcher == PER_NODE and args.on_hang == "stop":
+        what = f"--on-hang stop does not apply to --launcher {PER_NODE}: its ranks are the program's own"
+        raise CockpitError(what, hint="leave it out")
     return WatchOptions(
         looks,
         settings.hang_after if args.hang_after is None else args.hang_after,
-        args.on_hang or settings.on_hang,
+        "note" if launcher == PER_NODE else on_hang,
     )
 
 

@@ -15,6 +15,12 @@ from cockpit.plans.profilers.base import Profiler
 DIR = "@COCKPIT_DIR@"
 """Placeholder for the run folder in an argv; scripts have ``"$COCKPIT_DIR"`` there."""
 
+PER_NODE = "per-node"
+"""The launcher that starts a program once on each node, and leaves the ranks to it."""
+
+OWN = ("command", PER_NODE)
+"""Launchers that are cockpit's own: nothing of theirs is on a PATH."""
+
 DEFAULT_PORT = 29500
 """torch's and DeepSpeed's default, used if no node could be asked for a free port."""
 
@@ -27,7 +33,7 @@ class LaunchJob:
     :param hosts: filtered, in hostfile order
     :param program: ``train.py ARGS``, ``-m module ARGS`` or ``./any-program ARGS``
     :param cwd: absolute working directory, the same on every node
-    :param launcher: ``deepspeed``, ``torchrun``, ``accelerate`` or ``command``
+    :param launcher: ``deepspeed``, ``torchrun``, ``accelerate``, ``command`` or ``per-node``
     :param python: absolute path on the nodes, or None: ``python`` on PATH after the setup
     :param tool: the launcher that ``python`` was found behind on this machine; empty: it is beside it
     :param setup: shell text run before anything else, like ``source venv/bin/activate``
@@ -66,8 +72,12 @@ class LaunchJob:
 
     @property
     def world_size(self) -> int:
-        """Ranks of all nodes."""
-        return sum(len(host.slots) for host in self.hosts)
+        """Ranks of all nodes, or programs that start them."""
+        return sum(map(self.started_on, self.hosts))
+
+    def started_on(self, host: Host) -> int:
+        """How many ranks, or programs, are started on a node."""
+        return 1 if self.launcher == PER_NODE else len(host.slots)
 
 
 _TOOL = Text(4096, rf"(?!.*{DIR})/[^\x00-\x1f\x7f]*")
@@ -181,8 +191,8 @@ class PlannedNode:
     @property
     def ranks(self) -> range:
         """Global ranks of this node: nodes in hostfile order, each with its slots in ascending order."""
-        first = sum(len(host.slots) for host in self.job.hosts[: self.index])
-        return range(first, first + len(self.host.slots))
+        first = sum(map(self.job.started_on, self.job.hosts[: self.index]))
+        return range(first, first + self.job.started_on(self.host))
 
     @property
     def python(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cockpit.errors import CockpitError
+from cockpit.plans.launch import OWN
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*\Z")
 # What pip writes where the path is too long for a `#!` line, or has a space in it.
@@ -60,7 +61,7 @@ def choose(given: str, setup: str, launcher: str, environ: Mapping[str, str], pr
         found = Python(os.path.join(prefix, "bin", "python"))
     if found is None:
         what = "which python? no virtualenv or conda environment is active here"
-        tool = "" if launcher == "command" else shutil.which(launcher, path=environ.get("PATH", ""))
+        tool = "" if launcher in OWN else shutil.which(launcher, path=environ.get("PATH", ""))
         if tool:
             what += f", and {tool} does not say which it starts"
         elif tool is None:
@@ -78,13 +79,13 @@ def _active(environ: Mapping[str, str]) -> Python | None:
 
 
 def _beside(prefix: str, launcher: str) -> str:
-    return os.path.join(prefix, "bin", "" if launcher == "command" else launcher)
+    return os.path.join(prefix, "bin", "" if launcher in OWN else launcher)
 
 
 def _behind(launcher: str, environ: Mapping[str, str]) -> Python | None:
     """The Python that the launcher on PATH is a script of."""
     search = environ.get("PATH", "")
-    tool = None if launcher == "command" else shutil.which(launcher, path=search)
+    tool = None if launcher in OWN else shutil.which(launcher, path=search)
     if tool is None:
         return None
     tool = os.path.abspath(tool)

@@ -12,6 +12,7 @@ from cockpit.base.record import LAUNCH_SH, REPORTS
 from cockpit.base.shell import comment, fill, quote
 from cockpit.plans import setup
 from cockpit.plans.environment import expandable
+from cockpit.plans.launch import PER_NODE
 from cockpit.plans.plan import DIR, NodePlan
 from cockpit.plans.profilers.registry import PROFILERS
 
@@ -62,8 +63,11 @@ def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
 
 
 def _title(plan: NodePlan) -> str:
+    node = f"{plan.node} (node {plan.index} of {plan.nodes})"
+    if plan.launcher == PER_NODE:
+        return f"{node}, whose ranks the program starts"
     ranks = f"{plan.ranks[0]}-{plan.ranks[-1]}" if len(plan.ranks) > 1 else str(plan.ranks[0])
-    return f"{plan.node} (node {plan.index} of {plan.nodes}), ranks {ranks} of {plan.world_size}"
+    return f"{node}, ranks {ranks} of {plan.world_size}"
 
 
 def _exports(values: Mapping[str, str]) -> list[str]:

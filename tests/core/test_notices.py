@@ -334,6 +334,19 @@ def test_how_long_a_checkpoint_took(line: bytes, seconds: float | None) -> None:
     assert took(line) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(("started", "says"), [(1, True), (2, False), (0, False)])
+def test_a_program_that_waits_for_ranks_that_it_would_start_itself(started: int, says: bool) -> None:
+    world = World().run(0.01)
+    world.watch = Watch(About("my run", ranks=started))
+    line = b"Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2\n"
+    world.watch.log(world.now, "gpu0", 0, line)
+    world.watch.log(world.now, "gpu1", 2, line.replace(b"MEMBER", b"NUMBER").replace(b"/2", b"/9"))
+    world.run(0.01, 36)
+    found = [(each.id, each.what, each.certainty) for each in world.found]
+    expected = ("members", "rank 0 waits for 2 ranks, and this run has started 1", "sure")
+    assert found == ([expected] if says else [])
+
+
 def test_the_limit_of_a_job() -> None:
     world = World(job="12").run(0.1)
     limit = world.watch.limit

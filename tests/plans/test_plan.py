@@ -56,6 +56,18 @@ def test_deepspeed_as_typed_and_as_run() -> None:
     assert not plan.notes
 
 
+def test_once_a_node_as_typed_and_as_run() -> None:
+    plan = second(FACTS, launcher="per-node", hosts=parse("node[1-2] slots=4"))
+    start = f"bash {DIR}/once.sh"
+    assert " ".join(plan.argv) == f"{start} /v/bin/python -u train.py --steps 5"
+    run = f"{start} env COCKPIT_RANK=1 {DIR}/rankwrap 3 /v/bin/python -u train.py --steps 5"
+    assert " ".join(plan.run_argv) == run
+    assert (plan.ranks, plan.world_size, plan.slots) == ((1,), 2, (0, 1, 2, 3))
+    assert "NODE_RANK=1 NNODES=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=4321" in plan.files["once.sh"]
+    some = second(FACTS, launcher="per-node", hosts=(HOSTS[0], replace(HOSTS[1], slots=(1,))))
+    assert some.env["CUDA_VISIBLE_DEVICES"] == "1"
+
+
 def test_torchrun_as_typed_and_as_run() -> None:
     plan = second(FACTS, launcher="torchrun", launcher_args=("--max-restarts", "3"))
     start = "/v/bin/torchrun --nnodes 2 --node-rank 1 --nproc-per-node 2"

@@ -61,7 +61,7 @@ def main(words: list[str]) -> int:
 
 
 async def _watch(folder: RunFolder, args: argparse.Namespace, known: Known | None = None) -> int:
-    stalls = terminal.watch_options(args)
+    stalls = terminal.watch_options(args, folder.manifest.launcher)
     if args.on_hang == "stop" and folder.manifest.foreign is not None:
         what = "cockpit did not start this job: --on-hang stop does not apply to it"
         raise CockpitError(what, where=folder.name, hint="leave the option out")

@@ -24,6 +24,7 @@ from cockpit.engine.launch.start import Wanted, start
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans.launch import PER_NODE
 from cockpit.plans.nodes.sources import filled
 from cockpit.plans.plan import build_plans
 from cockpit.transport.base import UnknownHostKey
@@ -45,7 +46,7 @@ def main(words: list[str], leaving: str = "") -> int:
             "a run of that name is known here", where=launch.job.run, hint="use another --name"
         )
     args = launch.args
-    stalls = terminal.watch_options(args)
+    stalls = terminal.watch_options(args, launch.job.launcher)
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.run.flight import Launching
 
@@ -108,8 +109,11 @@ async def _run(launch: launch_options.LaunchOptions, output: Output) -> int:
     await stages.stop()
     try:
         manifest = session.folder.manifest
-        size = f"{counted(len(manifest.world), 'rank')} on {counted(len(manifest.nodes), 'node')}"
-        say(f"{session.folder.name}: {size} starting")
+        own = job.launcher == PER_NODE
+        what = counted(len(manifest.world), "program" if own else "rank")
+        say(f"{session.folder.name}: {what} on {counted(len(manifest.nodes), 'node')} starting")
+        if own:
+            say(f"they start their ranks themselves: cockpit stacks {session.folder.name} shows those")
         code = await watch(session, stages.live, output)
         if job.profiler and code != Exit.LEFT and not args.no_collect:
             outcome = await fetch(session.folder, session.pool, as_json=args.json)

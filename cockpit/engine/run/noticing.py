@@ -19,6 +19,7 @@ from cockpit.core.run.notices.rule import About
 from cockpit.core.run.notices.watch import Watch
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError
+from cockpit.plans.launch import PER_NODE
 
 _LOOK_S = 1.0
 """Between two looks at what may be wrong."""
@@ -54,7 +55,9 @@ class Noticing:
         job = manifest.foreign.slurm if manifest.foreign else folder.slurm_job or manifest.allocation
         places = {entry.name: entry.dir for entry in manifest.nodes}
         self._saved_until = time.time()
-        self._rules = Watch(About(folder.name, places, job), switches.off)
+        own = not manifest.foreign and manifest.launcher != PER_NODE
+        ranks = len(manifest.world) if own else 0
+        self._rules = Watch(About(folder.name, places, job, ranks), switches.off)
 
     def works(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What goes on for as long as the run is watched."""

@@ -25,6 +25,7 @@ from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import RankProcess
 from cockpit.engine.stacks.evidence import amiss, gather, lacking
 from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans.launch import PER_NODE
 
 
 class RunParty:
@@ -102,7 +103,7 @@ class RunParty:
 
 
 @asynccontextmanager
-async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator[RunParty]:
+async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator[RunParty | JobParty]:
     """The ranks of a run as its nodes report them now, and links that stay open until the end.
 
     A node that is known to have ended is not asked: it may be gone. If one does not answer, what it reported
@@ -145,7 +146,23 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
             raise ManyErrors([over, *unseen]) if unseen else over
         if errors and len(errors) == len(asked):
             raise next(iter(errors.values()))
-        yield RunParty(manifest, model, pool.lend, again)
+        job = await _own_job(manifest, pool, asked) if manifest.launcher == PER_NODE else None
+        yield (
+            RunParty(manifest, model, pool.lend, again)
+            if job is None
+            else _OwnJob(job, manifest, asked, pool)
+        )
+
+
+async def _own_job(manifest: Manifest, pool: LinkPool, asked: Sequence[str]) -> Job | None:
+    """The ranks that a run's programs have started; None: none are to be seen."""
+    answers, _ = await settle({name: _sought(pool, name) for name in asked})
+    jobs = [job for job in group(answers) if job.run == manifest.run]
+    return max(jobs, key=lambda job: len(job.ranks), default=None)
+
+
+async def _sought(pool: LinkPool, node: str) -> SeekAnswer:
+    return await (await pool.lend(node)).call(verbs.Seek())
 
 
 async def _fetched(folder: RunFolder, model: RunModel, pool: LinkPool) -> list[CockpitError]:
@@ -168,7 +185,7 @@ class JobParty:
     :param step: see :func:`cockpit.core.run.jobs.within`
     """
 
-    run = ""
+    run: str = ""
 
     def __init__(
         self,
@@ -231,6 +248,22 @@ class JobParty:
             # Several names of one machine show the same processes: the first one speaks for them.
             if rank not in self.job.ranks or self.job.ranks[rank].node == node
         ]
+
+
+class _OwnJob(JobParty):
+    """The ranks that the programs of a run have started by themselves.
+
+    :param manifest: of the run
+    """
+
+    def __init__(self, job: Job, manifest: Manifest, names: Sequence[str], pool: LinkPool) -> None:
+        super().__init__(job, names, pool, [manifest.run])
+        self.run = manifest.run
+        self._dirs = {entry.name: entry.dir for entry in manifest.nodes}
+
+    def folder(self, node: str) -> str:
+        """The run folder on a node: its supervisor may trace all that is below it."""
+        return self._dirs[node]
 
 
 def _process(rank: int, found: Found) -> RankProcess:

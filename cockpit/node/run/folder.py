@@ -29,6 +29,7 @@ _OURS = (
     record.ENV_DIR,
     record.ENV_SUPERVISOR,
     record.ENV_UMASK,
+    record.ENV_RANK,
     record.ENV_PROBE,
     record.ENV_RINGS,
     record.ENV_HOLD,

@@ -59,7 +59,10 @@ def main(argv: list[str]) -> int:
     """
     try:
         command = _command(argv)
-        rank = _number("RANK")
+        rank = _number(record.ENV_RANK)
+        # What the program starts in its turn is no such program.
+        if os.environ.pop(record.ENV_RANK, None) is None:
+            rank = _number("RANK")
         if rank is None:
             raise ValueError("RANK is not set: this must be started by a launcher")
         attempt = _number("TORCHELASTIC_RESTART_COUNT") or 0

@@ -235,7 +235,9 @@ def _all_ranks(scan: _Scan, found: Pythons) -> List[Dict[str, Any]]:
     # Below it are the ranks: it is a launcher.
     launchers = {scene.given[one.worker.pid].pid for one in inferred if one.worker.pid in scene.given}
     told = [_told(one) for one in certain if one.process.stat.pid not in launchers]
-    return _sorted([*told, *(_inferred(one) for one in inferred)])
+    return _sorted(
+        [*told, *(_inferred(one, _tags(scan.environments.get(one.worker.pid, b""))) for one in inferred)]
+    )
 
 
 def _named(
@@ -458,7 +460,14 @@ def _told(one: _Rank) -> Dict[str, Any]:
     }
 
 
-def _inferred(one: infer.Inferred) -> Dict[str, Any]:
+def _tags(data: bytes) -> Dict[str, str]:
+    """The run of ours, and its node, that a process belongs to: its program may start ranks by itself."""
+    found = dict(each.partition(b"=")[::2] for each in data.split(b"\0"))
+    tags = {"run": record.ENV_RUN, "node": record.ENV_NODE}
+    return {name: os.fsdecode(found.get(tag.encode(), b""))[:PLACE_LIMIT] for name, tag in tags.items()}
+
+
+def _inferred(one: infer.Inferred, tags: Dict[str, str]) -> Dict[str, Any]:
     return {
         "rank": one.rank,
         "local_rank": one.local,
@@ -471,8 +480,7 @@ def _inferred(one: infer.Inferred) -> Dict[str, Any]:
             "id": "" if one.addr and one.port else "pid %d" % one.above,
         },
         "launcher": one.launcher,
-        "run": "",
-        "node": "",
+        **tags,
         **_process_told(one.worker.pid, one.worker.ticks, one.worker.state, True),
     }
 

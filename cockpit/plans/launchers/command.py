@@ -1,7 +1,8 @@
-"""Cockpit's own launcher: starts any program once a slot."""
+"""Cockpit's own launchers: they start any program once a slot, or once on each node."""
 
 from __future__ import annotations
 
+from cockpit.base.record import ENV_RANK
 from cockpit.base.shell import fill
 from cockpit.plans.launch import DIR, PlannedNode
 from cockpit.plans.launchers.base import Launcher, LauncherCommand, devices, rank_command, wrapped
@@ -58,3 +59,34 @@ def _command(place: PlannedNode) -> LauncherCommand:
 
 
 COMMAND = Launcher(_command)
+
+ONCE_SH = "once.sh"
+
+_ONCE = """\
+#!/bin/bash
+# Starts "$@" once, which starts its ranks itself: it would take itself for one by any of these.
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE LOCAL_SIZE
+unset GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE MPI_LOCALRANKID
+unset ${{!TORCHELASTIC_@}} ${{!OMPI_COMM_WORLD_@}} ${{!MV2_COMM_WORLD_@}} ${{!PMI_@}} ${{!PMIX_@}}
+unset SLURM_PROCID SLURM_LOCALID SLURM_NTASKS SLURM_NPROCS SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE
+export NODE_RANK={node:d} NNODES={nodes:d} MASTER_ADDR={addr} MASTER_PORT={port:d}
+exec "$@"
+"""
+
+
+def _per_node(place: PlannedNode) -> LauncherCommand:
+    script = fill(
+        _ONCE,
+        node=place.index,
+        nodes=len(place.job.hosts),
+        addr=place.master_addr,
+        port=place.master_port,
+    )
+    start = ("bash", f"{DIR}/{ONCE_SH}")
+    env, notes = devices(place)
+    typed = (*start, *rank_command(place)[1])
+    run = (*start, "env", f"{ENV_RANK}={place.index}", *wrapped(place))
+    return LauncherCommand(typed, run, env=env, files={ONCE_SH: script}, notes=notes)
+
+
+PER_NODE = Launcher(_per_node)

@@ -5,14 +5,21 @@ from __future__ import annotations
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.errors import CockpitError
+from cockpit.plans import launch
 from cockpit.plans.launch import LaunchJob, NodeFacts, PlannedNode
 from cockpit.plans.launchers.accelerate import ACCELERATE
 from cockpit.plans.launchers.base import LauncherCommand
-from cockpit.plans.launchers.command import COMMAND
+from cockpit.plans.launchers.command import COMMAND, PER_NODE
 from cockpit.plans.launchers.deepspeed import DEEPSPEED
 from cockpit.plans.launchers.torchrun import TORCHRUN
 
-LAUNCHERS = {"deepspeed": DEEPSPEED, "torchrun": TORCHRUN, "accelerate": ACCELERATE, "command": COMMAND}
+LAUNCHERS = {
+    "deepspeed": DEEPSPEED,
+    "torchrun": TORCHRUN,
+    "accelerate": ACCELERATE,
+    "command": COMMAND,
+    launch.PER_NODE: PER_NODE,
+}
 """By name."""
 
 _HINTS = {

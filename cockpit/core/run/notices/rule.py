@@ -18,11 +18,13 @@ class About:
     :param name: the run's
     :param dirs: the folder on each node whose disk is measured
     :param job: the SLURM job that it is in; empty: in none
+    :param ranks: how many its launcher has started; 0: not known
     """
 
     name: str
     dirs: Mapping[str, str] = field(default_factory=dict)
     job: str = ""
+    ranks: int = 0
 
 
 @dataclass(frozen=True)

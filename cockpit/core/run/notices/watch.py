@@ -18,6 +18,7 @@ from cockpit.core.run.notices.disk import Disk
 from cockpit.core.run.notices.gpu import Gpu
 from cockpit.core.run.notices.limit import TimeLimit
 from cockpit.core.run.notices.loss import Loss
+from cockpit.core.run.notices.members import Members
 from cockpit.core.run.notices.reach import Reach
 from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.notices.slow import SlowRanks
@@ -25,7 +26,17 @@ from cockpit.core.run.notices.throughput import Throughput
 from cockpit.core.run.states import RankState, Run
 from cockpit.core.text import one_line
 
-RULES: tuple[type[Rule], ...] = (Loss, Throughput, Disk, Checkpoint, TimeLimit, Gpu, SlowRanks, Reach)
+RULES: tuple[type[Rule], ...] = (
+    Loss,
+    Throughput,
+    Disk,
+    Checkpoint,
+    TimeLimit,
+    Gpu,
+    SlowRanks,
+    Reach,
+    Members,
+)
 """All rules; the switch of each has its id."""
 
 AGAIN_S = 60.0
