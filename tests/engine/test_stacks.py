@@ -82,6 +82,9 @@ class FakeLink:
         self.asked: list[verbs.Stacks] = []
         self.answer = Answer()
 
+    def by_hand(self, *command: str) -> str:
+        return " ".join(["ssh", "-F", "mine", self.node, *command])
+
     async def call(self, request: Any, data: bytes = b"", **fields: Any) -> SpyAnswer:
         assert isinstance(request, verbs.Spy)
         if data:
@@ -473,7 +476,7 @@ def test_no_py_spy_for_that_machine(tmp_path: Path) -> None:
         link = FakeLink("gpu01", machine="ppc64le", has_spy=False)
         stacks = Sampler(FakeParty([link]), Ask(), tmp_path)
         sample = await stacks.take()
-        assert "not for ppc64le; install it there" in sample.silent["gpu01"]
+        assert "not for ppc64le; install it there: ssh -F mine gpu01 python3" in sample.silent["gpu01"]
         assert link.sent == 0
 
     play(scene)
