@@ -253,6 +253,11 @@ def test_what_is_not_plain(value: Any) -> None:
         b"\x8a\xff" + b"\x01" * 254 + b".",
         b"N" + b"\x85" * 200_000 + b"(u.",
         b"}(N" + b"\x85" * 200_000 + b"Nu.",  # hashing that name would end the interpreter
+        b"}(J\xff\xff\xff\xffNu.",  # names that can be chosen to collide
+        b"}(J\x00\x00\x10\x00Nu.",
+        b"}(\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x1fNu.",
+        b"}J\x00\x00\x10\x00Ns.",
+        b"Nr\x00\x09\x3d\x00.",
     ],
 )
 def test_pickles_that_are_none(data: bytes) -> None:

@@ -18,6 +18,10 @@ OPCODES = 4_000_000
 MEMORY = 96 << 20
 """Bytes that the values of a pickle may take, roughly. Few opcodes make much: one byte an empty object."""
 
+LARGEST_NAME = 1 << 20
+"""Names that are integers are below it. Larger ones can be chosen so that all meet in one place of a dict,
+and then each costs a look at all before it; names that are text cannot, their hashes are random."""
+
 _COSTS = {"EMPTY_DICT": 240, "EMPTY_LIST": 96, "MARK": 96, "TUPLE": 56, "MEMOIZE": 120}
 _LEAST = 8
 """What any opcode may cost: a place in a list."""
@@ -94,6 +98,8 @@ class _Machine:
     def _do(self, name: str, argument: Any) -> None:
         stack = self._stack
         if name in _PUT:
+            if argument >= OPCODES:
+                raise Malformed("a place in the memo that no writer uses")
             self._memo[argument] = stack[-1]
         elif name in _GET:
             stack.append(self._memo[argument])
@@ -137,6 +143,8 @@ class _Machine:
             # A tuple in a tuple in a tuple …: hashing it overruns the stack of the interpreter itself.
             if not {*map(type, names)} <= {str, int}:
                 raise Malformed("a name that is neither text nor an integer")
+            if any(type(each) is int and not 0 <= each < LARGEST_NAME for each in names):
+                raise Malformed("a name that is an integer out of bounds")
             target.update(zip(names, values[1::2]))
         else:
             raise Malformed("%s on something else" % name)
