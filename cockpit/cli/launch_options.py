@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cockpit import config
-from cockpit.base.secret import is_secret
+from cockpit.base import secret
 from cockpit.base.shell import join
 from cockpit.cli import node_options
 from cockpit.cli.parsing import Parser, add_link_options, split_program
@@ -174,6 +175,8 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
     cwd = os.path.abspath(args.cwd or folder())
     theirs = filter(os.path.exists, environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd))
     env = environment.gather(os.environ, _texts(args.env_file), args.env, _texts(theirs))
+    launcher_args = split(args.launcher_args, "--launcher-args")
+    env = environment.held([*program, *launcher_args], env)
     launcher = args.launcher or DEFAULT
     if launcher == PER_NODE:
         hosts = filled(hosts, 1)  # how many ranks there are is the program's business
@@ -193,7 +196,7 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         launcher=launcher,
         python=python.path,
         tool=python.tool,
-        setup=args.setup,
+        setup=_setup(args.setup),
         path=python.folder,
         conda=environment.conda(os.environ),
         env=env.values,
@@ -202,11 +205,12 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         master_addr=args.master_addr,
         master_port=args.master_port,
         bind_cores=args.bind_cores,
-        launcher_args=split(args.launcher_args, "--launcher-args"),
+        launcher_args=launcher_args,
         profiler=PROFILERS[args.profile].of(args) if args.profile else None,
         probe="off" if launcher == PER_NODE else args.probe or _PROBE_SETTINGS[config.load().probe],
     )
-    command = (*made.prog.split(), *_without_secrets(options), "--", *program)
+    typed = secret.command([*_without_secrets(options), "--", *program], secret.values(env.values))
+    command = (*made.prog.split(), *typed)
     file = source[0] if len(source) == 1 and source != [hostfile.STDIN] else ""
     return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command, python.note)
 
@@ -222,9 +226,24 @@ def _without_secrets(options: list[str]) -> list[str]:
         option = "--env=" if word.startswith("--env=") else ""
         given = word.removeprefix(option)
         name = given.partition("=")[0]
-        secret = (option or shown[-1:] == ["--env"]) and is_secret(name)
-        shown.append(option + (name if secret else given))
+        value = given.partition("=")[2]
+        held = (option or shown[-1:] == ["--env"]) and value and secret.holds(name, value)
+        shown.append(option + (name if held else given))
     return shown
+
+
+def _setup(text: str) -> str:
+    """What ``--setup`` says.
+
+    :raises CockpitError: a secret is in it: it would be in files of the run, here and on each node
+    """
+    found = secret.in_shell(text)
+    if found:
+        named = re.search(r"([A-Za-z_]\w*)=\S*" + re.escape(found[0]), text)
+        name = named[1] if named else "NAME"
+        hint = f"set {name} in this shell, export it, and give --env {name}: its value is written nowhere"
+        raise CockpitError("there is a secret in it", where="--setup", hint=hint)
+    return text
 
 
 def _unnamed(args: argparse.Namespace) -> list[str]:

@@ -12,10 +12,11 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from cockpit.base.secret import is_secret
+from cockpit.base import secret
 from cockpit.errors import CockpitError, ManyErrors
+from cockpit.plans.launch import HELD
 from cockpit.plans.nodes.hostfile import lines
 
 PREFIXES = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
@@ -89,7 +90,7 @@ def parse_file(text: str, where: str, refers: dict[str, bool] | None = None) -> 
             _check(name, value)
             if refers is not None:
                 refers.pop(name, None)
-                refers[name] = quoted != "'" and not is_secret(name) and _refers(name, value)
+                refers[name] = quoted != "'" and not secret.is_secret(name) and _refers(name, value)
             values[name] = value
         except CockpitError as error:
             errors.append(CockpitError(error.what, where=f"{where}:{number}", hint=error.hint))
@@ -168,7 +169,27 @@ def gather(
     if errors:
         raise ManyErrors(errors)
     expanded = tuple(name for name, does in refers.items() if does)
-    return Environment(values, frozenset(filter(is_secret, values)), expanded)
+    known = secret.values(values)
+    secrets = frozenset(
+        name
+        for name, value in values.items()
+        if secret.is_secret(name)
+        # What stands for a value that the node's shell has is none.
+        or (secret.in_shell(value) if name in expanded else secret.holds(name, value, known))
+    )
+    return Environment(values, secrets, expanded)
+
+
+def held(words: Sequence[str], env: Environment) -> Environment:
+    """The variables, and more of them for the secrets in a command line that none of them is."""
+    taken: list[str] = []
+    secret.command(words, (), taken)
+    known = {env.values[name] for name in env.secrets}
+    more = {
+        f"{HELD}{number}": value
+        for number, value in enumerate(dict.fromkeys(each for each in taken if each not in known), 1)
+    }
+    return replace(env, values={**env.values, **more}, secrets=env.secrets | more.keys())
 
 
 def _option(option: str, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -21,6 +21,12 @@ PER_NODE = "per-node"
 OWN = ("command", PER_NODE)
 """Launchers that are cockpit's own: nothing of theirs is on a PATH."""
 
+SECRET = "@COCKPIT_SECRET:%s@"
+"""Placeholder for a secret in an argv, by the name of its variable."""
+
+HELD = "COCKPIT_SECRET_"
+"""Names of variables for secrets in a command line that are in no other variable begin so."""
+
 DEFAULT_PORT = 29500
 """torch's and DeepSpeed's default, used if no node could be asked for a free port."""
 

@@ -12,11 +12,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cockpit.base import secret
 from cockpit.base.record import REPORTS
 from cockpit.core.ranks import is_name
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.environment import is_variable
-from cockpit.plans.launch import DEFAULT_PORT, DIR, LaunchJob, NodeFacts, PlannedNode, is_address, is_port
+from cockpit.plans.launch import (
+    DEFAULT_PORT,
+    DIR,
+    HELD,
+    SECRET,
+    LaunchJob,
+    NodeFacts,
+    PlannedNode,
+    is_address,
+    is_port,
+)
 from cockpit.plans.launchers import registry as launchers
 from cockpit.plans.nodes import gpus
 from cockpit.plans.profilers.base import Profiler
@@ -153,8 +164,9 @@ def _check(job: LaunchJob) -> None:
     texts += job.path, job.conda, job.tool
     if any("\0" in text for text in texts):
         raise CockpitError("a NUL byte cannot be part of a command line", hint="take it out")
-    if any(DIR in text for text in texts):
-        raise CockpitError(f"{DIR} is cockpit's own placeholder", hint="take it out of the command line")
+    for own in (DIR, SECRET.partition("%")[0]):
+        if any(own in text for text in texts):
+            raise CockpitError(f"{own} is cockpit's own placeholder", hint="take it out of the command line")
 
 
 def _master(job: LaunchJob, first: NodeFacts | None) -> tuple[str, int, list[str]]:
@@ -200,8 +212,8 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
         index=place.index,
         nodes=len(job.hosts),
         launcher=job.launcher,
-        argv=before + made.argv,
-        run_argv=before + made.run_argv,
+        argv=before + _held(job, made.argv),
+        run_argv=before + _held(job, made.run_argv),
         env={**made.env, **{name: value for name, value in job.env.items() if name not in job.secrets}},
         expanded=tuple(name for name in job.expanded if name not in job.secrets),
         secrets={name: value for name, value in job.env.items() if name in job.secrets},
@@ -221,6 +233,25 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
         report=report,
         probe=job.probe,
         notes=(*notes, *made.notes),
+    )
+
+
+def _held(job: LaunchJob, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """An argv with placeholders for the secrets that are words of the program, or in one."""
+    names = {
+        job.env[name]: name
+        for name in job.secrets
+        if len(job.env[name]) >= secret.SHORT or name.startswith(HELD)
+    }
+    theirs = [word for word in (*job.program, *job.launcher_args) if any(value in word for value in names)]
+    if not theirs:
+        return argv
+    found = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
+    return tuple(
+        found.sub(lambda match: SECRET % names[match[0]], word)
+        if any(each in word for each in theirs)
+        else word
+        for word in argv
     )
 
 

@@ -5,23 +5,28 @@ Both contain the same ``launch.sh``, except for the wrapper around each rank.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cockpit.base.record import LAUNCH_SH, REPORTS
+from cockpit.base.record import ENV_DIR, LAUNCH_SH, REPORTS
 from cockpit.base.shell import comment, fill, quote
 from cockpit.plans import setup
 from cockpit.plans.environment import expandable
-from cockpit.plans.launch import PER_NODE
-from cockpit.plans.plan import DIR, NodePlan
+from cockpit.plans.launch import DIR, PER_NODE, SECRET
+from cockpit.plans.plan import NodePlan
 from cockpit.plans.profilers.registry import PROFILERS
 
 _WIDTH = 100
+_PLACEHOLDER = re.compile(SECRET % "([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def render_word(word: str) -> str:
-    """One word of an argv, :data:`DIR` in it as ``"$COCKPIT_DIR"``."""
-    return '"$COCKPIT_DIR"'.join(quote(piece) if piece else "" for piece in word.split(DIR)) or "''"
+    """One word of an argv, placeholders in it as ``"$COCKPIT_DIR"``, and secrets by their variables."""
+    # Every second piece is the name of a variable.
+    pieces = _PLACEHOLDER.split(word.replace(DIR, SECRET % ENV_DIR))
+    shown = (f'"${piece}"' if at % 2 else quote(piece) for at, piece in enumerate(pieces) if piece)
+    return "".join(shown) or "''"
 
 
 def render_argv(argv: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 import cockpit
 from cockpit.cli import launch_options
 from cockpit.cli.main import VERBS, main
+from cockpit.cli.verbs import plan as plan_verb
 from cockpit.cli.verbs import run
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError
+from cockpit.plans.plan import build_plans
 from cockpit.plans.profilers.nsys import Nsys
+from cockpit.plans.script import launch_script, plan_json
 
 
 @pytest.fixture
@@ -54,15 +58,62 @@ def test_what_was_typed_is_kept_without_secrets(hostfile: str) -> None:
         "--name",
         "TOKEN=x",
     ]
-    program = ["--", "train.py", "--env", "MY_TOKEN=shown: the program's own words are no variables"]
+    program = ["--", "train.py", "--env", "MY_TOKEN=hush: as the program's own word"]
     with pytest.raises(CockpitError, match="not a name for a run"):
         launch(*given, hostfile, *program)
     found = launch(*given[:-1], "x", hostfile, *program)
     kept = ["--env", "HF_TOKEN", "--env=WANDB_API_KEY", "--env", "NCCL_DEBUG=A=B", "--name", "x"]
-    assert found.command == ("cockpit", "plan", *kept, hostfile, *program)
+    assert found.command == ("cockpit", "plan", *kept, hostfile, *program[:-1], "MY_TOKEN=(secret)")
+    assert found.job.program[-1] == program[-1]
     assert found.job.env["HF_TOKEN"] == found.job.env["WANDB_API_KEY"] == "hush"
     request = run.request(launch_options.parse(run._parser(), [hostfile, *given[:2], "--", "x"]))
     assert request.command == ("cockpit", "run", hostfile, "--env", "HF_TOKEN", "--", "x")
+
+
+def test_secrets_in_the_program_s_words_become_variables(
+    hostfile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hush hush")
+    program = ["train.py", "--token", "hush hush", "--wandb-key", "0f" * 20, "--db=postgres://u:hushed@h/x"]
+    job = launch("--env", "HF_TOKEN", hostfile, "--", *program).job
+    assert job.secrets == {"HF_TOKEN", "COCKPIT_SECRET_1", "COCKPIT_SECRET_2"}
+    assert job.program == tuple(program)
+    for plan in build_plans(job):
+        assert not {"hush", "0f0f", "hushed"} & set(re.split(r"\W", json.dumps(plan_json(plan))))
+        assert "hush" not in launch_script(plan)
+        assert '--token "$HF_TOKEN" --wandb-key "$COCKPIT_SECRET_1"' in launch_script(plan)
+        assert '--db=postgres://u:"$COCKPIT_SECRET_2"@h/x' in launch_script(plan)
+    with pytest.raises(CockpitError, match="a secret in the command line"):
+        plan_verb.main(["--sbatch", "--nodes", "1", "--slots", "1", "--", *program])
+
+
+@pytest.mark.parametrize(
+    ("setup", "name"),
+    [
+        ("export HF_TOKEN=hush", "HF_TOKEN"),
+        ("module load cuda; PASS='hush hush'", "PASS"),
+        ("export DATABASE_URL=postgres://u:hushed@h/x", "DATABASE_URL"),
+        ("wandb login 0123456789012345678901234567890123456789", "NAME"),
+    ],
+)
+def test_a_secret_in_the_setup_is_refused(setup: str, name: str, hostfile: str) -> None:
+    with pytest.raises(CockpitError, match="--setup: there is a secret in it") as caught:
+        launch("--setup", setup, hostfile, "--", "train.py")
+    assert f"give --env {name}:" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "export HF_TOKEN=$(cat ~/.token)",
+        "export KEY=$KEY",
+        "export TOKENIZERS_PARALLELISM=no",
+        "source ~/keys.sh",
+    ],
+)
+def test_a_setup_that_reads_its_secrets_is_none(setup: str, hostfile: str) -> None:
+    assert launch("--setup", setup, hostfile, "--", "train.py").job.setup == setup
 
 
 def test_an_option_of_ours_is_no_forgotten_value(hostfile: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,9 +94,17 @@ def test_no_secret_leaves_the_node(tmp_path: Path, start: Start) -> None:
 
 
 def test_secrets_are_told_by_name() -> None:
-    for name in ("A_TOKEN", "KEY", "x_passwd", "PASSPHRASE", "AWS_SECRET", "CREDENTIAL", "SSH_AUTH_SOCK"):
+    for name in ("A_TOKEN", "KEY", "x_passwd", "PASSPHRASE", "AWS_SECRET", "CREDENTIAL", "SSHPASS"):
         assert secret.is_secret(name)
-    for name in ("TOKENIZERS_PARALLELISM", "GIT_AUTHOR_NAME", "PATH", "PWD", "OLDPWD", "BYPASS"):
+    for name in (
+        "TOKENIZERS_PARALLELISM",
+        "GIT_AUTHOR_NAME",
+        "PATH",
+        "PWD",
+        "OLDPWD",
+        "BYPASS",
+        "SSH_AUTH_SOCK",
+    ):
         assert not secret.is_secret(name)
 
 

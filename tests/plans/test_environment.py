@@ -58,6 +58,8 @@ def test_every_mistake_is_named() -> None:
         ("TOKENIZERS_PARALLELISM", False),
         ("GIT_AUTHOR_NAME", False),
         ("NCCL_DEBUG", False),
+        ("SSHPASS", True),
+        ("MASTER_PORT", False),
     ],
 )
 def test_secrets_are_told_by_name(name: str, secret: bool) -> None:
@@ -123,3 +125,8 @@ def test_what_a_login_sets_by_itself_is_no_difference_between_nodes() -> None:
 def test_where_deepspeed_env_is_looked_for() -> None:
     assert environment.deepspeed_env_paths({}, "/h", "/c") == ("/h/.deepspeed_env", "/c/.deepspeed_env")
     assert environment.deepspeed_env_paths({"DS_ENV_FILE": "/e"}, "/h", "/c") == ("/e",)
+
+
+def test_a_variable_with_a_secret_in_its_value_is_one() -> None:
+    env = gather({}, [], ["DATABASE_URL=postgres://u:hushed@h/x", "A=b", "ARGS=-x hushed"])
+    assert env.secrets == {"DATABASE_URL", "ARGS"}

@@ -212,6 +212,20 @@ def test_secrets(tmp_path: Path) -> None:
     assert seen(tmp_path)[0]["env"]["A_TOKEN"] == value
 
 
+def test_secrets_among_the_words_of_the_program(tmp_path: Path) -> None:
+    value = "hu'sh $x"
+    given = job(
+        tmp_path,
+        (RANK_PY, "--key=" + value, value, "a" + value + "b"),
+        env={"A_TOKEN": value},
+        secrets=frozenset({"A_TOKEN"}),
+    )
+    [plan] = build_plans(given)
+    assert "sh $x" not in launch_script(plan) + paste_script(plan) + json.dumps(plan_json(plan))
+    paste(paste_script(plan, show_secrets=True))
+    assert seen(tmp_path)[0]["argv"][1:] == ["--key=" + value, value, "a" + value + "b"]
+
+
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     [plan] = build_plans(job(tmp_path, (RANK_PY,)))
     paste(paste_script(plan), {"TMPDIR": str(tmp_path)})

@@ -15,7 +15,7 @@ from cockpit.cli.output import out_json, out_lines, say
 from cockpit.cli.parsing import Parser, reach
 from cockpit.core.ranks import MAX_HOSTS
 from cockpit.errors import CockpitError, Exit
-from cockpit.plans.launch import LaunchJob
+from cockpit.plans.launch import HELD, LaunchJob
 from cockpit.plans.plan import build_plans
 from cockpit.plans.sbatch import batch
 from cockpit.plans.script import paste_script, plan_json, secrets_text
@@ -98,6 +98,10 @@ def _sbatch(launch: launch_options.LaunchOptions, made: Parser) -> int:
     """Print the batch script: the words typed for the launch, less those about nodes, which SLURM chooses."""
     build_plans(launch.job, None)  # it says what is wrong with them
     words = launch_options.words_without(made, launch.args, _NOT_IN_A_JOB)
+    held = [name for name in launch.job.secrets if name.startswith(HELD)]
+    if held:
+        hint = "the script would keep it: give it by --env NAME, and let the program read it from there"
+        raise CockpitError("there is a secret in the command line of the program", hint=hint)
     venv = os.environ.get("VIRTUAL_ENV", "")
     if not os.path.isfile(os.path.join(venv, "bin/activate")):
         venv = ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from cockpit.base import secret
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, read_nodes
 from cockpit.engine.launch.all_or_none import launch
@@ -173,7 +174,7 @@ def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pytho
         created=time.time(),
         nodes=nodes,
         launcher=job.launcher,
-        program=list(job.program),
+        program=secret.command(job.program, secret.values(job.env)),
         cwd=job.cwd,
         hostfile=request.hostfile and str(Path(request.hostfile).absolute()),
         pythons=pythons,

@@ -12,14 +12,12 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
 from typing import Any, Dict, List, Tuple
 
 from cockpit.base import kept, record, verbs
 from cockpit.base.fields import Target
 from cockpit.base.gate import plain
 from cockpit.base.progress import ring
-from cockpit.base.secret import values, without
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import pack
 from cockpit.node import procfs, safefiles
@@ -179,18 +177,11 @@ def _stacks(asked: Dict[str, Any], end: float, trouble: List[str]) -> List[Dump]
     wish = verbs.Stacks(tuple(targets), timeout_s=min(SPY_S, left_s))
     call = _Budget(wish, end)
     looks = Dumps(call, wish, path or os.devnull, gently=True)
-    secrets = {one.rank: _secrets(one.pid) for one in targets}
-    dumps = [replace(one, source=without(one.source, secrets[one.rank])) for one in looks.all(targets)]
+    dumps = looks.all(targets)
     missing = len(targets) - len(dumps)
     if missing:
         trouble.append("no time was left for the stacks of %d of %d ranks" % (missing, len(targets)))
     return sorted(dumps, key=lambda one: one.rank)
-
-
-def _secrets(pid: int) -> List[str]:
-    """The values of a rank's variables that are secrets: none is in a line of its source code."""
-    pairs = (one.decode("utf-8", "replace").partition("=") for one in procfs.environment(pid))
-    return values({name: value for name, _, value in pairs})
 
 
 def _targets(asked: Dict[str, Any], end: float) -> List[Target]:

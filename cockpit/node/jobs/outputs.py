@@ -198,7 +198,9 @@ class _Search:
     def _started(self, above: procfs.Stat, ranks: Sequence[int]) -> None:
         """A process that has started ranks."""
         if above.pid not in self._launchers:
-            command = launchers.command_line(procfs.arguments(above.pid), COMMAND_LIMIT) or above.name
+            command = (
+                launchers.command_line(procfs.arguments(above.pid), COMMAND_LIMIT, above.pid) or above.name
+            )
             below = len(procfs.descendants(above.pid, lambda pid: False))
             known = {"pid": above.pid, "ticks": above.ticks, "command": command, "below": below, "ranks": []}
             self._launchers[above.pid] = known

@@ -5,9 +5,7 @@ A rank's wrapper needs this in a child of its own, so it imports little.
 
 from __future__ import annotations
 
-import re
-
-from cockpit.base.secret import hidden, is_secret
+from cockpit.base import secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,14 +23,6 @@ TOTAL_LIMIT = 256 << 10
 _EACH = 32
 """Bytes that a variable counts for besides its name and value: many small ones make a long answer too."""
 
-# Passwords within values: https://user:password@proxy, "Password=…;", "Authorization: Bearer …".
-_USER = re.compile(r"(?<=://)[^/?#\s]*@")
-_PAIR = re.compile(
-    r"((?:token|api[_-]?key|secret|passw(?:or)?d|passphrase|authorization)\s*[=:]\s*)(?:(?:bearer|basic)\s+)?"
-    r"[^\s;&,]+",
-    re.IGNORECASE,
-)
-
 
 def told(variables: list[bytes]) -> dict[str, Any]:
     """``environ`` {name: value}, by name, and ``left_out``: how many more there are.
@@ -44,12 +34,13 @@ def told(variables: list[bytes]) -> dict[str, Any]:
         name, is_variable, value = each.decode("utf-8", "surrogateescape").partition("=")
         if is_variable:
             found.append((name, value))
+    known = secret.values(dict(found))
     chosen: dict[str, str] = {}
     room = TOTAL_LIMIT
     for name, value in sorted(found):
         if len(name) > NAME_LIMIT:
             continue
-        shown = _harmless(name, value)
+        shown = _harmless(name, value, known)
         room -= weight(name, shown)
         if room < 0:
             break
@@ -65,11 +56,13 @@ def weight(name: str, value: str) -> int:
     return len((name + value).encode("utf-8", "surrogateescape")) + _EACH
 
 
-def _harmless(name: str, value: str) -> str:
+def _harmless(name: str, value: str, known: list[str]) -> str:
     """A value without secrets and of bounded length."""
-    if is_secret(name):
-        return hidden(value)
-    value = _PAIR.sub(r"\1(secret)", _USER.sub("(secret)@", value))
-    if len(value) > VALUE_LIMIT:
-        return "%s … (+%d characters)" % (value[:VALUE_LIMIT], len(value) - VALUE_LIMIT)
-    return value
+    # Of a long one more is looked at than is shown: what is recognised by its end is not cut in two.
+    shown = secret.variable(name, value[: 2 * VALUE_LIMIT], known)
+    more = len(value) - 2 * VALUE_LIMIT
+    if secret.is_secret(name):
+        return secret.hidden(value)
+    if len(shown) > VALUE_LIMIT or more > 0:
+        return "%s … (+%d characters)" % (shown[:VALUE_LIMIT], len(shown) - VALUE_LIMIT + max(0, more))
+    return shown

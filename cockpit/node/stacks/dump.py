@@ -26,6 +26,7 @@ from cockpit.node.stacks import (
     claims,
     inside,
     kernel,
+    launchers,
     locks,
     permission,
     pyspy,
@@ -198,6 +199,7 @@ class _Look:
         self._pid = pid
         self._ticks = ticks
         self._notes: List[str] = []
+        self._known = launchers.secrets(pid)
         self._began = time.monotonic()
 
     def rank(self, rank: int, at: float) -> Dump:
@@ -226,12 +228,12 @@ class _Look:
             process._replace(switches_after=self._rested(pid)),
             seen.way,
             seen.threads,
-            source=self._dumps.sources.line(*place),
+            source=self._dumps.sources.line(*place, self._known),
             error=seen.error,
             what=seen.what,
             hint=seen.hint,
             notes=seen.notes,
-            loop=self._dumps.sources.loop(*place),
+            loop=self._dumps.sources.loop(*place, self._known),
             deputy=deputy,
         )
         return replace(dump, lock=self._lock(dump, facts)) if locks.polls(dump) else dump
@@ -357,7 +359,7 @@ class _Look:
         home = os.path.expanduser("~") if facts.uid == os.geteuid() else ""
         pids = (self._pid, facts.ns_pid)
         try:
-            told = pyspy_output.read(result.out, pids, kernel.folder(self._pid), home)
+            told = pyspy_output.read(result.out, pids, kernel.folder(self._pid), home, self._known)
         except ValueError as error:
             return _Seen(error="failed", what=str(error))
         if not any(thread.frames for thread in told.threads):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import Iterator, List, Optional
 
-from cockpit.base.secret import is_secret
+from cockpit.base import secret
 from cockpit.node import procfs
 from cockpit.node.stacks import claims
-from cockpit.node.stacks.harmless import harmless
 
 LEVELS = 32
 """Processes above a rank that are looked at."""
@@ -59,20 +58,24 @@ def is_typed_into(words: List[bytes]) -> bool:
     return name in _SHELLS and all(word[:1] == b"-" and word != b"-c" for word in options)
 
 
-def command_line(words: List[bytes], limit: int) -> str:
+def secrets(pid: int) -> List[str]:
+    """The values of a process's environment that are secrets, see :func:`cockpit.base.secret.values`."""
+    pairs = (one.decode("utf-8", "surrogateescape").partition("=") for one in procfs.environment(pid))
+    return secret.values({name: value for name, _, value in pairs})
+
+
+def command_line(words: List[bytes], limit: int, pid: int) -> str:
     """A command line as a person would type it, without secrets.
 
     :param limit: characters; the rest is cut
+    :param pid: of the process that has it
     """
-    shown = []
-    hide = False
+    room, texts = 2 * limit, []
     for word in words:
-        text = word.decode("utf-8", "surrogateescape")
-        name, equals, _ = text.partition("=")
-        if hide or (equals and is_secret(name)):
-            shown.append(name + "=(secret)" if equals and not hide else "(secret)")
-        else:
-            shown.append(harmless(text))
-        hide = not hide and text.startswith("-") and not equals and is_secret(text)
-    command = " ".join(shown)
+        # Of a long one more is looked at than is shown: what is recognised by its end is not cut in two.
+        texts.append(word.decode("utf-8", "surrogateescape")[: max(0, room)])
+        room -= len(word) + 1
+        if room < 0:
+            break
+    command = " ".join(secret.command(texts, secrets(pid)))
     return command if len(command) <= limit else command[: limit - 1] + "…"

@@ -7,9 +7,9 @@ import re
 import time
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
+from cockpit.base.secret import without
 from cockpit.base.stacks.dump import Dump, Frame, LockFile
 from cockpit.node import procfs
-from cockpit.node.stacks.harmless import harmless
 
 _POLLS = re.compile(r"^(torch/utils/file_baton|filelock/|fasteners/|portalocker/|python/multiprocessing/)")
 _PAUSES = frozenset(("clock_nanosleep", "nanosleep", "select", "pselect6"))
@@ -44,7 +44,7 @@ def file_of(pid: int, frames: Sequence[Frame], variables: Sequence[Dict[str, str
             continue
         holder = _holder(pid, path)
         age_s = max(0.0, time.time() - found.st_mtime)
-        return LockFile(harmless(path), age_s, *holder)
+        return LockFile(without(path), age_s, *holder)
     return None
 
 

@@ -39,7 +39,7 @@ def by_pid(pid: int, stats: Dict[int, procfs.Stat], ranks: Set[int]) -> Named:
     if seen is None or seen.state in "ZX":
         return Named([], "there is no process %d" % pid)
     words = procfs.arguments(pid)
-    what = "process %d (%s)" % (pid, launchers.command_line(words, COMMAND_LIMIT) or seen.name)
+    what = "process %d (%s)" % (pid, launchers.command_line(words, COMMAND_LIMIT, pid) or seen.name)
     owner = os.stat("/proc/%d" % pid).st_uid
     if os.geteuid() not in (0, owner):
         user = users.name(owner)
@@ -73,7 +73,7 @@ def by_words(match: str, stats: Dict[int, procfs.Stat], ranks: Set[int]) -> Name
     hits = {}
     for pid, stat in stats.items():
         words = procfs.arguments(pid)
-        line = launchers.command_line(words, 2 * 4096)
+        line = launchers.command_line(words, 2 * 4096, pid)
         if pattern.search(line) and not is_cockpit(words) and not only_helps(pid):
             hits[pid] = stat
     # What is above such a program, or a rank, is not meant by the words of what it has started.

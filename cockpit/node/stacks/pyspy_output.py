@@ -7,14 +7,13 @@ import os
 import re
 import stat
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from cockpit.base.secret import hidden, is_secret
+from cockpit.base import secret
 from cockpit.base.stacks.dump import Frame, Thread
 from cockpit.base.stacks.file_names import normalise
 from cockpit.base.stacks.kinds import source_frame
 from cockpit.node.joining import ended
-from cockpit.node.stacks.harmless import harmless
 
 NAME_LIMIT = 300
 """Characters of a function's or a file's name that are reported."""
@@ -33,9 +32,6 @@ FILE_LIMIT = 2 << 20
 
 FILE_S = 0.5
 """Seconds a source file may take: it may be on a file server that is silent."""
-
-_NO_SECRET = re.compile(r"None|True|False|-?\d{1,9}(?:\.\d+)?|<[\w.]+ at 0x[0-9a-f]+>")
-"""Values that are not secrets, whatever the variable's name: models have other kinds of tokens and keys."""
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+\Z")
 
@@ -62,17 +58,18 @@ class PySpyAnswer(NamedTuple):
     places: Dict[int, UserLine] = {}  # noqa: RUF012 (never changed)
 
 
-def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> PySpyAnswer:
+def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str, known: Sequence[str] = ()) -> PySpyAnswer:
     """The output of ``py-spy dump --json``.
 
     :param pids: numbers that the main thread may have: in our pid namespace and in its own
     :param cwd: the folder the process works in
     :param home: its user's home
+    :param known: secrets that it was given, see :func:`cockpit.base.secret.values`
     :raises ValueError: it is not such output
     """
     try:
         told = json.loads(data.decode("utf-8", "replace"))
-        threads = [(_thread(one, pids, cwd, home), one) for one in told]
+        threads = [(_thread(one, pids, cwd, home, known), one) for one in told]
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise ValueError("py-spy's answer is not understood: %s" % error) from None
 
@@ -90,13 +87,13 @@ def _frames(told: Dict[str, Any]) -> List[Dict[str, Any]]:
     return [frame for frame in reversed(told["frames"]) if frame["name"] != "<shim>"]
 
 
-def _thread(told: Dict[str, Any], pids: Tuple[int, ...], cwd: str, home: str) -> Thread:
+def _thread(told: Dict[str, Any], pids: Tuple[int, ...], cwd: str, home: str, known: Sequence[str]) -> Thread:
     frames, variables = [], []
     for frame in _frames(told):
         frames.append(_frame(frame, cwd, home))
         variables.append(
             {
-                str(one["name"])[:NAME_LIMIT]: value(str(one["name"]), one["repr"])
+                str(one["name"])[:NAME_LIMIT]: value(str(one["name"]), one["repr"], known)
                 for one in frame["locals"] or ()
             }
         )
@@ -142,14 +139,12 @@ def _place(thread: Thread, told: Dict[str, Any], cwd: str) -> Optional[UserLine]
 # -- without secrets ---------------------------------------------------------------------------------
 
 
-def value(name: str, text: Optional[str]) -> str:
-    """The value of a local variable, harmless and of bounded length."""
+def value(name: str, text: Optional[str], known: Sequence[str] = ()) -> str:
+    """The value of a local variable, without secrets and of bounded length."""
     text = text or ""
-    if is_secret(name) and not _NO_SECRET.fullmatch(text):
-        return hidden(text)
     # Cut first, leaving room for what a name at the cut may belong to: texts may be long.
-    text = harmless(text[: 4 * VALUE_LIMIT])
-    return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 1] + "…"
+    shown = secret.local(name, text[: 4 * VALUE_LIMIT], known)
+    return shown if len(shown) <= VALUE_LIMIT else shown[: VALUE_LIMIT - 1] + "…"
 
 
 # -- source code -------------------------------------------------------------------------------------
@@ -162,12 +157,15 @@ class Sources:
         self._lock = threading.Lock()
         self._files: Dict[str, Callable[[], List[str]]] = {}
 
-    def line(self, path: str, number: int) -> str:
-        """One line, harmless and of bounded length; empty if it cannot be read, or not soon enough."""
-        found = self._of(path)
-        return _cut(found[number - 1]) if 0 < number <= len(found) else ""
+    def line(self, path: str, number: int, known: Sequence[str] = ()) -> str:
+        """One line, without secrets and of bounded length; empty if it cannot be read, or not soon enough.
 
-    def loop(self, path: str, number: int) -> str:
+        :param known: secrets that the program was given
+        """
+        found = self._of(path)
+        return _cut(found[number - 1], known) if 0 < number <= len(found) else ""
+
+    def loop(self, path: str, number: int, known: Sequence[str] = ()) -> str:
         """The head of the ``while`` that a line is in, or is; empty: it is in none, or that is not known."""
         found = self._of(path)
         if not 0 < number <= len(found):
@@ -178,7 +176,7 @@ class Sources:
                 continue
             depth = _depth(line)
             if line.lstrip().startswith("while "):
-                return _cut(line)
+                return _cut(line, known)
             if line.lstrip().startswith(("def ", "async def ", "class ")):
                 break
         return ""
@@ -191,8 +189,8 @@ class Sources:
         return lines()
 
 
-def _cut(line: str) -> str:
-    text = harmless(line.strip())
+def _cut(line: str, known: Sequence[str]) -> str:
+    text = secret.without(line.strip()[: 4 * SOURCE_LIMIT], known, code=True)
     return text if len(text) <= SOURCE_LIMIT else text[: SOURCE_LIMIT - 1] + "…"
 
 

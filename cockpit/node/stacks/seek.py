@@ -29,11 +29,11 @@ from typing import (
 
 from cockpit.base import record, users, verbs
 from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
+from cockpit.base.secret import without
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.joining import ended
 from cockpit.node.stacks import claims, kernel, launchers
-from cockpit.node.stacks.harmless import harmless
 from cockpit.node.stacks.pythons import Pythons, is_cockpit, is_ours, only_helps, only_wraps, pythons
 
 if TYPE_CHECKING:
@@ -497,7 +497,7 @@ def _process_told(pid: int, ticks: int, state: str, python: bool) -> Dict[str, A
         "user": _user(pid),
         "python": _interpreter(pid, words) if python else "",
         "started": _started(ticks),
-        "command": launchers.command_line(words, COMMAND_LIMIT),
+        "command": launchers.command_line(words, COMMAND_LIMIT, pid),
         "above": [one.pid for one in launchers.above(pid)],
         "started_by": _started_by(pid),
         "container": len(inner) > 1,
@@ -514,7 +514,7 @@ def _job(one: _Rank) -> str:
         # Hydra's proxies, one per node, are told where their mpiexec is.
         words = procfs.arguments(one.parent)
         at = words.index(b"--control-port") + 1 if b"--control-port" in words else len(words)
-        return harmless(os.fsdecode(words[at])) if at < len(words) else ""
+        return without(os.fsdecode(words[at])) if at < len(words) else ""
     return "" if said.launcher in ("slurm", "other") else "pid %d" % one.parent
 
 
@@ -528,7 +528,11 @@ def _interpreter(pid: int, words: List[bytes]) -> str:
 
 def _started_by(pid: int) -> str:
     found = launchers.launcher(pid)
-    return launchers.command_line(procfs.arguments(found.pid), COMMAND_LIMIT) if found is not None else ""
+    return (
+        launchers.command_line(procfs.arguments(found.pid), COMMAND_LIMIT, found.pid)
+        if found is not None
+        else ""
+    )
 
 
 def _user(pid: int) -> str:
@@ -560,7 +564,7 @@ def _others(refused: List[int]) -> Tuple[_Others, _Others]:
             continue
         found = jobs if _is_job(pid, words) else programs if _is_program(pid, words) else None
         if found is not None:
-            command = launchers.command_line(words, COMMAND_LIMIT)
+            command = launchers.command_line(words, COMMAND_LIMIT, pid)
             entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
             entry["count"] += 1
     told = ([one for _, one in sorted(each.items())][:OTHERS] for each in (jobs, programs))

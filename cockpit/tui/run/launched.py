@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cockpit.base.record import ENV_DIR
-from cockpit.base.secret import is_secret
+from cockpit.base.secret import is_hidden
 from cockpit.base.shell import join, quote
 from cockpit.core.text import one_line
 from cockpit.engine.links.payload import COMMAND
@@ -44,7 +44,7 @@ def _launch(plan: Mapping[str, Any], folder: str) -> str:
     """
     lines = [f"cd {quote(str(plan.get('cwd')))}", f"export {ENV_DIR}={quote(folder)}"]
     for name, value in plan.get("env", {}).items():
-        given = f"${{{name}?is a secret: set it first}}" if is_secret(name) else quote(str(value))
+        given = f"${{{name}?is a secret: set it first}}" if is_hidden(str(value)) else quote(str(value))
         lines.append(f"export {name}={given}")
     if plan.get("setup"):
         lines.append(str(plan["setup"]))
