@@ -25,8 +25,9 @@ LINE_LIMIT = 4096
 PENDING_EVERY = 2.0
 """Seconds between two states of the same progress bar."""
 
-HELD_BYTES = 16 << 20
-"""Bytes that may wait for the next tick; past it they are printed at once, folded or not."""
+HELD_BYTES = 2 << 20
+"""Bytes that may wait for the next tick; past it they are printed at once, folded or not. In print they take
+several times as much for a moment."""
 
 LABEL_LIMIT = 32
 GOES_ON = " … (the line goes on)"
@@ -41,6 +42,27 @@ class _Unfinished:
     def __init__(self) -> None:
         self.seen = self.shown = b""
         self.seen_at = self.shown_at = float("-inf")
+
+
+class _Out:
+    """What waits to be written: for the next tick, or until it is too much."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._texts: list[str] = []
+        self._size = 0
+
+    def append(self, text: str) -> None:
+        self._texts.append(text)
+        self._size += len(text)
+        if self._size > HELD_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        if self._texts:
+            texts, self._texts, self._size = self._texts, [], 0
+            self._stream.write("".join(texts))
+            self._stream.flush()
 
 
 class Printer:
@@ -82,7 +104,7 @@ class Printer:
         self._repeated: dict[Source, bytes] = {}
         self._pending: dict[Source, _Unfinished] = {}
         self._labels: dict[tuple[Source, ...], str] = {}
-        self._out: list[str] = []
+        self._out = _Out(stream)
         names = names or {}
         self._nodes = list(dict.fromkeys(names.values()))
         width = max((len(f"{node}:{rank}") for rank, node in names.items()), default=0)
@@ -124,7 +146,7 @@ class Printer:
         """Print all complete lines: what comes next does not fold with them."""
         self._print(self._folder.flush())
         self._folder = Folder(HOLD, shapes=self._terminal)  # an old one knows all sources there ever were
-        self._write()
+        self._out.write()
 
     def tick(self, now: float) -> None:
         """Print what is due; to be called about ten times a second.
@@ -134,14 +156,14 @@ class Printer:
         self._print(self._folder.drain(now))
         if self._pending:
             self._show_pending(now)
-        self._write()
+        self._out.write()
 
     def close(self) -> None:
         """Print everything that is left, including unfinished lines. The stream stays open."""
         for source, log in self._logs.items():
             self._add(source, log.finish())
         self._print(self._folder.flush())
-        self._write()
+        self._out.write()
         self._stream.flush()
 
     def _add(self, source: Source, lines: list[bytes]) -> None:
@@ -222,12 +244,6 @@ class Printer:
         self._labels[sources] = label
         return label
 
-    def _write(self) -> None:
-        if self._out:
-            out, self._out = self._out, []
-            self._stream.write("".join(out))
-            self._stream.flush()
-
 
 def _who(sources: tuple[Source, ...], order: Iterable[str]) -> str:
     if len(sources) == 1:
@@ -253,10 +269,9 @@ class JsonPrinter:
     """When what is fed next was there, unix seconds, for the field ``t``. None: there is none."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
         self._logs: dict[Source, LineAssembler] = {}
         self._offsets: dict[Source, int] = {}
-        self._out: list[str] = []
+        self._out = _Out(stream)
 
     def feed(self, node: str, rank: int | None, data: bytes, offset: int = 0) -> None:
         """Take the next bytes of one log; see :meth:`Printer.feed`.
@@ -283,10 +298,7 @@ class JsonPrinter:
 
     def tick(self, now: float) -> None:
         """Write what has gathered; ``now`` is not used."""
-        if self._out:
-            out, self._out = self._out, []
-            self._stream.write("".join(out))
-            self._stream.flush()
+        self._out.write()
 
     def flush(self) -> None:
         """Write what has gathered."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.cli.printer import GOES_ON, JsonPrinter, Printer
+from cockpit.cli.printer import GOES_ON, HELD_BYTES, JsonPrinter, Printer
 from cockpit.core.logs.lines import MAX_LINE
 from cockpit.core.text import sanitise
 
@@ -194,6 +195,36 @@ def test_line_of_many_megabytes_comes_in_pieces_that_say_so() -> None:
     out.feed("node1", 0, b"x" * (MAX_LINE + 5) + b"\n")
     out.close()
     assert lines(screen) == [f"node1:0 | {'x' * MAX_LINE}{GOES_ON}", "node1:0 | xxxxx"]
+
+
+class Sink(io.StringIO):
+    """A stream that keeps nothing, and knows the longest text it was given."""
+
+    longest = 0
+
+    def write(self, text: str, /) -> int:
+        self.longest = max(self.longest, len(text))
+        return len(text)
+
+
+@pytest.mark.parametrize("kind", ["folded", "unfolded", "terminal", "json"])
+def test_a_line_without_end_is_printed_as_it_comes(kind: str) -> None:
+    sink = Sink()
+    out = (
+        JsonPrinter(sink)
+        if kind == "json"
+        else Printer(sink, colour=False, terminal=kind == "terminal", names=NAMES, fold=kind != "unfolded")
+    )
+    data = b"A" * (256 << 10)
+    tracemalloc.start()
+    try:
+        for _ in range(256):
+            out.feed("node1", 0, data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sink.longest <= HELD_BYTES + 2 * MAX_LINE
+    assert peak < 24 << 20  # of 64 MiB
 
 
 def test_colour() -> None:

@@ -370,6 +370,8 @@ class Folder:
                 like.holders -= 1
                 if not like.holders:
                     del self._likes[like.key]
+                    # It refers to itself: until that is collected it would keep its text, a megabyte at most.
+                    like.key = b""
             group = like.group
             if group is like:
                 continue
