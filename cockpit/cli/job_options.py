@@ -17,6 +17,7 @@ from cockpit.cli import node_options
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
 from cockpit.cli.parsing import Parser, add_link_options, reach
+from cockpit.core.expressions import Expression
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.plans.nodes.hostfile import STDIN
 
@@ -38,6 +39,7 @@ def add_options(parser: Parser) -> None:
     )
     group.add_argument(
         "--match",
+        type=_expression,
         metavar="REGEX",
         default="",
         help="the job with this in the command line of a rank or its launcher",
@@ -46,6 +48,11 @@ def add_options(parser: Parser) -> None:
     group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
     group.add_argument("--python", metavar="PATH", default="", help="python for the agent on the nodes")
     add_link_options(parser, "JOBID[.STEP]")
+
+
+def _expression(text: str) -> str:
+    Expression(text, where=f"--match {text}")
+    return text
 
 
 def names_nodes(target: str | None, args: argparse.Namespace, ask: str) -> list[str]:

@@ -24,7 +24,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.core.run.jobs import group
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.stacks import kernel, seek
+from cockpit.node.stacks import kernel, named, seek
 from tests.needs import require, require_module
 from tests.node import runs, spies
 from tests.node.conftest import Launch
@@ -608,3 +608,13 @@ def test_real_launchers_and_data_loaders(
         (1, 1, launcher),
     ]
     assert sorted(rank["pid"] for rank in ranks) == sorted(told)
+
+
+def test_words_of_a_command_line_are_looked_for_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = {1: "python train.py", 2: "a" * 60 + "!", 3: "python -m train\udc80"}
+    assert named._matching(r"train(\.py)?", lines) == [1, 3]
+    with pytest.raises(ValueError, match="not a regular expression: missing"):
+        named._matching("(", lines)
+    monkeypatch.setattr(named, "MATCH_S", 1)
+    with pytest.raises(ValueError, match="takes too long"):
+        named._matching("(a+)+$", lines)

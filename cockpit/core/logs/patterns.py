@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import warnings
 
+from cockpit.core.expressions import Expression
 from cockpit.core.logs.excerpt import TEXT_MAX
 from cockpit.core.text import sanitise
 from cockpit.errors import CockpitError
@@ -26,7 +26,7 @@ class Pattern:
     r"""A regular expression in the text of a line, without its colours.
 
     Small letters match capitals too, unless the expression has a capital; a leading ``!`` inverts.
-    ``\w``, ``\b`` and the like are ASCII only.
+    ``\w``, ``\b`` and the like are ASCII only. See :class:`~cockpit.core.expressions.Expression`.
 
     :param text: the expression as typed
     :raises CockpitError: it is not a regular expression; says where
@@ -35,31 +35,34 @@ class Pattern:
     def __init__(self, text: str) -> None:
         self.inverted = text.startswith("!")
         regex = text[self.inverted :]
-        flags = re.ASCII if _has_capital(regex) else re.ASCII | re.IGNORECASE
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # `[[` may mean something else one day
-                self._regex = re.compile(regex, flags)
+            self._regex = Expression(regex, fold=not _has_capital(regex), where=f"/{text}/")
+        except CockpitError as error:
+            if not self.inverted:
+                raise
+            what = re.sub(r"(?<=at character )\d+\Z", lambda place: str(int(place[0]) + 1), error.what)
+            raise CockpitError(what, where=error.where) from None
+        try:
             needed = needed_texts(regex)
-        except re.error as error:
-            place = "" if error.pos is None else f" at character {error.pos + 1 + self.inverted}"
-            raise CockpitError(f"{error.msg}{place}", where=f"/{text}/") from None
-        except (ValueError, OverflowError, RecursionError) as error:
+        except RecursionError as error:
             raise CockpitError(f"not a regular expression: {error}", where=f"/{text}/") from None
-        self._folds = bool(self._regex.flags & re.IGNORECASE)
+        self._folds = self._regex.folds
+        # Letters outside ASCII have capitals that bytes do not know of.
+        if needed is not None and self._folds and not all(map(str.isascii, needed)):
+            needed = None
         self._needed: list[bytes] | None = None
         if needed is not None:
             self._needed = [self._fold(text.encode(errors="surrogatepass")) for text in needed]
 
     def matches(self, line: bytes) -> bool:
         """Whether a line is selected."""
-        return (self._regex.search(sanitise(line, colour=False)) is None) == self.inverted
+        return self._regex.search(sanitise(line, colour=False)) != self.inverted
 
     def spans(self, shown: str) -> list[tuple[int, int]]:
         """Where it matches in the shown text, for highlighting; nothing if inverted."""
         if self.inverted:
             return []
-        return [match.span() for match in self._regex.finditer(shown) if match.end() > match.start()]
+        return list(self._regex.spans(shown))
 
     def may_match(self, block: bytes) -> bool:
         """Whether a line of ``block`` could be selected; False is certain, and quick."""
@@ -76,7 +79,8 @@ class Pattern:
         if b"\t" in block and any(b" " in text for text in self._needed):
             return True
         # Colours may be in the middle of the text, and a replaced control character may be a part of it.
-        shown = self._fold(sanitise(block.replace(b"\n", b" "), colour=False).encode())
+        clean_text = sanitise(block.replace(b"\n", b" "), colour=False)
+        shown = (clean_text.casefold() if self._folds else clean_text).encode()
         return any(text in shown for text in self._needed)
 
     def _fold(self, text: bytes) -> bytes:

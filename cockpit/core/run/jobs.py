@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from cockpit.base.answers import FoundRank, OtherJob, SeekAnswer, Stuck
 from cockpit.core import inferred
+from cockpit.core.expressions import Expression
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.text import counted, one_line
@@ -252,11 +252,7 @@ def _narrowed(jobs: Sequence[Job], pid: int, match: str) -> list[Job]:
             what = f"process {pid} is neither a rank nor a parent of one; jobs there:{_listed(jobs)}"
             raise CockpitError(what, code=Exit.NODE_UNFIT)
     if match:
-        try:
-            pattern = re.compile(match)
-        except re.error as error:
-            raise CockpitError(f"not a regular expression: {error}", where=f"--match {match}") from None
-        hits = _with_words(found, pattern)
+        hits = _with_words(found, Expression(match, where=f"--match {match}"))
         if not hits:
             what = f"no rank or launcher of one has {match!r} in its command line"
             raise CockpitError(f"{what}; the jobs there:{_listed(found)}", code=Exit.NODE_UNFIT)
@@ -267,8 +263,8 @@ def _narrowed(jobs: Sequence[Job], pid: int, match: str) -> list[Job]:
 def has_named(jobs: Sequence[Job], pid: int, match: str) -> bool:
     """Whether one of these jobs is meant by a process or words; True for words that are no pattern."""
     try:
-        pattern = re.compile(match)
-    except re.error:
+        pattern = Expression(match)
+    except CockpitError:
         return True
     found = _of_process(jobs, pid) if pid else list(jobs)
     return bool(_with_words(found, pattern))
@@ -280,7 +276,7 @@ def _of_process(jobs: Sequence[Job], pid: int) -> list[Job]:
     return found or [job for job in jobs if any(pid in one.above for one in job.ranks.values())]
 
 
-def _with_words(jobs: Sequence[Job], pattern: re.Pattern[str]) -> list[Job]:
+def _with_words(jobs: Sequence[Job], pattern: Expression) -> list[Job]:
     return [
         job
         for job in jobs

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 from cockpit.base import users
@@ -13,6 +16,9 @@ from cockpit.node.stacks.pythons import is_cockpit, only_helps, only_wraps
 
 COMMAND_LIMIT = 100
 """Characters of a command line in a sentence."""
+
+MATCH_S = 2
+"""Seconds of CPU that looking for a pattern may take."""
 
 MOST = 100
 """Programs with the words that are meant; more of them are not told."""
@@ -67,19 +73,49 @@ def by_pid(pid: int, stats: Dict[int, procfs.Stat], ranks: Set[int]) -> Named:
 def by_words(match: str, stats: Dict[int, procfs.Stat], ranks: Set[int]) -> Named:
     """The Python programs with this in their command lines; see :func:`by_pid` for the parameters.
 
-    :raises re.error: it is no pattern
+    :raises ValueError: it is no pattern, or takes too long
     """
-    pattern = re.compile(match)
-    hits = {}
-    for pid, stat in stats.items():
+    lines = {}
+    for pid in stats:
         words = procfs.arguments(pid)
-        line = launchers.command_line(words, 2 * 4096, pid)
-        if pattern.search(line) and not is_cockpit(words) and not only_helps(pid):
-            hits[pid] = stat
+        if not is_cockpit(words) and not only_helps(pid):
+            lines[pid] = launchers.command_line(words, 2 * 4096, pid)
+    hits = {pid: stats[pid] for pid in _matching(match, lines)}
     # What is above such a program, or a rank, is not meant by the words of what it has started.
     tops = [one for one in hits.values() if not any(each.pid in hits for each in launchers.above(one.pid))]
     free = [one for one in tops if one.pid not in ranks and not _has(one.pid, ranks)]
     return Named([_through(one, stats) for one in free[:MOST]])
+
+
+# Python's expressions can take for ever, and nothing ends one in a thread.
+_MATCHER = """
+import json, re, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (%d, %d))
+match, lines = json.load(sys.stdin)
+search = re.compile(match).search
+json.dump([bool(search(line)) for line in lines], sys.stdout)
+"""
+
+
+def _matching(match: str, lines: Dict[int, str]) -> List[int]:
+    """The processes whose command line has this in it.
+
+    :raises ValueError: it is no pattern, or takes too long
+    """
+    try:
+        re.compile(match)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError("not a regular expression: %s" % error) from None
+    command = [sys.executable, "-I", "-S", "-c", _MATCHER % (MATCH_S, MATCH_S)]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps([match, list(lines.values())]).encode(), stdout=-1, stderr=-3,
+            timeout=10 * MATCH_S, check=True,
+        )  # fmt: skip
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        raise ValueError("it takes too long to find: simplify it") from None
+    return [pid for pid, hit in zip(lines, found) if hit]
 
 
 def _has(pid: int, ranks: Set[int]) -> bool:

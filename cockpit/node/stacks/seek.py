@@ -252,8 +252,8 @@ def _named(
     else:
         try:
             meant = named.by_words(asked.match, found.stats, known)
-        except re.error as error:
-            raise NodeError("usage", "not a regular expression: %s" % error) from None
+        except ValueError as error:
+            raise NodeError("usage", "--match: %s" % error) from None
     return [_alone(one) for one in meant.programs if one.pid not in known], meant.why
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.kinds import Doing
+from cockpit.core.expressions import Expression
 from cockpit.core.finding import Finding
 from cockpit.core.masks import mask_of
 from cockpit.core.stacks.classes import RankClass, classes
@@ -17,7 +18,7 @@ from cockpit.core.stacks.tree_lines import Key, TreeRow, rows
 from cockpit.core.stacks.verdict import verdict
 from cockpit.errors import CockpitError
 
-_RANKS = re.compile(r"\s*\d+\s*(-\s*\d+\s*)?(,\s*\d+\s*(-\s*\d+\s*)?)*,?\s*")
+_RANKS = re.compile(r"\s*\d+\s*(-\s*\d+\s*)?(,\s*\d+\s*(-\s*\d+\s*)?)*(,\s*)?")
 
 
 Folding = tuple[frozenset[Key], bool]
@@ -142,9 +143,9 @@ def filtered(pattern: str, snapshot: Snapshot, every: Sequence[RankClass]) -> in
 def problem(pattern: str) -> str:
     """What is wrong with a pattern; empty if nothing is."""
     try:
-        re.compile(pattern.strip().removeprefix("!"))
-    except re.error as error:
-        return f"not a regular expression: {error}"
+        Expression(pattern.strip().removeprefix("!"))
+    except CockpitError as error:
+        return f"not a regular expression: {error.what}"
     return ""
 
 
@@ -161,7 +162,7 @@ def _matching(text: str, snapshot: Snapshot, every: Sequence[RankClass]) -> int:
     wrong = problem(text)
     if wrong:
         raise CockpitError(wrong)
-    search = re.compile(text, re.IGNORECASE if text.islower() else 0).search
+    search = Expression(text, fold=text.islower()).search
     nodes = {place.node for place in snapshot.ranks.values()}
     wanted = {node for node in nodes if search(node)}
     mask = mask_of(rank for rank, place in snapshot.ranks.items() if place.node in wanted)
