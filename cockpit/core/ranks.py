@@ -27,7 +27,6 @@ _NAME = re.compile(
 )
 _BRACKET = re.compile(r"\[([0-9,/-]+)\]")
 _PIECE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?\Z")
-_COMMA = re.compile(r",(?![^\[]*\])")  # not one in brackets
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
@@ -128,7 +127,14 @@ def nodes_set(nodes: Set[str]) -> str:
 
 def set_words(text: str) -> list[str]:
     """The words of a set like ``gpu[01,03],storage``, with their ranges."""
-    return _COMMA.split(text)
+    words, end, inside = list[str](), len(text), False
+    for at in range(len(text) - 1, -1, -1):
+        if text[at] in "[]":
+            inside = text[at] == "]"
+        elif text[at] == "," and not inside:
+            words.append(text[at + 1 : end])
+            end = at
+    return [text[:end], *reversed(words)]
 
 
 def is_name(name: object) -> bool:

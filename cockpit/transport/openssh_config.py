@@ -48,7 +48,7 @@ _SINCE = {
 PLAIN_PATH = re.compile(r"[\w@+,./-]+\Z")
 """A path that ssh may put into the command of a jump host: it does not quote it."""
 
-_VERSION = re.compile(r"OpenSSH\w*_(\d+)\.(\d+)")
+_VERSION = re.compile(r"OpenSSH\w{0,40}_(\d+)\.(\d+)")
 
 
 class OpensshConfig:

@@ -239,7 +239,7 @@ def _said(what: str, hint: str, retry: bool) -> Callable[[re.Match[str], Failure
 
 
 # How ssh begins what a connection came to: its own, and that of a jump host to the node.
-_CONNECT = r"^(?:ssh: connect to host .*|channel \d+: open failed: connect failed): "
+_CONNECT = r"^(?:ssh: connect to host .{0,400}|channel \d+: open failed: connect failed): "
 
 _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sentence]], ...] = tuple(
     (re.compile(pattern, re.MULTILINE), sentence)
@@ -247,7 +247,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
         (r"^(?:\S+ h|H)ost key for (?P<host>\S+) has changed", _changed),
         (r"^No \S+ host key is known for \S+", _unknown),
         (
-            r"^(?P<said>.*REVOKED HOST KEY.*|Host key .*revoked.*)",
+            r"^(?P<said>.{0,400}REVOKED HOST KEY.{0,400}|Host key .{0,400}revoked.{0,400})",
             _said("host key refused: it is revoked", "ask its admin for a new host key", False),
         ),
         (r"^Host key verification failed", _failed),
@@ -259,9 +259,9 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
                 False,
             ),
         ),
-        (r"^(?:\S+@\S+: )?Permission denied \((?P<methods>[\w,.@-]*)\)", _refused),
+        (r"^(?:\S{1,200}@\S{1,200}: )?Permission denied \((?P<methods>[\w,.@-]*)\)", _refused),
         (
-            r"^ssh: Could not resolve hostname |" + _CONNECT + r".*(?:not known|resolution)",
+            r"^ssh: Could not resolve hostname |" + _CONNECT + r".{0,400}(?:not known|resolution)",
             _said("name unknown", "correct the hostfile, /etc/hosts or ~/.ssh/config", False),
         ),
         (
@@ -273,21 +273,22 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
             _said("no route to it", "is the node up, on this network?", True),
         ),
         (
-            _CONNECT + r".*timed out|^Connection timed out during banner exchange",
+            _CONNECT + r".{0,400}timed out|^Connection timed out during banner exchange",
             _said("no answer to the connection", "is the node up, a firewall between?", True),
         ),
-        (_CONNECT + r"(?P<said>.*)", _said("no connection to it: {said}", "see why: {try}", True)),
+        (_CONNECT + r"(?P<said>.{0,400})", _said("no connection to it: {said}", "see why: {try}", True)),
         (
-            r"^Unable to negotiate .*?: (?P<said>no matching .*)",
+            r"^Unable to negotiate .{0,400}?: (?P<said>no matching .{0,400})",
             _said("no common ssh algorithm: {said}", "see which: {try}", False),
         ),
         (
-            r"^Timeout, server .* not responding",
+            r"^Timeout, server .{0,400} not responding",
             _said("connection lost for lack of any answer", "", True),
         ),
         (
-            r"^(?P<said>(?:kex|ssh)_exchange_identification: .*|Connection (?:closed|reset) by .*"
-            r"|client_loop: send disconnect.*|Connection to .* closed.*|.*Broken pipe)",
+            r"^(?P<said>(?:kex|ssh)_exchange_identification: .{0,400}|Connection (?:closed|reset) by .{0,400}"
+            r"|client_loop: send disconnect.{0,400}|Connection to .{0,400} closed.{0,400}"
+            r"|.{0,400}Broken pipe)",
             _said(_DROPPED + "{said}", "sshd may be dropping parallel logins", True),
         ),
     )

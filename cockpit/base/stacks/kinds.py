@@ -361,8 +361,12 @@ def _by_kernel(
     return Doing("user", "", user, "in its own code") if frames else Doing("", "", None, "no Python stack")
 
 
-_STORES = re.compile(r"\b(\w*store\w*)(\([^()]*\))?\.(get|wait|multi_get|barrier)\(", re.IGNORECASE)
-_STORE_LOOP = re.compile(r"\b\w*store\w*(\([^()]*\))?\.(check|num_keys|add|get)\(", re.IGNORECASE)
+_STORES = re.compile(
+    r"\b(\w{0,64}store\w{0,64})(\([^()]{0,200}\))?\.(get|wait|multi_get|barrier)\(", re.IGNORECASE
+)
+_STORE_LOOP = re.compile(
+    r"\b\w{0,64}store\w{0,64}(\([^()]{0,200}\))?\.(check|num_keys|add|get)\(", re.IGNORECASE
+)
 _WORK_LOOP = re.compile(r"\.is_(completed|success)\(")
 _DEVICE_LOOP = re.compile(r"\b(event|evt|stream|ev)\w*\.query\(", re.IGNORECASE)
 _ON_SOCKET = frozenset(("poll", "ppoll", "recvfrom", "read", "epoll_wait", "futex"))

@@ -37,7 +37,9 @@ STEPS = {
 }
 """What a rank does in each step of a trial."""
 
-_NOISE = re.compile(r"\[/\S+:\d+\] |\[enforce fail at \S+\] |\s*This is typically caused.*", re.DOTALL)
+_NOISE = re.compile(
+    r"\[/\S{1,300}:\d+\] |\[enforce fail at \S{1,300}\] |\s{0,8}This is typically caused.*", re.DOTALL
+)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ WORDINGS = (
         "nccl#286",
     ),
     Wording(
-        r"(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b.*refused|refused.*(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b",
+        r"(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b.{0,200}refused|refused.{0,200}(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b",
         "another rank gave a loopback address, to which its own name resolves: correct /etc/hosts "
         "there, or --iface NAME",
         "getent hosts $(hostname)",
@@ -63,14 +63,14 @@ WORDINGS = (
         "nccl/src/init.cc",
     ),
     Wording(
-        r"ibv_reg_mr\w* failed|ibv_create_cq.* failed.*Cannot allocate memory",
+        r"ibv_reg_mr\w{0,40} failed|ibv_create_cq.{0,200} failed.{0,200}Cannot allocate memory",
         "InfiniBand may not lock memory where ranks are started: memlock unlimited in "
         "/etc/security/limits.conf",
         "ulimit -l",
         "nccl-tests#206, ucx#8684",
     ),
     Wording(
-        r"Got completion (?:from peer|with error).*(?:error 12|status=IBV_WC_RETRY_EXC_ERR|status=12)",
+        r"Got completion (?:from peer|with error).{0,200}(?:error 12|status=IBV_WC_RETRY_EXC_ERR|status=12)",
         "InfiniBand packets to a peer are lost, or its process has ended; RoCE: NCCL_IB_GID_INDEX, the "
         "same MTU",
         "ibstat; ibqueryerrors",
@@ -84,14 +84,14 @@ WORDINGS = (
         "nccl/src/transport/net_ib",
     ),
     Wording(
-        r"fi_getinfo|NET/OFI.*(?:Unable|fail|No eligible)|provider efa output empty",
+        r"fi_getinfo|NET/OFI.{0,200}(?:Unable|fail|No eligible)|provider efa output empty",
         "libfabric finds no usable provider (EFA) here: is the device in this instance and container?",
         "fi_info -p efa",
         "aws-ofi-nccl",
     ),
     Wording(
-        r"posix_fallocate failed.*No space left|failed to extend /dev/shm/nccl|"
-        r"(?:Error while creating|shm_open).*/dev/shm/nccl",
+        r"posix_fallocate failed.{0,200}No space left|failed to extend /dev/shm/nccl|"
+        r"(?:Error while creating|shm_open).{0,200}/dev/shm/nccl",
         "/dev/shm is too small or full: docker run --shm-size=16g, or remove nccl-* of dead runs",
         "df -h /dev/shm; ls -l /dev/shm",
         "nccl#290, nccl#525",
@@ -103,7 +103,7 @@ WORDINGS = (
         "nccl/src/include/checks.h",
     ),
     Wording(
-        r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.* NCCL version",
+        r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.{0,200} NCCL version",
         "nodes have different versions of NCCL: the same torch on every node",
         "python -m pip install torch==VERSION",
         "nccl#286",

@@ -45,7 +45,9 @@ _STYLE = re.compile(rb"\x1b\[[\d;:]*m")
 # Of exception groups: "  | ", "  +-+---------------- 1 ----------------".
 _GUTTER = re.compile(rb" {0,40}(?:\| |\|\Z|\+[-+]{2,80} \d{1,4} -{2,80})")
 # loguru points at the frame that logged: "> File".
-_FRAME = re.compile(rb'([ \t]{1,80})(?:> )?File "([^"]{1,4096})", line (\d{1,9})(?:,? in ([^\n]+))?')
+_FRAME = re.compile(
+    rb'(?<![ \t])([ \t]{1,80})(?:> )?File "([^"]{1,4096})", line (\d{1,9})(?:,? in ([^\n]+))?'
+)
 _BOX_FRAME = re.compile(
     r"│ (?:(?P<path>\S[^│:]{0,300}):(?P<line>\d{1,9})(?: in (?P<name>[^│]{1,200}?))?) *│".encode()
 )

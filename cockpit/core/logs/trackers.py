@@ -15,11 +15,15 @@ LONGEST = 500
 """Characters of an address; a longer one is none."""
 
 _STYLE = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]")
-# wandb/sdk/wandb_run.py and tensorboard/program.py; what follows a ? may be a key to the account.
-_PRINTED = re.compile(
-    rb"wandb: [^\n]{0,300}?\bView run [^\n]{0,300}?\bat:? +(?P<wandb>https?://[!-~]+)"
+# wandb/sdk/wandb_run.py and tensorboard/program.py; what follows a ? may be a key to the account. W&B prints
+# "wandb: … View run NAME at: ADDRESS": its words are found one by one, so that no text is looked at twice.
+_WORDS = re.compile(
+    rb"\n|(?P<by>wandb: )|\b(?P<view>View run )|\bat:? {1,8}(?P<wandb>https?://[!-~]+)"
     rb"|TensorBoard \d[\w.+]{0,30} at (?P<tensorboard>https?://[!-~]+)"
 )
+_APART = 300
+"""Bytes between two of these words, at most."""
+
 _ADDRESS = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?(/[\w.~%+/-]*)?", re.ASCII)
 
 MOST = 16
@@ -44,8 +48,17 @@ def trackers(data: bytes) -> list[Tracker]:
     if not any(hint in data for hint in HINTS):
         return []
     found: dict[Tracker, None] = {}
-    for printed in _PRINTED.finditer(_STYLE.sub(b"", data)):
-        kind = printed.lastgroup or ""
+    by = view = -1  # where the last words of W&B end that an address may belong to
+    for printed in _WORDS.finditer(_STYLE.sub(b"", data)):
+        kind, at = printed.lastgroup or "", printed.start()
+        if kind == "by":
+            by = printed.end()
+        elif kind == "view":
+            view = printed.end() if 0 <= by >= at - _APART else -1
+        elif not kind:
+            by = view = -1
+        if kind not in NAMES or (kind == "wandb" and not 0 <= view >= at - _APART):
+            continue
         url = re.split("[?#]", printed[kind].decode())[0].rstrip(".,;)")
         if len(url) <= LONGEST and _ADDRESS.fullmatch(url):
             found[Tracker(NAMES[kind], url)] = None
