@@ -175,7 +175,7 @@ class _Record(Followed):
         return begun
 
     def _is_unwritten(self, size: Optional[int]) -> bool:
-        """Whether a supervisor that cannot be asked told more than it could write: what there is begins alike."""
+        """Whether a supervisor that cannot be asked told more than it wrote: both begin alike."""
         if not size:
             return False
         head = self._trail.head if self._trail is not None else b""
