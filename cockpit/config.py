@@ -52,7 +52,7 @@ class Quotas:
     :param spool_bytes: of the logs of one node of one run. The default holds eight ranks that print 1,000
         lines of 100 bytes a second each for 22 hours
     :param spool_files: of one node of one run
-    :param record_bytes: of the events that one node's supervisor records of one run; and as many of sizes
+    :param record_bytes: of the events that one node's supervisor records of one run
     :param report_files: reports of a profiler that are fetched from one node
     :param free_bytes: kept free on the file system of the runs, but never more than ``free_percent`` of it
     :param free_percent: 0 to 100

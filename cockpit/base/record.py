@@ -5,7 +5,8 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 =======================  ==========================================================================
 ``record.json``          facts written once at launch by the supervisor
 ``events.jsonl``         the run record: one JSON object per line, append-only, written only by the supervisor
-``sizes.jsonl``          the time index: ``{"t": unix seconds, "s": {file: size}}``, only what changed
+``times.jsonl``          the time index: how long each log was when (:mod:`cockpit.base.times`)
+``sizes.jsonl``          in a run that an earlier version launched: the same, a line each 0.2 s, never thinned
 ``launcher.log``         the launcher's own stdout and stderr
 ``supervisor.log``       what went wrong in the supervisor itself; normally empty
 ``rank-N.log``           stdout and stderr of global rank N, append-only
@@ -34,7 +35,12 @@ FORMAT = 1
 
 RECORD = "record.json"
 EVENTS = "events.jsonl"
+TIMES = "times.jsonl"
 SIZES = "sizes.jsonl"
+SIZES_READ = 64 << 20
+"""Bytes of it that are taken: of a larger one nothing, which costs the order of lines between ranks."""
+INDEX = (TIMES, SIZES)
+"""The time index, by either name."""
 LAUNCHER_LOG = "launcher.log"
 SUPERVISOR_LOG = "supervisor.log"
 STOP = "stop.json"
@@ -108,7 +114,7 @@ def is_log(name: str) -> bool:
 
 def is_followed(name: str) -> bool:
     """Whether a file of a run folder is copied while it grows."""
-    return name in (EVENTS, SIZES) or is_log(name)
+    return name in (EVENTS, *INDEX) or is_log(name)
 
 
 def rank_start(rank: int) -> str:

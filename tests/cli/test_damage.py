@@ -65,7 +65,8 @@ FILES = [
     "manifest.json",
     "journal.jsonl",
     "lock",
-    *(f"{SPOOL}/{name}" for name in ("events.jsonl", "sizes.jsonl", "rank-0.log", "launcher.log")),
+    *(f"{SPOOL}/{name}" for name in ("events.jsonl", "sizes.jsonl", "times.jsonl", "rank-0.log")),
+    f"{SPOOL}/launcher.log",
 ]
 
 
@@ -82,7 +83,8 @@ def ended(name: str) -> Path:
         spool = Spool(folder.spool_dir(node))
         spool.append(f"rank-{number}.log", 0, b"rank %d of %s\n" % (number, name.encode()))
         spool.append("launcher.log", 0, b"launched\n")
-        spool.append("sizes.jsonl", 0, b'{"t": 1001.0, "s": {"rank-%d.log": 5}}\n' % number)
+        for index in ("sizes.jsonl", "times.jsonl"):
+            spool.append(index, 0, b'{"t": 1001.0, "s": {"rank-%d.log": 5}}\n' % number)
         spool.append("events.jsonl", 0, ENDED.replace(b'"rank": 0', b'"rank": %d' % number))
         spool.close()
         for fact in (Launched(node.dir), LinkChanged("ok"), Complete()):

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from cockpit.base.events import Note
-from cockpit.base.record import EVENTS, SIZES
+from cockpit.base.record import EVENTS, INDEX, TIMES
 from cockpit.config import Quotas
 from cockpit.core.run.events import Event
 from cockpit.engine.files import lines
 from cockpit.engine.links import pool as pools
+from cockpit.engine.logs import spool as spools
 from cockpit.engine.logs.spool import OPEN_FILES, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import JOURNAL_READ, Manifest, NodeEntry, RunFolder, list_runs
@@ -113,7 +114,9 @@ def test_what_is_no_file_is_that_logs_trouble(tmp_path: Path, make: object) -> N
     assert spool.append("rank-1.log", 0, b"abc") == b"abc"
 
 
-def test_a_quota_takes_nothing_half_and_spares_the_record(tmp_path: Path) -> None:
+def test_a_quota_takes_nothing_half_and_spares_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quotas = Quotas(spool_bytes=10, spool_files=3, record_bytes=20)
     spool = Spool(tmp_path / "run" / "spool" / "node", Shelf(tmp_path, quotas))
     spool.append("rank-0.log", 0, b"12345678")
@@ -122,9 +125,10 @@ def test_a_quota_takes_nothing_half_and_spares_the_record(tmp_path: Path) -> Non
     assert (tmp_path / "run" / "spool" / "node" / "rank-0.log").read_bytes() == b"12345678"
     spool.append("rank-0.log", 8, b"12")
     spool.append(EVENTS, 0, b"0123456789")
-    spool.append(SIZES, 0, b"0123456789" * 2)
-    with pytest.raises(QuotaReached, match="record_bytes"):
-        spool.append(SIZES, 20, b"x")
+    monkeypatch.setitem(spools._INDEX_BYTES, TIMES, 20)
+    spool.append(TIMES, 0, b"0123456789" * 2)
+    with pytest.raises(QuotaReached, match="time index"):
+        spool.append(TIMES, 20, b"x")
     spool.append(EVENTS, 10, b"0123456789")
     with pytest.raises(QuotaReached, match="record_bytes"):
         spool.append(EVENTS, 20, b"x")
@@ -189,15 +193,17 @@ def test_a_record_without_end_is_its_nodes_trouble(monkeypatch: pytest.MonkeyPat
     assert session.model.ranks[0].text == "exited 0"
 
 
-def test_a_time_index_without_end_keeps_no_event_back() -> None:
+@pytest.mark.parametrize("name", INDEX)
+def test_a_time_index_without_end_keeps_no_event_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor the end of the run: what does not fit of the index stays there, and is waited for by nobody."""
     log, index = b"0123456789\n", b'{"t": 1.0, "s": {}}\n' * 100
-    sizes = {"rank-0.log": len(log), SIZES: len(index) + 1000, "events.jsonl": len(ENDED)}
+    sizes = {"rank-0.log": len(log), name: len(index) + 1000, "events.jsonl": len(ENDED)}
+    monkeypatch.setitem(spools._INDEX_BYTES, name, 900)
     script = [
-        part((SIZES, 0, index), ("rank-0.log", 0, log)),
-        part((SIZES, len(index), b"x" * 1000), ("events.jsonl", 0, ENDED), sizes=sizes),
+        part((name, 0, index), ("rank-0.log", 0, log)),
+        part((name, len(index), b"x" * 1000), ("events.jsonl", 0, ENDED), sizes=sizes),
     ]
-    session, heard, _ = follow([script], Quotas(record_bytes=900))
+    session, heard, _ = follow([script], Quotas())
     assert heard.text == log
     assert session.model.over
     assert not session.behind["a"]

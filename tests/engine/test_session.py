@@ -372,6 +372,19 @@ def test_a_log_that_begins_anew_on_its_node_is_a_gap_and_no_end_of_anything() ->
     asyncio.run(main())
 
 
+def test_a_time_index_that_was_thinned_stands_for_what_is_here() -> None:
+    """For whoever writes here, and when the cockpit comes back; it is no gap in anything."""
+    index = "times.jsonl"
+    old, new, more = (b'{"t": %d.0, "s": {"rank-0.log": 1}}\n' % at for at in (1, 22, 333))
+    items = [part((index, 0, old * 3)), part((index, 0, new), begun=[[index, 500]], sizes={})]
+    items.append(part((index, len(new), more), ("events.jsonl", 0, ENDED)))
+    session, heard, _ = watch({"a": [items]})
+    assert session.model.ranks[0].text == "exited 0"
+    assert (session.folder.spool_dir(session.manifest.nodes[0]) / index).read_bytes() == new + more
+    assert not any(isinstance(event.fact, Gap) for event in heard.events)
+    assert not session.behind["a"]
+
+
 def test_a_run_record_that_begins_anew_costs_the_line_that_was_cut_off() -> None:
     cut = ENDED[: ENDED.index(b"\n") // 2]
     items = [part(("events.jsonl", 0, cut)), part(("events.jsonl", 0, ENDED), begun=[["events.jsonl", None]])]

@@ -73,7 +73,10 @@ _NICE = (
     "x.nsys-rep",
 )
 _ADDRESSES = ("10.0.0.1", "::1", "127.0.0.1", "fe80::1%eth0", "0.0.0.0")
-_LOGS = ("events.jsonl", "sizes.jsonl", "launcher.log", "rank-0.log", "rank-2.log", "rank-99999.log")
+_LOGS = (
+    *("events.jsonl", "sizes.jsonl", "times.jsonl", "launcher.log"),
+    *("rank-0.log", "rank-2.log", "rank-99999.log"),
+)
 _OTHERS: tuple[Any, ...] = (
     None,
     True,

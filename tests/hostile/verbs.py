@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from cockpit.base.kept import NAME as EVIDENCE_NAME
-from cockpit.base.record import ENV_RUN, EVENTS, EVIDENCE, LAUNCHER_LOG, SIZES, rank_log
+from cockpit.base.record import ENV_RUN, EVENTS, EVIDENCE, INDEX, LAUNCHER_LOG, rank_log
 from cockpit.core.ranks import read_ranks
 from tests.hostile import quick
 from tests.hostile.frames import Outcome
@@ -270,7 +270,7 @@ class Case:
         return {
             str((self.known() / "spool" / f"{index:04d}-{node['name']}" / file).relative_to(self.top))
             for index, node in enumerate(nodes)
-            for file in (EVENTS, SIZES, LAUNCHER_LOG, *map(rank_log, node["ranks"]))
+            for file in (EVENTS, *INDEX, LAUNCHER_LOG, *map(rank_log, node["ranks"]))
         }
 
 

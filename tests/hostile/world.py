@@ -143,6 +143,7 @@ def _no_sockets(folder: str, names: list[str]) -> list[str]:
 FILES = (
     "events.jsonl",
     "sizes.jsonl",
+    "times.jsonl",
     "steps.jsonl",
     "record.json",
     "launcher.log",
@@ -159,7 +160,7 @@ FILES = (
 
 def damage(folder: Path, rng: random.Random) -> None:
     """Something that a program on a node could do to a run folder."""
-    name = rng.choice((*FILES, "events.jsonl", "record.json", "sizes.jsonl"))
+    name = rng.choice((*FILES, "events.jsonl", "record.json", "times.jsonl"))
     path = folder / name
     was = path.read_bytes() if path.is_file() else b""
     match rng.randrange(8):

@@ -65,14 +65,14 @@ def test_the_supervisor_goes_on(launch: Launch, tmp_path: Path, what: str) -> No
     run.says(0, "written")
     started = until(lambda: events(run, "rank_started"), "the start", timeout=60)[0]
     # It has looked at all that is there once its time index has the size of what was printed last.
-    until(lambda: '"rank-0.log": 8' in (run.folder / record.SIZES).read_text(), "a look", timeout=60)
+    until(lambda: '"rank-0.log": 8' in (run.folder / record.TIMES).read_text(), "a look", timeout=60)
     run.stop()
     until(lambda: events(run, "ended"), "the end", timeout=60)
     [end] = events(run, "rank_exited")
     assert (end["rank"], end["pid"], end["signal"]) == (0, started["pid"], signal.SIGTERM)
     assert len(events(run, "note")) <= 1
     assert (run.folder / record.SUPERVISOR_LOG).read_text() == ""
-    sizes = (run.folder / record.SIZES).read_text()
+    sizes = (run.folder / record.TIMES).read_text()
     assert "rank-2.log" not in sizes
 
 

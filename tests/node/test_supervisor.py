@@ -18,6 +18,7 @@ from uuid import uuid4
 import pytest
 
 from cockpit.base import record
+from cockpit.base.times import ticks
 from cockpit.node import procfs
 from cockpit.node.run import stopping
 from tests.node.conftest import Launch
@@ -79,8 +80,8 @@ def test_a_run_that_ends_well(launch: Launch, tmp_path: Path) -> None:
     assert facts["supervisor"] == {"pid": run.started["pid"], "ticks": run.started["ticks"]}
     assert facts["boot_id"] == procfs.boot_id()
     sizes: dict[str, int] = {}
-    for line in (run.folder / record.SIZES).read_text().splitlines():
-        sizes.update(json.loads(line)["s"])
+    for _, changed in ticks((run.folder / record.TIMES).read_bytes().splitlines()):
+        sizes.update(changed)
     assert sizes == {"rank-0.log": 8, "rank-1.log": 8, "launcher.log": 0}
     assert (run.folder / record.SUPERVISOR_LOG).read_text() == ""
 

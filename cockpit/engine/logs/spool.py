@@ -6,7 +6,8 @@ import errno
 import os
 from pathlib import Path
 
-from cockpit.base.record import EVENTS, LAUNCHER_LOG, SIZES
+from cockpit.base import times
+from cockpit.base.record import EVENTS, INDEX, LAUNCHER_LOG, SIZES, SIZES_READ, TIMES
 from cockpit.config import Quotas
 from cockpit.engine.files import OpenFiles, append, open_regular
 from cockpit.engine.quotas import QuotaReached, Space, exceeded
@@ -16,8 +17,11 @@ from cockpit.private import private_dir
 OPEN_FILES = 64
 """Files kept open for writing, of all nodes together: a run may have more than a process may open."""
 
-RECORD = (EVENTS, SIZES)
+RECORD = (EVENTS, *INDEX)
 """What the supervisor writes: each has its own quota, so that states still arrive when the others pause."""
+
+_INDEX_BYTES = {TIMES: 2 * times.LIMIT, SIZES: SIZES_READ}
+"""Of a time index: more than a supervisor's has."""
 
 _ONE_FILE = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO)
 """Errors about one file or folder, which say nothing about the others."""
@@ -130,11 +134,14 @@ class Spool:
 
     def _check(self, name: str, size: int) -> None:
         quotas, sizes = self._shelf.quotas, self._sizes
-        if name in RECORD:
+        if name == EVENTS:
             if sizes.get(name, 0) + size > quotas.record_bytes:
                 raise exceeded("record_bytes", quotas.record_bytes, self.folder)
-            if name != EVENTS:
-                self._shelf.room.check(size)
+            return
+        if name in INDEX:
+            if sizes.get(name, 0) + size > _INDEX_BYTES[name]:
+                raise QuotaReached(f"its time index has over {_INDEX_BYTES[name] >> 20} MiB")
+            self._shelf.room.check(size)
             return
         recorded = sum([sizes.get(each, 0) for each in RECORD])
         if name not in sizes and len(sizes) >= quotas.spool_files:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import NamedTuple
 
 from cockpit.base.events import Gap
-from cockpit.base.fields import SIZES as SIZES_OF_FILES
-from cockpit.base.gate import TIME, bound, read
-from cockpit.base.record import LAUNCHER_LOG, SIZES, is_log, rank_log
+from cockpit.base.record import INDEX, LAUNCHER_LOG, SIZES, TIMES, is_log, rank_log
+from cockpit.base.times import Tick, ticks
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
 from cockpit.engine.files import OpenFiles, lines, open_regular
@@ -22,6 +21,9 @@ from cockpit.errors import CockpitError, os_error
 
 LAST_TIMES = 64 << 10
 """Bytes at the end of a time index: minutes of a node that prints all the time."""
+
+INDEX_READ = 16 << 20
+"""Bytes of a time index that are read: more than one has that is thinned."""
 
 OPEN_FILES = 32
 """Files kept open: a run may have more logs than a process may have files."""
@@ -160,14 +162,6 @@ class SpooledLogs:
         self._files.close()
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """A line of a time index."""
-
-    t: float = bound(TIME)
-    s: Mapping[str, int] = bound(SIZES_OF_FILES)
-
-
 Gaps = dict[str, list[tuple[float, int]]]
 """Of files of a node: when each began anew (unix seconds on our clock), and how long our copy was then."""
 
@@ -216,35 +210,25 @@ class Placed:
         return min(end, known[passed][1]) if passed < len(known) else end
 
 
-def time_index(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapping[str, int]]]:
-    """Every line of a node's time index: unix seconds on its clock, and the sizes that changed.
+def time_index(folder: RunFolder, node: NodeEntry) -> Iterator[Tick]:
+    """The moments of a node's time index, on its clock.
 
     A damaged line is ignored: it costs order, but no bytes.
 
     :raises CockpitError: it cannot be read
     """
-    return entries(lines(folder.spool_dir(node) / SIZES))
+    root = folder.spool_dir(node)
+    return ticks(chain(*(lines(root / name, INDEX_READ) for name in (SIZES, TIMES))))
 
 
-def last_times(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapping[str, int]]]:
-    """The last lines of a node's time index, as :func:`time_index` gives them; none if it cannot be read."""
-    try:
-        with os.fdopen(open_regular(folder.spool_dir(node) / SIZES), "rb") as file:
+def last_times(folder: RunFolder, node: NodeEntry) -> Iterator[Tick]:
+    """The last moments of a node's time index; none if it cannot be read."""
+    root = folder.spool_dir(node)
+    for name in INDEX:
+        with suppress(OSError), os.fdopen(open_regular(root / name), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_TIMES))
-            found = file.read(LAST_TIMES)
-    except OSError:
-        return iter(())
-    return entries(found.split(b"\n")[:-1])
-
-
-def entries(found: Iterable[bytes]) -> Iterator[tuple[float, Mapping[str, int]]]:
-    """Lines of a time index, as :func:`time_index` gives them."""
-    for line in found:
-        try:
-            entry = read(_Sizes, json.loads(line))
-        except (ValueError, RecursionError):
-            continue
-        yield entry.t, entry.s
+            return ticks(file.read(LAST_TIMES).split(b"\n")[:-1])
+    return iter(())
 
 
 def logs_of(folder: RunFolder, node: NodeEntry) -> dict[str, int]:

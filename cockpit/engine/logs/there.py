@@ -8,11 +8,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from cockpit.base import verbs
-from cockpit.base.record import SIZES, rank_log
+from cockpit.base.record import INDEX, rank_log
+from cockpit.base.times import ticks
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.reading import read_part
 from cockpit.engine.logs.said import LATEST, steps_back, written
-from cockpit.engine.logs.spooled import LAST_TIMES, entries
+from cockpit.engine.logs.spooled import LAST_TIMES
 
 STEPS = 40
 """Steps of a log that are looked at, the last ones: from these follows how long one takes."""
@@ -40,15 +41,16 @@ async def steps_there(link: Link, folder: str, ranks: Collection[int]) -> list[T
     :raises CockpitError: the node cannot say
     """
     names = {rank_log(rank): rank for rank in sorted({min(ranks), max(ranks)})} if ranks else {}
-    words = tuple(glob.escape(f"{folder}/{name}") for name in (*names, SIZES))
+    words = tuple(glob.escape(f"{folder}/{name}") for name in (*names, *INDEX))
     found = {one.file: one.size for one in (await link.call(verbs.Find(words))).files}
     tails = {}
-    for name, most in (*dict.fromkeys(names, LATEST).items(), (SIZES, LAST_TIMES)):
+    index = next((name for name in INDEX if name in found), INDEX[0])
+    for name, most in (*dict.fromkeys(names, LATEST).items(), (index, LAST_TIMES)):
         if size := found.get(name, 0):
             data = await read_part(link, folder, name, max(0, size - most), size)
             # The first line may be a part of one.
             tails[name] = data.partition(b"\n")[2] if size > most else data
-    times = list(entries(tails.pop(SIZES, b"").split(b"\n")))
+    times = list(ticks(tails.pop(index, b"").split(b"\n")))
     told = []
     for name, data in tails.items():
         ats: dict[float, int] = {}

@@ -7,17 +7,16 @@ process does, and how it ended is not known.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cockpit.base import events, verbs
+from cockpit.base import events, times, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, WatchItem
 from cockpit.base.fields import FILES_A_NODE, Identity, Target
 from cockpit.base.gate import Malformed
-from cockpit.base.record import SIZES, logged_rank
+from cockpit.base.record import TIMES, logged_rank
 from cockpit.config import Quotas
 from cockpit.core.logs.folding import Source
 from cockpit.core.run.model import LIVE, Rank, RankState
@@ -322,14 +321,19 @@ class ForeignSession(Session):
         now = time.time()
         for node in dict.fromkeys(node for node, _ in sizes):
             grown = {log_name(source): size for source, size in sizes.items() if source[0] == node}
-            line = json.dumps({"t": now + self.model.nodes[node].offset_s, "s": grown}).encode() + b"\n"
-            offsets = self._offsets.setdefault(node, {})
-            at = offsets.get(SIZES, 0)
+            line = times.line(now + self.model.nodes[node].offset_s, grown)
+            spool, offsets = self._spools[node], self._offsets.setdefault(node, {})
+            at = offsets.get(TIMES, 0)
             try:
-                self._spools[node].append(SIZES, at, line)
+                if at >= times.LIMIT:
+                    fewer = times.thinned(spool.read(TIMES, 0, at))
+                    spool.cut(TIMES, 0)
+                    offsets[TIMES] = len(spool.append(TIMES, 0, fewer))
+                    at = offsets[TIMES]
+                spool.append(TIMES, at, line)
             except QuotaReached:
                 continue  # lines without a time of their own have that of the ones before
-            offsets[SIZES] = at + len(line)
+            offsets[TIMES] = at + len(line)
 
     # What is asked
 

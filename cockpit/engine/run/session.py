@@ -13,7 +13,7 @@ from cockpit.base import events, verbs
 from cockpit.base.answers import BegunFile, FollowItem, Remains, SamplesItem, StopAnswer
 from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
-from cockpit.base.record import EVENTS, SIZES, logged_rank
+from cockpit.base.record import EVENTS, INDEX, logged_rank
 from cockpit.base.trail import SPAN, Trail
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
@@ -328,7 +328,7 @@ class Session:
                 except QuotaReached as error:
                     if part.file == EVENTS:
                         raise
-                    if part.file == SIZES:
+                    if part.file in INDEX:
                         # Costs the order of its output, but no bytes.
                         self._left_there.add((name, part.file))
                     else:
@@ -338,7 +338,7 @@ class Session:
             offsets[part.file] = offset + len(fresh)
             if part.file == EVENTS:
                 await self._take_record(name, fresh)
-            elif fresh and part.file != SIZES:
+            elif fresh and part.file not in INDEX:
                 self._log(name, rank, offset, fresh)
         self.behind[name] = sum(
             max(0, size - self._there(name, file))
@@ -386,9 +386,15 @@ class Session:
         """
         key = name, begun.file
         self._begins(key, begun.file)
+        self._trails[key] = Trail()
+        if begun.file in INDEX:
+            # It was thinned there: what comes stands for all that is here.
+            if self.writer:
+                self._spools[name].cut(begun.file, 0)
+            self._offsets[name][begun.file] = 0
+            return
         lost = None if begun.end is None else max(0, begun.end - self._there(name, begun.file))
         self._note(name, events.Gap(begun.file, self._offsets[name].get(begun.file, 0), lost))
-        self._trails[key] = Trail()
 
     def _as_far_as_known(self, entry: NodeEntry, event: Event) -> Event:
         """What an agent found of a rank, without a boot that this node has not had."""

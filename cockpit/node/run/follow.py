@@ -96,7 +96,9 @@ class _Reader:
     ) -> None:
         self._folder = folder
         self._files: Dict[str, Followed] = {}
-        for name in (record.EVENTS, record.SIZES, record.LAUNCHER_LOG, *map(record.rank_log, ranks)):
+        sizes = (record.SIZES,) * _fits(os.path.join(folder, record.SIZES))
+        index = (record.TIMES, *sizes)
+        for name in (record.EVENTS, *index, record.LAUNCHER_LOG, *map(record.rank_log, ranks)):
             kind = _Record if name == record.EVENTS else Followed
             place = Place(os.path.join(folder, name))
             have = offsets.get(name, 0)
@@ -193,6 +195,11 @@ class _Record(Followed):
         else:
             self._mark = None
         return data
+
+
+def _fits(path: str) -> bool:
+    """Whether there is a time index that is not thinned, and is not too long to be taken."""
+    return 0 < (safefiles.size(path) or 0) <= record.SIZES_READ
 
 
 def _open_files(folder: str, name: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from cockpit.base import record
 from cockpit.node import procfs, safefiles
-from cockpit.node.run import evidence, helpers, probing, reports, stopping
+from cockpit.node.run import evidence, helpers, probing, reports, stopping, times
 from cockpit.node.run.folder import StartError, start, write_new
 from cockpit.node.run.jsonlines import JsonLines
 from cockpit.node.run.place import RunFolderError
@@ -68,9 +68,8 @@ class Supervisor:
         self._user_umask = user_umask
         self._began = time.time()
         self._events = JsonLines(os.path.join(folder, record.EVENTS), EVENTS_ROOM)
-        self._sizes_file = JsonLines(os.path.join(folder, record.SIZES))
+        self._times = times.Times(os.path.join(folder, record.TIMES))
         self._sizes: Dict[str, int] = {}
-        self._unnoted: Dict[str, int] = {}
         self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
         self._ranks = Ranks(folder, spec["ranks"], self._emit, self._why_missing)
         self._evidence = evidence.Evidence(spec, folder, self._ranks, self._emit)
@@ -278,11 +277,8 @@ class Supervisor:
             if size is not None and self._sizes.get(name) != size:
                 self._sizes[name] = changed[name] = size
         self._evidence.logged(self._sizes)
-        self._unnoted.update(changed)
-        # What waits for room is one line, however long that takes.
-        if self._unnoted and self._sizes_file.flush():
-            self._sizes_file.add({"t": time.time(), "s": self._unnoted})
-            self._unnoted = {}
+        if changed:
+            self._times.add(time.time(), changed)
 
     def _pass_on(self) -> None:
         while self._to_pass_on:
@@ -414,7 +410,7 @@ class Supervisor:
             _wait([self._wake, *self._helpers.sockets()], TICK_S)
             self._drain()
             self._meanwhile()
-        self._sizes_file.flush()
+        self._times.flush()
 
     def _why_no_report(self) -> str:
         if self._launcher_status is None:
@@ -443,7 +439,7 @@ class Supervisor:
             disk = os.statvfs(self._folder)
         except OSError as error:
             return str(error.strerror)
-        refused = self._events.trouble or self._sizes_file.refused()
+        refused = self._events.trouble or self._times.trouble
         if refused:
             return refused
         free = disk.f_bavail * disk.f_frsize

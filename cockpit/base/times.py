@@ -1,0 +1,186 @@
+"""The time index of a node's logs: how long each was when. What is old is coarser, so months of it fit.
+
+A file has two kinds of lines. One moment: ``{"t": unix seconds, "s": {file: size}}``, what has changed. Many,
+as columns: ``{"t": [ms, more, …], "s": {file: [size, more, …]}}``, the first value and then differences.
+Lines of moments are appended; once the file is full they become columns, of which there are the fewer the
+older they are. A damaged line costs what it says.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from itertools import accumulate
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Set, Tuple
+
+from cockpit.base.fields import LOG, RANKS_A_NODE
+from cockpit.base.gate import SIZE, TIME, FieldKind, Malformed, MapOf, bound, dataclass, parsed, read
+
+Tick = Tuple[float, Mapping[str, int]]
+"""A moment, unix seconds on the node's clock, and the sizes of the files that have changed by then."""
+
+LIMIT = 4 << 20
+"""Bytes of a file from which on it is thinned, to half of that at most."""
+
+FINEST_S = 0.2
+"""Seconds between two moments of what is new."""
+OLDER = 1 << 14
+"""Moments are so many times nearer to each other than they are old; fewer times, if they do not fit."""
+GAP_S = 60.0
+"""A longer time without a moment counts as so long: clocks are set."""
+
+FILES = RANKS_A_NODE + 3
+MOST = 4096
+"""Moments of one line."""
+_VALUES = 4096
+"""In one line, about: where only the end of a file is read, whole lines have to be there."""
+
+
+class Column(FieldKind):
+    """First values and differences, as the values; of none that is below zero."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def read(self, value: Any) -> List[int]:
+        """See :meth:`FieldKind.read`."""
+        try:
+            if not 0 < len(value) <= MOST or not array("q", value):
+                raise Malformed("expected up to %d numbers" % MOST)
+        except (TypeError, OverflowError):
+            raise Malformed("expected a list of integers") from None
+        values = list(accumulate(value))
+        if min(values) < 0 or max(values) > self._most:
+            raise Malformed("expected numbers from 0 to %d" % self._most)
+        return values
+
+
+@dataclass(frozen=True)
+class _Columns:
+    t: List[int] = bound(Column(int(TIME.most) * 1000))
+    s: Dict[str, List[int]] = bound(MapOf(LOG, Column(SIZE.most), FILES))
+
+
+def line(at: float, sizes: Mapping[str, int]) -> bytes:
+    """A line of one moment."""
+    return b'{"t": %.3f, "s": %s}\n' % (at, json.dumps(sizes).encode())
+
+
+def ticks(lines: Iterable[bytes]) -> Iterator[Tick]:
+    """The moments of some lines, in their order; damaged lines are ignored."""
+    known: Dict[str, int] = {}
+    names: Set[str] = set()
+    for each in lines:
+        try:
+            found = parsed(each)
+            if isinstance(found, dict) and isinstance(found.get("t"), list):
+                yield from _of_columns(read(_Columns, found), known)
+            else:
+                at, sizes = _moment(found, names)
+                known.update(sizes)
+                yield at, sizes
+        except Malformed:
+            continue
+
+
+def _moment(found: Any, names: Set[str]) -> Tick:
+    """One moment: checked by hand, as there are many.
+
+    :param names: those that were found good
+    """
+    at, sizes = (found.get("t"), found.get("s")) if isinstance(found, dict) else (None, None)
+    if type(at) not in (int, float) or not 0 <= at <= TIME.most:
+        raise Malformed("t: expected a time")
+    if type(sizes) is not dict or len(sizes) > FILES:
+        raise Malformed("s: expected sizes of files")
+    for name, size in sizes.items():
+        if type(size) is not int or not 0 <= size <= SIZE.most:
+            raise Malformed("s: expected sizes")
+        if name not in names:
+            LOG.read(name)
+            if len(names) > FILES:
+                names.clear()
+            names.add(name)
+    return float(at), sizes
+
+
+def _of_columns(found: _Columns, known: Dict[str, int]) -> Iterator[Tick]:
+    count = len(found.t)
+    changed: List[Dict[str, int]] = [{} for _ in range(count)]
+    if any(len(values) != count for values in found.s.values()):
+        raise Malformed("s: expected as many sizes as times")
+    for name, values in found.s.items():
+        before = known.get(name)
+        for place, value in enumerate(values):
+            if value != before:
+                changed[place][name] = before = value
+        known[name] = values[-1]
+    for at, sizes in zip(found.t, changed):
+        if sizes:
+            yield at / 1000, sizes
+
+
+def columns(some: Iterable[Tick]) -> Iterator[bytes]:
+    """The lines of these moments, many in one."""
+    known: Dict[str, int] = {}
+    part: List[Tick] = []
+    names: Dict[str, None] = {}
+    for tick in some:
+        names.update(dict.fromkeys(tick[1]))
+        part.append(tick)
+        if len(part) * (len(names) + 1) >= _VALUES or len(part) == MOST:
+            yield _line_of(part, names, known)
+            part, names = [], {}
+    if part:
+        yield _line_of(part, names, known)
+
+
+def _line_of(part: List[Tick], names: Iterable[str], known: Dict[str, int]) -> bytes:
+    found: Dict[str, List[int]] = {}
+    for name in names:
+        now = known.get(name, 0)
+        values = [now := sizes.get(name, now) for _, sizes in part]
+        found[name], known[name] = _differences(values), now
+    told = {"t": _differences([round(at * 1000) for at, _ in part]), "s": found}
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+def _differences(values: List[int]) -> List[int]:
+    return values[:1] + [after - before for before, after in zip(values, values[1:])]
+
+
+def fewer(some: Iterable[Tick], older: int = OLDER) -> List[Tick]:
+    """The same with moments that are the further apart the older they are: the last of those that become one.
+
+    They become one within spans of time that are the same on all nodes.
+
+    :param older: see :data:`OLDER`
+    """
+    found: List[Tuple[float, Dict[str, int]]] = []
+    age, grain, after, cell = 0.0, FINEST_S, None, None
+    for at, sizes in reversed(list(some)):
+        age += 0.0 if after is None else min(max(0.0, after - at), GAP_S)
+        while age >= 2 * grain * older:
+            grain *= 2
+        after, before, cell = at, cell, (grain, at // grain)
+        if cell != before:
+            found.append((at, dict(sizes)))
+            continue
+        kept = found[-1][1]
+        for name, size in sizes.items():
+            kept.setdefault(name, size)
+    return found[::-1]
+
+
+def thinned(data: bytes, limit: int = LIMIT) -> bytes:
+    """The content of a file in at most half of ``limit`` bytes."""
+    some = list(ticks(data.split(b"\n")))
+    older = OLDER
+    while True:
+        some = fewer(some, older)
+        found = b"".join(columns(some))
+        if len(found) <= limit // 2 or len(some) <= 1:
+            return found if len(found) <= limit else b""
+        if older == 1:
+            some = some[len(some) // 2 :]
+        older = max(1, min(older // 2, older * (limit // 2) // len(found)))

@@ -1,0 +1,106 @@
+"""The time index of a supervisor: bounded whatever happens, and never in the way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.base.times import ticks
+from cockpit.node.run import follow
+from cockpit.node.run import times as index
+from cockpit.node.run.times import PENDING, Times
+from tests.node import folders
+
+LIMIT = 50_000
+
+
+def grow(writer: Times, count: int, start: int = 0) -> None:
+    for place in range(start, start + count):
+        writer.add(1000.0 + place / 5, {"rank-0.log": 100 * place, "rank-1.log": place})
+
+
+def last(path: Path) -> float:
+    return list(ticks(path.read_bytes().split(b"\n")))[-1][0]
+
+
+def test_it_stays_within_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "times.jsonl"
+    writer = Times(str(path), LIMIT)
+    for start in range(0, 20_000, 500):
+        grow(writer, 500, start)
+        assert path.stat().st_size <= LIMIT + 100
+        assert last(path) == pytest.approx(1000.0 + (start + 499) / 5)
+    assert not writer.trouble
+    assert [entry.name for entry in tmp_path.iterdir()] == ["times.jsonl"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_whoever_follows_it_gets_it_anew_once_it_is_thinned(tmp_path: Path) -> None:
+    """So that its copy is thinned too."""
+    folders.make(tmp_path, [0])
+    writer = Times(str(tmp_path / "times.jsonl"), LIMIT)
+    reader = follow._Reader(str(tmp_path), [0], {})
+    copy, times = b"", 0
+    for start in range(0, 3000, 100):
+        grow(writer, 100, start)
+        while True:
+            parts, data = reader.batch(1 << 20)
+            begun, reader.begun = reader.begun, []
+            if begun:
+                assert [name for name, _ in begun] == ["times.jsonl"]
+                copy, times = b"", times + 1
+            for name, offset, length in parts:
+                assert (name, offset) == ("times.jsonl", len(copy))
+                copy += data[:length]
+            if not reader.behind:
+                break
+        assert copy == (tmp_path / "times.jsonl").read_bytes()
+    assert times > 2
+
+
+@pytest.mark.parametrize("there", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/passwd", path)])
+def test_what_is_in_its_way_costs_the_index(tmp_path: Path, there: Any) -> None:
+    path = tmp_path / "times.jsonl"
+    writer = Times(str(path), LIMIT)
+    there(str(path) + ".new")
+    grow(writer, 20_000)
+    assert path.stat().st_size < 2 * LIMIT
+    there(tmp_path / "other")
+    other = Times(str(tmp_path / "other"), LIMIT)
+    grow(other, 20_000)
+    assert other.trouble
+    assert len(other._pending) <= PENDING
+
+
+def test_damage_in_it_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "times.jsonl"
+    writer = Times(str(path), LIMIT)
+    grow(writer, 100)
+    with path.open("ab") as file:
+        file.write(b"\0" * 1000 + b"\n[[[[\n")
+    grow(writer, 20_000, 100)
+    assert last(path) == pytest.approx(1000.0 + 20_099 / 5)
+    path.unlink()
+    grow(writer, 20_000, 20_100)  # somebody removed it: written for nobody
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Times(str(tmp_path / "times.jsonl"), LIMIT)
+    grow(writer, 10)
+    write = os.write
+
+    def full(number: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(index.os, "write", full)
+    grow(writer, 20_000, 10)
+    assert writer.trouble == "No space left on device"
+    assert not writer.flush()
+    assert len(writer._pending) <= PENDING
+    monkeypatch.setattr(index.os, "write", write)
+    assert writer.flush()
+    assert not writer.trouble
+    assert last(tmp_path / "times.jsonl") == pytest.approx(1000.0 + 20_009 / 5)
