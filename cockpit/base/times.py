@@ -11,10 +11,22 @@ from __future__ import annotations
 import json
 from array import array
 from itertools import accumulate
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
-from cockpit.base.fields import LOG, RANKS_A_NODE
-from cockpit.base.gate import SIZE, TIME, FieldKind, Malformed, MapOf, bound, dataclass, parsed, read
+from cockpit.base.ages import Ages, coarser
+from cockpit.base.fields import LOG
+from cockpit.base.gate import (
+    RANKS_A_NODE,
+    SIZE,
+    TIME,
+    FieldKind,
+    Malformed,
+    MapOf,
+    bound,
+    dataclass,
+    parsed,
+    read,
+)
 
 Tick = Tuple[float, Mapping[str, int]]
 """A moment, unix seconds on the node's clock, and the sizes of the files that have changed by then."""
@@ -25,9 +37,7 @@ LIMIT = 4 << 20
 FINEST_S = 0.2
 """Seconds between two moments of what is new."""
 OLDER = 1 << 14
-"""Moments are so many times nearer to each other than they are old; fewer times, if they do not fit."""
-GAP_S = 60.0
-"""A longer time without a moment counts as so long: clocks are set."""
+"""Moments that become one are so many times nearer to each other than they are old, if that fits."""
 
 FILES = RANKS_A_NODE + 3
 MOST = 4096
@@ -88,9 +98,10 @@ def _moment(found: Any, names: Set[str]) -> Tick:
 
     :param names: those that were found good
     """
-    at, sizes = (found.get("t"), found.get("s")) if isinstance(found, dict) else (None, None)
+    at: Any = found.get("t") if isinstance(found, dict) else None
     if type(at) not in (int, float) or not 0 <= at <= TIME.most:
         raise Malformed("t: expected a time")
+    sizes = found.get("s")
     if type(sizes) is not dict or len(sizes) > FILES:
         raise Malformed("s: expected sizes of files")
     for name, size in sizes.items():
@@ -149,21 +160,16 @@ def _differences(values: List[int]) -> List[int]:
     return values[:1] + [after - before for before, after in zip(values, values[1:])]
 
 
-def fewer(some: Iterable[Tick], older: int = OLDER) -> List[Tick]:
+def fewer(some: Iterable[Tick], older: int = OLDER) -> Sequence[Tick]:
     """The same with moments that are the further apart the older they are: the last of those that become one.
 
-    They become one within spans of time that are the same on all nodes.
-
-    :param older: see :data:`OLDER`
+    :param older: see :class:`cockpit.base.ages.Ages`
     """
     found: List[Tuple[float, Dict[str, int]]] = []
-    age, grain, after, cell = 0.0, FINEST_S, None, None
+    ages, span = Ages(older, FINEST_S), None
     for at, sizes in reversed(list(some)):
-        age += 0.0 if after is None else min(max(0.0, after - at), GAP_S)
-        while age >= 2 * grain * older:
-            grain *= 2
-        after, before, cell = at, cell, (grain, at // grain)
-        if cell != before:
+        before, span = span, ages.span(at)
+        if span != before:
             found.append((at, dict(sizes)))
             continue
         kept = found[-1][1]
@@ -174,7 +180,7 @@ def fewer(some: Iterable[Tick], older: int = OLDER) -> List[Tick]:
 
 def thinned(data: bytes, limit: int = LIMIT) -> bytes:
     """The content of a file in at most half of ``limit`` bytes."""
-    some = list(ticks(data.split(b"\n")))
+    some: Sequence[Tick] = list(ticks(data.split(b"\n")))
     older = OLDER
     while True:
         some = fewer(some, older)
@@ -183,4 +189,4 @@ def thinned(data: bytes, limit: int = LIMIT) -> bytes:
             return found if len(found) <= limit else b""
         if older == 1:
             some = some[len(some) // 2 :]
-        older = max(1, min(older // 2, older * (limit // 2) // len(found)))
+        older = coarser(older, len(found), limit // 2)

@@ -10,7 +10,6 @@ import pytest
 
 from cockpit.base.times import ticks
 from cockpit.node.run import follow
-from cockpit.node.run import times as index
 from cockpit.node.run.times import PENDING, Times
 from tests.node import folders
 
@@ -95,12 +94,12 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(number: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(index.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     grow(writer, 20_000, 10)
     assert writer.trouble == "No space left on device"
     assert not writer.flush()
     assert len(writer._pending) <= PENDING
-    monkeypatch.setattr(index.os, "write", write)
+    monkeypatch.setattr(os, "write", write)
     assert writer.flush()
     assert not writer.trouble
     assert last(tmp_path / "times.jsonl") == pytest.approx(1000.0 + 20_009 / 5)

@@ -39,7 +39,7 @@ from cockpit.engine.logs.said import last_steps
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.run.past_file import PastFile
-from cockpit.engine.run.thinning import Thinning
+from cockpit.engine.run.thinning import APART_S, Thinning
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError, os_error
 
@@ -53,9 +53,6 @@ _LAST = 64 << 10
 
 EVERY_S = 10.0
 """Seconds between two times that steps are kept."""
-
-APART_S = 0.5
-"""Of steps that end within so many seconds one is kept: that in which the ranks differed most."""
 
 OVERLAP_S = 10.0
 """What a node kept is asked for from so long before the newest step that is known here."""
@@ -75,8 +72,8 @@ _STARTS = 64
 _HAPPENINGS = (RankExited, RankLost, EvidenceKept, StopAsked, Notice, Watched)
 """Events around which steps are kept longer."""
 
-LIMIT = 64 << 20
-"""Bytes of the file, about a week of steps; for further ones, two steps become one in its older half."""
+LIMIT = 16 << 20
+"""Bytes of the file: a day of quick steps, or weeks of slow ones; for more of them, older ones are fewer."""
 
 
 def kept(folder: RunFolder) -> Iterator[PastStep]:
@@ -343,7 +340,7 @@ class PaceBook:
                 self._pending = []
         if fewer is not None:
             when = time.strftime("%H:%M:%S on %d %b", time.localtime(fewer))
-            what = f"{FILE} has {LIMIT >> 20} MiB: of steps before {when} every second one is kept"
+            what = f"{FILE} has {LIMIT >> 20} MiB: of steps before {when} fewer are kept"
             raise CockpitError(what, where=self._folder.name)
 
     def _append(self, found: Iterable[PastStep]) -> bool:

@@ -2,58 +2,77 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
+from cockpit.base.ages import Ages, coarser
 from cockpit.base.gate import Malformed
 from cockpit.core.pace.past import PastStep, past_of, worse
 from cockpit.engine.files import lines
 from cockpit.engine.files import replace as write
 from cockpit.errors import CockpitError
 
+OLDER = 1 << 14
+"""Steps that become one are so many times nearer to each other than they are old, if that fits."""
+
+APART_S = 0.5
+"""Of steps that end within so many seconds one is kept: that in which the ranks differed most."""
+
 
 def thin(path: Path) -> float | None:
-    """Make each two steps one in the older half of a file: that in which ranks differed more stands for both.
+    """Make steps one, the more the older they are: that in which ranks differed most stands for all of them.
+
+    Half of what the file has is left.
 
     :returns: until when steps are fewer, unix seconds; None: nothing in it is a step
     :raises CockpitError: it cannot be read or written; it is as it was before
     """
+    moments = array("d", (step.at for step in _steps(path)))
+    older = OLDER
+    while True:
+        firsts = _firsts(moments, older)
+        if sum(firsts) <= len(moments) // 2 or older == 1:
+            break
+        older = coarser(older, sum(firsts), len(moments) // 2)
     found: list[bytes] = []
-    half, passed, until = _size(path) // 2, 0, None
+    until: float | None = None
     before: PastStep | None = None
-    for line in lines(path):
-        passed += len(line) + 1
-        step = _step(line) if passed <= half else None
-        if step is None and passed <= half:
-            continue  # damaged
-        if before is not None and (step is None or step.restarts != before.restarts):
+    # Nobody else writes here: there are as many as there were.
+    for first, step in zip(firsts, _steps(path), strict=False):
+        if before is None:
+            before = step
+        elif first or step.restarts != before.restarts:
             found.append(before.line())
-            before = None
-        if step is None:
-            found.append(line + b"\n")
-        elif before is None:
             before = step
         else:
-            found.append(replace(worse(before, step), at=step.at).line())
-            before, until = None, step.at
+            before, until = replace(worse(before, step), at=step.at), step.at
     if before is not None:
         found.append(before.line())
     write(path, b"".join(found))
     return until
 
 
-def _size(path: Path) -> int:
-    with suppress(OSError):
-        return path.stat().st_size
-    return 0
+def _firsts(moments: Sequence[float], older: int) -> bytearray:
+    """Of each step whether it is the first of those that become one."""
+    ages, firsts = Ages(older, APART_S), bytearray(len(moments))
+    after: object = None
+    for place in range(len(moments) - 1, -1, -1):
+        span = ages.span(moments[place])
+        if place + 1 < len(moments):
+            firsts[place + 1] = span != after
+        after = span
+    return firsts
 
 
-def _step(line: bytes) -> PastStep | None:
-    with suppress(Malformed):
-        return past_of(line)
-    return None
+def _steps(path: Path) -> Iterator[PastStep]:
+    """The steps of a file; damaged lines are left out."""
+    for line in lines(path):
+        with suppress(Malformed):
+            yield past_of(line)
 
 
 class Thinning:
