@@ -16,8 +16,8 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``stop.json``            present when somebody asked to stop who could not reach ``helpers.sock``
 ``evidence/``            what the supervisor kept of ranks that stood still, or as one failed
 ``evidence.json``        present when a cockpit asked for evidence
-``steps.jsonl``          the steps of the ranks, one by one (:mod:`cockpit.base.progress.past`)
-``steps.folded.jsonl``   older ones, many as one
+``steps.jsonl``          the steps of the ranks, older ones many as one (:mod:`cockpit.base.progress.past`)
+``steps.folded.jsonl``   in a run that an earlier version launched: older ones, many as one
 ``reports/``             a profiler's files
 ``probe/``               of ranks' probes: ``<rank>.<pid>.sock`` (torch's worker server), ``….json`` (how
                          it went), at the end of the run ``….ring`` (the last steps)

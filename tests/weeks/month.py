@@ -125,9 +125,19 @@ def keep_pace(folder: RunFolder, load: Load) -> None:
     for step in range(count):
         apart = (Apart(step % load.ranks, 0.2),) if step % 50 == 0 else ()
         took = load.step_s * (1 + step % 7 / 1000)
-        numbers = (took, took * 0.9, took * 0.88, took * 0.97)
-        told = (True, True, False, True, apart, 0.12, 1)
-        rows.append(PastStep(0, step, START + load.step_s * step, 1, "", *numbers, step % load.ranks, *told))
+        least, most, slowest = took * 0.88, took * 0.97, step % load.ranks
+        at, work = START + load.step_s * step, took * 0.9
+        told = PastStep(
+            *(0, step, at, 1, "", took, work, least, most, slowest),
+            work=True,
+            exact=True,
+            lag=False,
+            relative=True,
+            apart=apart,
+            cost=0.12,
+            costly=1,
+        )
+        rows.append(told)
         if len(rows) >= 1000 or step == count - 1:
             if not book._append(rows):
                 thin(folder.path / FILE)
@@ -179,7 +189,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=16)
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as top:
-        paths.runs = lambda: Path(top) / "runs"  # type: ignore[assignment]
+        paths.runs = lambda: Path(top) / "runs"
         node, load = Path(top) / "node", Load(days=words.days, busy_s=min(86_400.0, words.days * 43_200))
         node.mkdir()
         began = time.process_time()

@@ -9,7 +9,7 @@ from cockpit.base import record, verbs
 from cockpit.base.gate import plain
 from cockpit.base.progress.past import EVERY_S, ROWS, Stretch, folded, rows
 from cockpit.node.calls import Call
-from cockpit.node.run.past import EXACT_BYTES, FOLDED_BYTES, Rows, by_rank
+from cockpit.node.run.past import STEPS_BYTES, Rows, by_rank
 
 SPANS = 4000
 """In one item, about: whoever reads it has other things to do as well."""
@@ -22,11 +22,10 @@ def past(call: Call) -> Dict[str, Any]:
     """
     asked = call.asked(verbs.Past)
     ranks = frozenset(asked.ranks)
-    files = ((record.STEPS_FOLDED, FOLDED_BYTES), (record.STEPS, EXACT_BYTES))
     found = (
         row
-        for name, size in files
-        for row in Rows(os.path.join(asked.dir, name), size * max(1, len(ranks))).read()
+        for name in (record.STEPS_FOLDED, record.STEPS)
+        for row in Rows(os.path.join(asked.dir, name), STEPS_BYTES * max(1, len(ranks))).read()
         if row.rank in ranks and row.end > asked.since
     )
     told: List[Stretch] = []

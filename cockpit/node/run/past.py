@@ -7,16 +7,22 @@ import errno
 import os
 import stat
 import time
+from itertools import groupby
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from cockpit.base import record
+from cockpit.base.ages import Ages, coarser
 from cockpit.base.gate import Malformed
 from cockpit.base.progress import ring
 from cockpit.base.progress.past import EVERY_S, Piece, Stretch, folded, pieces, rows, stretch_of
 from cockpit.node import safefiles
 
-EXACT_BYTES, FOLDED_BYTES = 192 << 10, 96 << 10
-"""For each rank, of the file that has steps one by one (hours of them), and of that which has many as one."""
+STEPS_BYTES = 288 << 10
+"""For each rank, of the file from which on older steps become fewer: hours of them are there one by one."""
+OLDER = 1 << 12
+"""Steps that become one take so many times less than they are old, if that fits."""
+_FAR = 8
+"""Around events they stay by themselves unless it has to be less than this."""
 
 FLUSH_S = 10.0
 """Seconds between two times that steps are written."""
@@ -49,8 +55,7 @@ class Keeper:
     def __init__(self, folder: str, own: Iterable[int]) -> None:
         self._folder = folder
         ranks = max(1, len(frozenset(own)))
-        self._exact = Rows(os.path.join(folder, record.STEPS), EXACT_BYTES * ranks)
-        self._folded = Rows(os.path.join(folder, record.STEPS_FOLDED), FOLDED_BYTES * ranks)
+        self._rows = Rows(os.path.join(folder, record.STEPS), STEPS_BYTES * ranks)
         self._last: Dict[int, _Last] = {}
         self._pending: Dict[Tuple[int, int], List[Piece]] = {}
         self._flushed = time.monotonic()
@@ -82,28 +87,26 @@ class Keeper:
         pending, self._pending = self._pending, {}
         with contextlib.suppress(OSError, ValueError):  # a full disk, a folder that is gone, odd numbers
             found = [row for (rank, source), some in pending.items() for row in rows(rank, source, some)]
-            self._exact.add(found)
-            if self._exact.full:
+            self._rows.add(found)
+            if self._rows.full:
                 self._fold()
 
     def _fold(self) -> None:
-        """The older half of the steps become few.
+        """Have fewer steps, the older they are, in half of the room.
 
-        :raises OSError: the files cannot be read or written
+        :raises OSError: the file cannot be read or written
         """
-        found = list(self._exact.read())
-        half = len(found) // 2
-        self._folded.add(_fewer(found[:half], EVERY_S, self._events()))
-        self._exact.replace(found[half:])
-        every = EVERY_S
-        while self._folded.full and every < EVERY_S * 1024:
-            every *= 2
+        found, wanted, older = list(self._rows.read()), self._rows.limit // 2, OLDER
+        while True:
             # Around events steps stay by themselves for as long as there is room for that.
-            kept = self._events() if every < EVERY_S * 8 else ()
-            self._folded.replace(_fewer(list(self._folded.read()), every, kept))
-        if self._folded.full:
-            rest = list(self._folded.read())
-            self._folded.replace(rest[len(rest) // 2 :])
+            found = fewer(found, older, self._events() if older >= _FAR else ())
+            size = sum(len(row.line()) for row in found)
+            if size <= wanted or not found:
+                break
+            if older == 1:
+                found = found[len(found) // 2 :]
+            older = coarser(older, size, wanted)
+        self._rows.replace(found)
 
     def _events(self) -> Sequence[Tuple[float, float]]:
         """The times around what the run record says has happened."""
@@ -126,12 +129,12 @@ class Rows:
 
     def __init__(self, path: str, limit: int) -> None:
         self._path = path
-        self._limit = limit
+        self.limit = limit
 
     @property
     def full(self) -> bool:
         """Whether it has reached its limit."""
-        return (safefiles.size(self._path) or 0) >= self._limit
+        return (safefiles.size(self._path) or 0) >= self.limit
 
     def add(self, some: Iterable[Stretch]) -> None:
         """Append rows.
@@ -154,7 +157,7 @@ class Rows:
     def read(self) -> Iterator[Stretch]:
         """Its rows; damaged ones are ignored, as is all that is there beyond twice the limit."""
         try:
-            data = safefiles.part(self._path, 0, 2 * self._limit)
+            data = safefiles.part(self._path, 0, 2 * self.limit)
         except OSError:
             return
         for line in data.split(b"\n"):
@@ -171,11 +174,25 @@ class Rows:
                 file.write(b"\n")
 
 
-def _fewer(some: Sequence[Stretch], every_s: float, kept: Sequence[Tuple[float, float]]) -> List[Stretch]:
-    """The same with many steps as one."""
+def fewer(some: Sequence[Stretch], older: int, kept: Sequence[Tuple[float, float]]) -> List[Stretch]:
+    """The same with many steps as one, the more the older they are.
+
+    :param older: see :class:`cockpit.base.ages.Ages`
+    :param kept: spans of time in which steps stay by themselves, unix seconds
+    """
+    ranks: Dict[Tuple[int, int], List[Stretch]] = {}
+    for row in some:
+        ranks.setdefault((row.rank, row.source), []).append(row)
     found: List[Stretch] = []
-    for (rank, source), run in by_rank(some).items():
-        found += rows(rank, source, folded(run, every_s, kept))
+    for (rank, source), own in ranks.items():
+        ages = Ages(older, EVERY_S / 2)
+        spans = [ages.span(row.end)[0] for row in reversed(own)][::-1]
+        for span, together in groupby(zip(spans, own), lambda pair: pair[0]):
+            part = [row for _, row in together]
+            if span < EVERY_S:
+                found += part
+            else:
+                found += rows(rank, source, folded([one for row in part for one in pieces(row)], span, kept))
     return sorted(found, key=lambda row: row.end)
 
 
