@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, cast
 
 from cockpit.base import record, verbs
+from cockpit.base.times import ticks
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.following import Begun, Followed, Place, batch
@@ -96,14 +97,13 @@ class _Reader:
     ) -> None:
         self._folder = folder
         self._files: Dict[str, Followed] = {}
-        sizes = (record.SIZES,) * _fits(os.path.join(folder, record.SIZES))
-        index = (record.TIMES, *sizes)
-        for name in (record.EVENTS, *index, record.LAUNCHER_LOG, *map(record.rank_log, ranks)):
+        index = record.SIZES if _fits(os.path.join(folder, record.SIZES)) else record.TIMES
+        for name in (record.EVENTS, index, record.LAUNCHER_LOG, *map(record.rank_log, ranks)):
             kind = _Record if name == record.EVENTS else Followed
             place = Place(os.path.join(folder, name))
             have = offsets.get(name, 0)
             written = partial(_open_files, folder, name)
-            was = partial(_was, folder, name, have, offsets.get(record.SIZES, 0))
+            was = partial(_was, os.path.join(folder, index), name, have, offsets.get(index, 0))
             self._files[name] = kind(place, have, marks.get(name), written=written, was=was)
         self.record = cast(_Record, self._files[record.EVENTS])
         self._turn = 0
@@ -217,21 +217,20 @@ def _open_files(folder: str, name: str) -> Iterator[str]:
                 yield "/proc/%d/fd/%s" % (pid, number)
 
 
-def _was(folder: str, name: str, offset: int, since: int) -> Optional[int]:
+def _was(index: str, name: str, offset: int, since: int) -> Optional[int]:
     """How long a log was at least, before it began anew, and all that it had in between; None: not known.
 
-    :param offset: what the other side has of it
-    :param since: the offset in the time index of what has come since then
+    :param index: the time index
+    :param offset: what the other side has of the log
+    :param since: the offset in the index of what has come since then; less is known once it was thinned
     """
     try:
-        index = safefiles.part(os.path.join(folder, record.SIZES), since, _INDEX)
+        data = safefiles.part(index, since, _INDEX)
     except OSError:
         return None
     whole, before = 0, offset
-    for line in index.split(b"\n"):
-        with suppress(ValueError, AttributeError):
-            size = safefiles.parse(line).get("s", {}).get(name)
-            if type(size) is int and size >= 0:
-                whole += before if size < before else 0
-                before = size
+    for _, sizes in ticks(data.split(b"\n")):
+        size = sizes.get(name, before)
+        whole += before if size < before else 0
+        before = size
     return whole or None
