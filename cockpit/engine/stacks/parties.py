@@ -146,19 +146,20 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
             raise ManyErrors([over, *unseen]) if unseen else over
         if errors and len(errors) == len(asked):
             raise next(iter(errors.values()))
-        job = await _own_job(manifest, pool, asked) if manifest.launcher == PER_NODE else None
-        yield (
-            RunParty(manifest, model, pool.lend, again)
-            if job is None
-            else _OwnJob(job, manifest, asked, pool)
-        )
+        yield await spawned(manifest, pool, asked) or RunParty(manifest, model, pool.lend, again)
 
 
-async def _own_job(manifest: Manifest, pool: LinkPool, asked: Sequence[str]) -> Job | None:
-    """The ranks that a run's programs have started; None: none are to be seen."""
+async def spawned(manifest: Manifest, pool: LinkPool, asked: Sequence[str]) -> JobParty | None:
+    """The ranks that a run's programs have started by themselves; None: there are none, or none are seen.
+
+    :param asked: the nodes where something runs
+    """
+    if manifest.launcher != PER_NODE:
+        return None
     answers, _ = await settle({name: _sought(pool, name) for name in asked})
     jobs = [job for job in group(answers) if job.run == manifest.run]
-    return max(jobs, key=lambda job: len(job.ranks), default=None)
+    job = max(jobs, key=lambda each: len(each.ranks), default=None)
+    return None if job is None else _OwnJob(job, manifest, asked, pool)
 
 
 async def _sought(pool: LinkPool, node: str) -> SeekAnswer:

@@ -14,11 +14,12 @@ from cockpit.engine.doctor import examine, wanted_again, words_again
 from cockpit.engine.facts import Facts
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.ask import Ask
+from cockpit.engine.stacks.ask import Ask, Party
 from cockpit.engine.stacks.evidence import none_of
-from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.stacks.parties import RunParty, spawned
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError
+from cockpit.plans.launch import PER_NODE
 from cockpit.tui.command_screen import CommandScreen
 from cockpit.tui.run.doctor_screen import DoctorScreen
 from cockpit.tui.stacks.kept_screen import KeptScreen
@@ -45,11 +46,21 @@ class Looks:
 
     def stacks(self) -> None:
         """Take the stacks of all ranks, and show them."""
-        run = self._board.folder.name
         party = RunParty(self._board.manifest, self._board.model, self._session.pool.at_hand)
-        self._noted("stacks", ["stacks", run])
-        root, more = self._board.folder.path / "stacks", Facts(party, self._session.pace)
-        self._screen.app.push_screen(StackScreen(Sampler(party, Ask(), root, more)))
+        self._noted("stacks", ["stacks", self._board.folder.name])
+        if self._board.manifest.launcher == PER_NODE:
+            self._screen.run_worker(self._stacks_of_spawned(party), group="stacks", exclusive=True)
+        else:
+            self._show_stacks(party, Facts(party, self._session.pace))
+
+    async def _stacks_of_spawned(self, programs: RunParty) -> None:
+        """Those of the ranks that the run's programs have started."""
+        party = await spawned(self._board.manifest, self._session.pool, programs.nodes) or programs
+        self._show_stacks(party, Facts(party))
+
+    def _show_stacks(self, party: Party, more: Facts) -> None:
+        sampler = Sampler(party, Ask(), self._board.folder.path / "stacks", more)
+        self._screen.app.push_screen(StackScreen(sampler))
 
     def stall_stacks(self) -> None:
         """Show the look at all ranks that the watch has kept; its name is that of a folder of ours."""
