@@ -53,7 +53,11 @@ class Expression:
         options.never_capture = True
         options.case_sensitive = not fold
         try:
-            self._regex = re2.compile(_SPELT.sub(_spelt, text), options=options)
+            spelt = _SPELT.sub(_spelt, text)
+            self._regex = re2.compile(spelt, options=options)
+            # A line's own beginning and end are not those of many lines; flags may change what they are.
+            alone = re.search(r"\\[AZz]|\(\?\w*-", spelt)
+            self._lines = None if alone else re2.compile(f"(?m:{spelt})", options=options)
         except (re2.error, UnicodeEncodeError) as error:
             what = error.args[0].decode(errors="replace") if isinstance(error, re2.error) else str(error)
             raise CockpitError(f"{what}; {LACKS}", where=where) from None
@@ -61,6 +65,12 @@ class Expression:
     def search(self, text: str) -> bool:
         """Whether it is anywhere in a text."""
         return self._regex.search(text.encode(errors="replace")) is not None
+
+    def in_a_line(self, lines: bytes) -> bool:
+        """Whether it may be in one of these lines of ASCII; False is certain, and quick."""
+        if self._lines is None:
+            return any(self._regex.search(line) is not None for line in lines.split(b"\n"))
+        return self._lines.search(lines) is not None
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where it is in a text, empty places left out."""

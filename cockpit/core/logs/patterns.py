@@ -87,11 +87,10 @@ class Pattern:
         return text.lower() if self._folds else text
 
     def _searched(self, block: bytes) -> bool:
-        lines = block.replace(b"\r", b"\n").decode("ascii").split("\n")
-        if len(block) > TEXT_MAX and max(map(len, lines)) > TEXT_MAX:
+        lines = block.replace(b"\r", b"\n")
+        if len(block) > TEXT_MAX and max(map(len, lines.split(b"\n"))) > TEXT_MAX:
             return True  # the shown part of the line ends elsewhere
-        search = self._regex.search
-        return any(search(line) for line in lines)
+        return self._regex.in_a_line(lines)
 
 
 def _has_capital(regex: str) -> bool:
