@@ -282,6 +282,7 @@ async def _read_along(session: Session) -> None:
             data = file.read(_ASIDE)
         at, more = at + len(data), bool(data)
         *lines, rest = (rest + data).split(b"\n")
+        rest = rest[-_ASIDE:]  # what is longer is no event
         for line in lines:
             with suppress(Malformed):
                 event = journaled(line) if b'"watch"' in line else None
