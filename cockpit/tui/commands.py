@@ -240,7 +240,8 @@ EVERY: tuple[Command, ...] = (
         "slash",
         "filter the log",
         "filter",
-        "A regular expression, live while you type; a leading ! inverts; small letters match capitals too. "
+        "A regular expression (RE2: without look-around), live while you type; a leading ! inverts; small "
+        "letters match capitals too. "
         "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes.",
         20,
         panes=("grid", "log"),
