@@ -111,6 +111,7 @@ async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
         known=known,
         slots={} if wanted.pids else {host.name: frozenset(host.slots) for host in job.hosts if host.slots},
         profiled=job.profiler is not None,
+        config=pool.reach.options.get("config", ""),
     )
     return Diagnosis(looks, diagnosis(looks, () if wanted.pids else unfit(job, nodes)))
 

@@ -229,11 +229,14 @@ def _refused(found: re.Match[str], failure: Failure) -> _Sentence:
 
 
 def _said(what: str, hint: str, retry: bool) -> Callable[[re.Match[str], Failure], _Sentence]:
-    """The same for every node; ``{try}`` in the hint is what a person types to see more."""
+    """The same for every node; in the hint ``{try}`` is what a person types to see more, ``{file}`` their
+    configuration."""
 
     def sentence(found: re.Match[str], failure: Failure) -> _Sentence:
         said = found.groupdict().get("said") or found[0]
-        return what.format(said=said.strip()[:300]), hint.replace("{try}", failure.command("true")), retry
+        file = join(failure.typed[2:-1]) if failure.typed[1:2] == ("-F",) else "~/.ssh/config"
+        more = hint.replace("{try}", failure.command("true")).replace("{file}", file)
+        return what.format(said=said.strip()[:300]), more, retry
 
     return sentence
 
@@ -255,7 +258,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
             r"Too many authentication failures",
             _said(
                 "too many keys offered",
-                "set IdentitiesOnly and one IdentityFile for it in ~/.ssh/config",
+                "set IdentitiesOnly and one IdentityFile for it in {file}",
                 False,
             ),
         ),

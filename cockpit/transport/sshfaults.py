@@ -88,7 +88,7 @@ def refused_login(error: asyncssh.PermissionDenied, target: Target, missing: lis
         what, hint = "login refused: it lets anybody in, and asks for no key", "ask its admin"
     elif "too many" in text:
         what = f"too many keys offered as {user}"
-        hint = "set IdentitiesOnly and one IdentityFile in ~/.ssh/config"
+        hint = f"set IdentitiesOnly and one IdentityFile in {join(target.file[1:]) or '~/.ssh/config'}"
     else:
         what = "; ".join([f"login refused: no key of {user} is accepted", *missing])
         hint = f"try: {target.copy_id()}"

@@ -471,6 +471,8 @@ def test_what_is_left_of_a_run_is_stopped_where_it_is_known(known: frozenset[str
     (found,) = diagnosis(looks({3: left, 4: left}, known=known))
     assert (found.id, found.nodes, found.severity) == ("leftover_ranks", ("gpu03", "gpu04"), "warning")
     assert [one.command for one in found.steps] == [step]
+    (found,) = diagnosis(looks({3: left, 4: left}, known=known, config="/a b"))
+    assert [one.command for one in found.steps] == [step.replace("-w", "-F '/a b' -w")]
 
 
 def test_another_run_of_ones_own_is_no_fault_unless_both_use_a_gpu() -> None:

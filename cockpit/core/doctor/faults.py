@@ -284,7 +284,8 @@ def _leftover_ranks(looks: Looks) -> Iterator[Told]:
                 )
             elif run:
                 where = quote(",".join(set_words(nodes_text(nodes))))
-                step = Step(f"cockpit attach -w {where}", "shows it: it was not started from here")
+                way = f"-F {quote(looks.config)} " if looks.config else ""
+                step = Step(f"cockpit attach {way}-w {where}", "shows it: it was not started from here")
             else:
                 step = Step(f"ps -fp {ranks[0].pid}", "what is it? cockpit attach -w NODES shows it", node)
             yield Told(node, f"{what} {'runs' if len(ranks) == 1 else 'run'} there", (step,))

@@ -66,6 +66,7 @@ class Looks:
     :param known: runs that this machine knows, over or not: it can stop what is left of them
     :param slots: by node, which the launch, or the run that is there, takes; none: not known
     :param profiled: whether a profiler is to run with it
+    :param config: the ssh configuration that was given; empty: none was
     """
 
     nodes: Mapping[str, Look]
@@ -80,6 +81,7 @@ class Looks:
     known: frozenset[str] = frozenset()
     slots: Mapping[str, frozenset[int]] = field(default_factory=dict)
     profiled: bool = False
+    config: str = ""
 
     def meant(self, node: str) -> set[int]:
         """The processes of ranks that are meant to be on a node already."""
