@@ -213,6 +213,9 @@ _AFTER: List[Pattern[str]] = [
     re.compile(r"(\bsshpass[\"']?,?\s{1,3}[\"']?-p(?:[\"']?,?\s{0,3}[\"']?))[^\s\"']{1,1024}"),
     re.compile(r"(\b(?:docker|podman) login\b[^\n|;&]{0,200}?\s-p\s{0,3}[\"']?)[^\s\"']{1,1024}"),
     re.compile(r"(\bmysql(?:dump|admin)?\b[^\n|;&]{0,200}?\s-p[\"']?)[^\s\"'-][^\s\"']{0,1024}"),
+    re.compile(r"(\b(?:https?|xh) (?:[^\n|;&]{0,60} )?-a [\"']?[^\s:/\"']{1,64}:)[^\s\"']{1,1024}"),
+    re.compile(r"(\bmachine \S{1,80} login \S{1,80} password )\S{1,1024}"),
+    re.compile(r"(\bconfigure set \w{0,64}(?:secret|token|key)\w{0,64}\s{1,3}[\"']?)[^\s\"']{4,1024}"),
     re.compile(r"(\bwandb login(?:\s{1,3}-{1,2}[\w-]{1,30}){0,4}\s{1,3}[\"']?)(?!-)\w[^\s\"']{5,1024}"),
     re.compile(r"((?<![\w-])[?&;]?\b(?:sig|[Ss]ignature|X-Amz-Signature)=)[^\s,;&\"'<>]{6,1024}"),
 ]
