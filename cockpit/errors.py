@@ -87,9 +87,8 @@ def os_error(what: str, where: str | os.PathLike[str], error: OSError, *, hint: 
     :param hint: what to type next, if the cause alone does not say it best
     """
     cause = error.strerror or str(error) or type(error).__name__
-    return CockpitError(
-        f"{what}: {cause}", where=os.fspath(where), hint=hint or _HINTS.get(error.errno or 0, "")
-    )
+    hint = hint or getattr(error, "hint", "") or _HINTS.get(error.errno or 0, "")
+    return CockpitError(f"{what}: {cause}", where=os.fspath(where), hint=hint)
 
 
 def near(word: str, known: Iterable[str]) -> str:

@@ -26,6 +26,9 @@ SETTING = "trusted_group"
 class NotOurs(OSError):
     """Others could swap what is in a folder; ``strerror`` names it, and them."""
 
+    hint = "use a folder of yours: XDG_STATE_HOME=DIR"
+    """For a person, where it is one on their own machine."""
+
 
 def is_ours(uid: int) -> bool:
     """Whether a user is this one, or root."""

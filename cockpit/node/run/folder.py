@@ -202,8 +202,9 @@ def _first_event(folder: str, timeout_s: float, ended: Callable[[], bool]) -> Di
         if trouble:
             break
         time.sleep(0.01)
-    with open(os.path.join(folder, record.SUPERVISOR_LOG), errors="replace") as file:
-        said = file.read()[-2000:].strip()
+    log = os.path.join(folder, record.SUPERVISOR_LOG)
+    at = max(0, (safefiles.size(log) or 0) - 2000)
+    said = safefiles.part(log, at, 2000).decode(errors="replace").strip()
     raise StartError("%s: %s" % (trouble, said or "it said nothing"))
 
 
