@@ -191,6 +191,7 @@ _TIGHTENS: Mapping[str, Callable[[Any, Any], bool]] = {
     "evidence.after": _in_time,
     "evidence.idle": _in_time,
     **{f"quotas.{each.name}": _less for each in fields(Quotas)},
+    "quotas.record_bytes": _never,  # without room for its record nobody would hear of a failure
     "quotas.free_bytes": _more,
     "quotas.free_percent": _more,
 }
@@ -276,7 +277,7 @@ def _tightened(found: dict[str, Any], own: Mapping[str, Any]) -> tuple[list[str]
 def trusted_group() -> str:
     """The group whose members may own and change the folders that ours are in; empty: none."""
     try:
-        return str(read(paths.config(), SEE, _table).get("trusted_group", ""))
+        return str(read(paths.config(), SEE, _table, mine=True).get("trusted_group", ""))
     except CockpitError:  # said where the settings are loaded
         return ""
 

@@ -267,10 +267,8 @@ LOOSER = {
     "evidence.keep": ("true", "false"),
     "evidence.after": ("30.0", "999999.0", "0.001"),
     "evidence.idle": ("45.0", "999999.0", "0.001"),
-    **{
-        f"quotas.{name}": ("10", "11")
-        for name in ("spool_bytes", "spool_files", "record_bytes", "report_files")
-    },
+    **{f"quotas.{name}": ("10", "11") for name in ("spool_bytes", "spool_files", "report_files")},
+    "quotas.record_bytes": ("10", "11", "9"),
     "quotas.free_bytes": ("10", "9"),
     "quotas.free_percent": ("10.0", "9.9"),
 }
@@ -381,8 +379,10 @@ def test_endless_mistakes_are_not_all_said(local: Write) -> None:
 
 
 def test_own_settings_that_others_may_write_are_refused(mine: Write, local: Write) -> None:
-    path = mine("notify = 'touch owned'\n")
+    path = mine("notify = 'touch owned'\ntrusted_group = 'team'\n")
+    assert config.trusted_group() == "team"
     path.chmod(0o666)
+    assert config.trusted_group() == ""
     (line,) = said()
     assert line.startswith(f"anybody may write to {path} (mode 0666), and could name a program there; ")
     local("wrap = true\n").chmod(0o666)
