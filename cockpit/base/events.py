@@ -549,6 +549,11 @@ class StopAsked(Fact):
 
 
 @dataclass(frozen=True)
+class RestKept(Fact):
+    """a person decided, after a failure, that the failure policy leaves alone what still runs"""
+
+
+@dataclass(frozen=True)
 class JobEnded(Fact):
     """whoever lent the nodes, such as SLURM, has ended the run, and why"""
 
@@ -600,6 +605,7 @@ OWN: Dict[str, Type[Fact]] = {
     "damaged": Damaged,
     "rank_gone": RankGone,
     "stop_asked": StopAsked,
+    "rest_kept": RestKept,
     "job_ended": JobEnded,
     "complete": Complete,
     "left": Left,

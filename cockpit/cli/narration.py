@@ -11,6 +11,7 @@ from cockpit.cli.output import say
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.timeline import Timeline
+from cockpit.engine.records.folder import RunFolder
 
 
 class Narrator:
@@ -29,14 +30,14 @@ class Narrator:
             say(entry.text)
 
 
-def say_left(run: str, leaving: str = "", *, foreign: bool = False) -> None:
-    """What leaving a run meant: how to come back to it or end it, unless leaving meant something else.
-
-    :param foreign: others started it, so ending it is not the first thing to offer
-    """
+def say_left(folder: RunFolder, leaving: str = "") -> None:
+    """What leaving a run meant: how to come back to it or end it, unless leaving meant something else."""
     if leaving:
         say(f"left: {leaving}")
         return
+    run, foreign = folder.name, folder.manifest.foreign is not None
+    if folder.writer.succeeded():
+        say("another cockpit is attached, and acts for it from now on")
     say(f"left; the {'job' if foreign else 'run'} goes on. Come back with: cockpit attach {quote(run)}")
     if not foreign:
         say(f"or stop it with: cockpit stop {quote(run)}")

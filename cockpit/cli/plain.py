@@ -176,6 +176,7 @@ async def watch(
     )
     asks.install()
     session.watch()
+    session.stand_by()
     watch_works(session)
     watch_stalls(session, output.stalls)
     keeper = keep_evidence(session)
@@ -252,7 +253,7 @@ async def watch(
 
 def _call_from(session: Session, output: Output) -> None:
     """Call a person when the run fails, stands still, or is over."""
-    chosen = ways(output.notify, config.load(), writer=session.writer)
+    chosen = ways(output.notify, config.load())
     Caller(session, chosen, ring, say, since=output.since, leaves=output.headless).start()
 
 
@@ -308,5 +309,5 @@ def leave(session: Session, leaving: str = "") -> Exit:
             session.folder.write(Event(time.time(), "", Left()))
         except CockpitError as error:
             say(str(error))
-    say_left(session.folder.name, leaving, foreign=session.manifest.foreign is not None)
+    say_left(session.folder, leaving)
     return Exit.LEFT

@@ -133,7 +133,7 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
         return int(Exit.LEFT)
     run = flight.name
     if code == Exit.LEFT:
-        say_left(run, flight.leaving, foreign=app.session.manifest.foreign is not None)
+        say_left(app.session.folder, flight.leaving)
         return int(Exit.LEFT)
     for line in summary(app.session.model, run, logs=not flight.leaving):
         say(line)

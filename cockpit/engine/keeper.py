@@ -34,12 +34,12 @@ _TICK_S = 0.2
 
 
 def keep_evidence(session: Session) -> Keeper | None:
-    """Fetch what nodes keep for as long as a session is open, unless another cockpit does."""
-    if not session.writer or session.manifest.foreign:
+    """Fetch what nodes keep for as long as a session is open and the one that writes."""
+    if session.manifest.foreign:
         return None
     keeper = Keeper(session)
-    session.accompany(keeper.keep(), "evidence")
-    session.accompany(keeper.equip(), "py-spy")
+    session.act(keeper.keep, "evidence")
+    session.act(keeper.equip, "py-spy")
     return keeper
 
 
@@ -191,7 +191,7 @@ class Keeper:
         Of a run that failed, say which nodes have kept none.
         """
         async with self._settling:
-            if self._settled:
+            if self._settled or not self._session.writer:
                 return
             self._settled = True
             with suppress(TimeoutError, asyncio.TimeoutError):

@@ -35,7 +35,7 @@ from cockpit.core.watch.progress import FRESH_S, Tracker, heard_at
 from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
 from cockpit.engine.facts import Facts
 from cockpit.engine.files import open_regular
-from cockpit.engine.run.session import Session
+from cockpit.engine.run.session import Session, is_news
 from cockpit.engine.stacks.ask import Ask, Party
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler
@@ -56,20 +56,22 @@ HEARD_S = 0.1
 TIMEOUT_S = 5.0
 """Seconds that py-spy may take for one rank."""
 
+_TOLD = (b'"watch"', b'"stop_asked"', b'"rest_kept"')
+"""Parts of the lines of a journal that may be news to whoever reads along."""
+
 _ASIDE = 1 << 20
 """Bytes of a journal that whoever reads along takes at a time."""
 
 
 def watch_stalls(session: Session, options: WatchOptions) -> None:
-    """Keep the watch for as long as a session is open; if another cockpit does, read what that one says."""
-    if not session.writer:
-        session.accompany(_read_along(session), "watch")
-    elif options.on:
-        session.accompany(_kept(session, options), "watch")
+    """Keep the watch for as long as a session is open; while another cockpit does, read what that says."""
+    session.accompany(_kept(session, options), "watch")
 
 
 async def _kept(session: Session, options: WatchOptions) -> None:
-    await Watching(session, options).keep()
+    await _read_along(session)
+    if options.on:
+        await Watching(session, options).keep()
 
 
 class Watching:
@@ -271,10 +273,10 @@ def _in_shell(found: Finding, command: str) -> Finding:
 
 
 async def _read_along(session: Session) -> None:
-    """Take in what the cockpit that keeps the watch writes in the run's journal."""
+    """Take in what the cockpit that keeps the watch writes in the run's journal, until this one does."""
     path = session.folder.path / "journal.jsonl"
     at, rest, more = 0, b"", True
-    while not session.model.over:
+    while not session.model.over and not session.writer:
         await asyncio.sleep(0 if more else TICK_S)
         data = b""
         with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
@@ -285,7 +287,6 @@ async def _read_along(session: Session) -> None:
         rest = rest[-_ASIDE:]  # what is longer is no event
         for line in lines:
             with suppress(Malformed):
-                event = journaled(line) if b'"watch"' in line else None
-                # What was there before is known.
-                if event and isinstance(event.fact, Watched) and event.at > session.model.watch.at:
+                event = journaled(line) if any(kind in line for kind in _TOLD) else None
+                if event and not session.writer and is_news(session.model, event):
                     session.record(event)

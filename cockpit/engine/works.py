@@ -51,16 +51,16 @@ GLANCE_ROWS = 400
 
 
 def watch_works(session: Session, *, first_s: float = FIRST_S, every_s: float = EVERY_S) -> None:
-    """Look at a run's recorders for as long as its session is open, unless another cockpit does.
+    """Look at a run's recorders for as long as its session is open and the one that writes.
 
     :param first_s: seconds after the first steps until the first look
     :param every_s: seconds between two looks
     """
-    if session.writer and not session.manifest.foreign:
+    if not session.manifest.foreign:
         party = RunParty(session.manifest, session.model, session.pool.at_hand)
         folder = session.folder.path
         works = Works(party, session.pace, session.model, first_s=first_s, every_s=every_s, folder=folder)
-        session.accompany(works.watch(), "work")
+        session.act(works.watch, "work")
 
 
 def untold(run: Run, pace: Pace) -> bool:

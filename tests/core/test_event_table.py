@@ -45,6 +45,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Damaged(3),
     events.RankGone(0, pid=6, why="others started it"),
     events.StopAsked("enough"),
+    events.RestKept(),
     events.JobEnded("SLURM ended job 12 at its time limit"),
     events.Complete(),
     events.Left(),
@@ -95,7 +96,9 @@ def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
     if isinstance(fact, events.RankExited):
         made.apply(Event(1.0, "a", events.RankStarted(0)))
     changed = made.apply(Event(2.0, "a", fact))
-    assert bool(changed) == (kind not in {*NO_CHANGE, "notice", "watch", "stop_asked", "job_ended"})
+    assert bool(changed) == (
+        kind not in {*NO_CHANGE, "notice", "watch", "stop_asked", "rest_kept", "job_ended"}
+    )
     told = Timeline(made).tell(Event(2.0, "a", fact))
     silent = kind in {*NO_NEWS, "rank_started"}  # the start of one rank of two is none yet
     assert (told is None) == silent

@@ -79,8 +79,7 @@ def test_it_has_no_way_to_this_terminal() -> None:
 
 def test_only_the_one_that_writes_runs_the_command_of_the_settings() -> None:
     settings = Config(notify="hook", bell=False)
-    assert ways(None, settings, writer=True).command == "hook"
-    assert ways(None, settings, writer=False).command == ""
-    assert ways("mine", settings, writer=False).command == "mine"
-    assert ways("", settings, writer=True).command == ""
-    assert not ways(None, settings, writer=True).rings
+    assert (ways(None, settings).command, ways(None, settings).shared) == ("hook", True)
+    assert (ways("mine", settings).command, ways("mine", settings).shared) == ("mine", False)
+    assert ways("", settings).command == ""
+    assert not ways(None, settings).rings

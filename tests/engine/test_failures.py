@@ -123,7 +123,7 @@ def test_what_is_kept_is_not_stopped_after_a_sleep_either(monkeypatch: pytest.Mo
     async def kept(machine: Machine) -> None:
         machine.fails(machine.at)
         await machine.passes(5)
-        machine.policy.set_aside()
+        machine.model.apply(happened(machine.at, "rest_kept", "", {}))
         await machine.sleeps(180.0, ticks=180.0)
         await machine.passes(2 * WAIT_S)
 

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ from cockpit.core.run.model import RankState
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder
-from cockpit.engine.run import foreign, foreign_jobs
+from cockpit.engine.run import foreign, foreign_jobs, succession
 from cockpit.engine.run.foreign import ForeignSession, session_of
 from cockpit.engine.run.outlets import Outlets
 from cockpit.engine.run.session import Session
@@ -591,3 +591,45 @@ def test_no_word_of_a_node_becomes_an_option_of_scancel(name: str, number: str) 
     job = Job(("id", name), "slurm", "", "ada", "python train.py", 2, "", name)
     assert foreign_jobs.slurm_job(job) == number
     assert foreign_jobs.slurm_job(replace(job, launcher="mpi")) == ""
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["it-was-ahead", "it-was-behind"])
+def test_who_takes_over_goes_on_where_the_ledger_says(monkeypatch: pytest.MonkeyPatch, ahead: bool) -> None:
+    monkeypatch.setattr(succession, "LOOK_S", 0.01)
+    short, long = [part((0, 0, b"one\ntwo\n"))], [part((0, 0, b"one\ntwo\nthree\n"))]
+    first = Node([rank(0, 100)], [file("own", 0)], short if ahead else long)
+    second = Node([rank(0, 100)], [file("own", 0)], long if ahead else short)
+    folder = made(a=first)
+    folder.close()
+
+    async def main() -> bytes:
+        heard = [Logs(), Logs()]
+        sessions = []
+        for node, logs in zip((first, second), heard, strict=True):
+            mine = RunFolder(folder.path)
+            sessions.append(ForeignSession(mine, logs, pool=Fakes({"a": node}), writer=mine.lock()))
+            await sessions[-1].rejoin()
+        second.scripts.append([part((0, 8 if ahead else 14, b"three\nfour\n" if ahead else b"four\n")), OVER])
+        for session in sessions:
+            session.watch()
+        ends = [b"two\n", b"three\n"] if ahead else [b"three\n", b"two\n"]
+        for logs, end in zip(heard, ends, strict=True):
+            await _until(lambda: logs.logs.get(("a", 0), b"").endswith(end))  # noqa: B023 (asked at once)
+        sessions[1].stand_by()
+        await sessions[0].close()
+        await _until(lambda: heard[1].logs["a", 0].endswith(b"four\n"))
+        assert sessions[1].writer
+        await sessions[1].close()
+        return heard[1].logs["a", 0]
+
+    async def _until(true: Callable[[], bool]) -> None:
+        async def wait() -> None:
+            while not true():  # noqa: ASYNC110 (asks)
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(wait(), 60)
+
+    whole = b"one\ntwo\nthree\nfour\n"
+    assert asyncio.run(main()) == whole, "nothing is told twice, and nothing left out"
+    (entry,) = folder.manifest.nodes
+    assert (folder.spool_dir(entry) / "rank-0.log").read_bytes() == whole

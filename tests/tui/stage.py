@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
 from cockpit.base.answers import EnvironAnswer
@@ -69,6 +69,7 @@ class Stage:
         self.secrets: dict[str, str] = {}
         self.saves: list[float] = []
         self.stops_at: float | None = None
+        self.alone = ""
         self.stops: list[bool] = []
         """Whether each stop that was asked for was a hard one."""
         self.trouble: CockpitError | None = None
@@ -181,8 +182,14 @@ class Stage:
     def accompany(self, task: Coroutine[Any, Any, None], what: str) -> None:
         task.close()  # there are no nodes to ask
 
+    def act(self, make: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        """Nor here."""
+
     def watch(self, *, policy: bool = True) -> None:
         """Nothing comes by itself."""
+
+    def stand_by(self) -> None:
+        """Nobody else is there."""
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         if self.trouble is not None:

@@ -63,6 +63,16 @@ def test_what_the_other_cockpit_does_not_write_is_shown(monkeypatch: pytest.Monk
             assert "is it suspended?" not in text_of(app), "it may be about to write"
             monkeypatch.setattr(notices, "LACKING_S", 0.0)
             await until(pilot, lambda: "is it suspended?" in text_of(app), "why")
+            stage.alone = "nobody acts for this run: only ada can: cockpit attach x"
+            await until(pilot, lambda: "nobody acts for this run" in text_of(app), "nobody acts")
+            stage.alone, stage.writer = "", True
+            await until(pilot, lambda: "reading along" not in text_of(app), "it has taken over")
+            assert stage.board is not None
+            assert stage.board.book.reads_along, "the spool lacks what is shown"
+            assert "the first words" in text_of(app)
+            stage._spools["gpu01"].append("rank-0.log", 0, b"the first words\n")
+            await until(pilot, lambda: not stage.board.book.reads_along, "the spool has all")  # type: ignore[union-attr]
+            assert "the first words" in text_of(app)
 
     asyncio.run(main())
 

@@ -242,6 +242,11 @@ def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tupl
     return ()
 
 
+def _rest_kept(run: Run, node: Node, at: float, fact: events.RestKept) -> tuple[()]:
+    run.rest_kept = True
+    return ()
+
+
 def _watched(run: Run, node: Node, at: float, fact: events.Watched) -> tuple[()]:
     run.watch = standstill.watching(fact, at)
     if fact.state == "going":
@@ -574,6 +579,12 @@ TABLE: dict[type[Fact], EventKind] = {
         OURS,
         _stop_asked,
         lambda run, said, node, at, fact: Entry(at, f"stopping: {fact.reason}", "warning"),
+        whole=True,
+    ),
+    events.RestKept: EventKind(
+        OURS,
+        _rest_kept,
+        lambda run, said, node, at, fact: Entry(at, "the other ranks are left alone: asked in a cockpit"),
         whole=True,
     ),
     events.JobEnded: EventKind(

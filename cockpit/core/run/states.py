@@ -247,6 +247,8 @@ class Run:
         self.nodes: dict[str, Node] = {}
         self.ranks: dict[int, Rank] = {}
         self.stop_reason = ""
+        self.rest_kept = False
+        """Whether a person decided that the failure policy leaves alone what still runs."""
         self.hung = False
         """Whether the watch stopped the run because it was stalled (``--on-hang stop``)."""
         self.watch = Watching()

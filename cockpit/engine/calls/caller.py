@@ -31,24 +31,23 @@ class Ways:
     """How a person is called.
 
     :param command: gets each call on its stdin; empty: there is none
+    :param shared: it is that of the settings: of several cockpits only the one that keeps the run runs it
     :param rings: whether the terminal rings
     :param limit_s: seconds that the command may take
     """
 
     command: str = ""
     rings: bool = True
+    shared: bool = False
     limit_s: float = LIMIT_S
 
 
-def ways(given: str | None, config: Config, *, writer: bool) -> Ways:
+def ways(given: str | None, config: Config) -> Ways:
     """How a person wants to be called.
 
     :param given: ``--notify``; None: not given
-    :param writer: whether this cockpit keeps the run's folder: of several, only that one runs the command of
-        the settings
     """
-    own = config.notify if writer else ""
-    return Ways(own if given is None else given, config.bell)
+    return Ways(config.notify if given is None else given, config.bell, given is None)
 
 
 class Caller:
@@ -117,7 +116,8 @@ class Caller:
     def _call(self, call: Call) -> None:
         if self._ways.rings:
             self._ring(call)
-        if self._ways.command and len(self._running) < PENDING:
+        ours = self._session.writer or not self._ways.shared
+        if self._ways.command and ours and len(self._running) < PENDING:
             task = asyncio.create_task(self._run(call))
             self._running.add(task)
             task.add_done_callback(self._running.discard)

@@ -73,6 +73,10 @@ class Spool:
         """
         return dict(self._sizes)
 
+    def look_again(self) -> None:
+        """Another cockpit has written here: what is known of its files is out of date."""
+        self._known = None
+
     def append(self, name: str, offset: int, data: bytes) -> bytes:
         """Add ``data``, found at ``offset`` in the node's file; return the part of it that was new.
 

@@ -540,7 +540,7 @@ class RunFolder:
         if self.writer.taken:
             self._states.flush()
         self._close_journal()
-        self.writer.give_up()
+        self.writer.close()
 
 
 def planned(manifest: Manifest) -> Event:

@@ -25,6 +25,9 @@ from cockpit.base.gate import PID, TICKS, WORD, Text, bound, read
 from cockpit.engine.files import append, open_regular
 from cockpit.errors import CockpitError, os_error
 
+ATTENDING = "lock.attending"
+"""The file that cockpits which would take over share a lock of."""
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -55,7 +58,7 @@ class Holder:
         """Whether it is certain that it is gone: the machine is this one, and the process is not there."""
         if not self.boot or not self.ticks or (self.boot, self.pids) != (_boot(), _pids()):
             return False
-        return _ticks(self.pid) != self.ticks
+        return _ticks(self.pid) != self.ticks and not _hidden(self.pid)
 
     def __str__(self) -> str:
         return f"pid {self.pid} on {self.host}" if self.host and self.pid > 0 else ""
@@ -76,6 +79,7 @@ class Writer:
         self.owner = ""
         """The user who alone can write there, once :meth:`take` has found that it is not this one."""
         self._other_file: Path | None = None  # None: flock says so, and it is right
+        self._attending: int | None = None
 
     @property
     def taken(self) -> bool:
@@ -110,6 +114,8 @@ class Writer:
             raise
         if held:
             self.give_up()
+        else:
+            self._leave_attending()
         return not held
 
     def _take_file(self) -> bool:
@@ -130,6 +136,7 @@ class Writer:
             if self._holds(self._lock):
                 self.give_up()
                 return False
+            self._leave_attending()
             return True
         return False
 
@@ -174,6 +181,55 @@ class Writer:
         who = f" ({self._other})" if str(self._other) else ""
         end = "" if self._other_file is None else f"; if it is gone: rm {self._other_file}"
         return f"another cockpit{who} writes here{end}"
+
+    @property
+    def holder(self) -> str:
+        """Who was last seen to write in place of us: ``pid 4711 on login2``; empty: nobody, or not known."""
+        return str(self._other)
+
+    def vacant(self) -> bool:
+        """Whether nobody writes, as far as whoever does not try to can see.
+
+        :raises CockpitError: it cannot be seen
+        """
+        self._other = Holder()
+        return not self.taken and not self._holds(self._lock) and self._next_file() is not None
+
+    def attend(self) -> None:
+        """Be there to take over, which :meth:`succeeded` tells the one that writes."""
+        with suppress(OSError):
+            if self._attending is None and not self.owner:
+                self._attending = open_regular(self.folder / ATTENDING, os.O_RDWR | os.O_CREAT)
+                fcntl.flock(self._attending, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def succeeded(self) -> bool:
+        """Whether another cockpit acts once this one has left; False also where that cannot be known."""
+        with suppress(CockpitError):
+            return self._attended() or (not self.taken and not self.vacant())
+        return False
+
+    def _attended(self) -> bool:
+        try:
+            number = open_regular(self.folder / ATTENDING, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno == errno.EWOULDBLOCK
+        finally:
+            os.close(number)
+        return False
+
+    def close(self) -> None:
+        """Let others write, and be there no longer."""
+        self._leave_attending()
+        self.give_up()
+
+    def _leave_attending(self) -> None:
+        if self._attending is not None:
+            os.close(self._attending)
+        self._attending = None
 
     def moved(self, folder: Path) -> None:
         """The folder got another name."""
@@ -233,6 +289,17 @@ def _ticks(pid: int) -> int | None:
     """When a process was started; None where there is none, or only what is left of one."""
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] not in "ZX" else None
+
+
+def _hidden(pid: int) -> bool:
+    """Whether a process exists of which another user is told nothing (``hidepid``)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return not os.path.exists(f"/proc/{pid}")
+    except OSError:
+        return False
+    return False
 
 
 def _text(path: str) -> str:

@@ -43,16 +43,10 @@ class FailurePolicy:
         self._stopping = stopping
         self._clock = clock or _now
         self._gaps = Gaps()
-        self._set_aside = False
         self._unheld = ""
         """Why a supervisor stops its ranks by itself: what it depended on is gone."""
         self.stops_at: float | None = None
         """When the run will be stopped (unix seconds); None: it will not."""
-
-    def set_aside(self) -> None:
-        """Leave alone what still runs, until it ends or somebody stops it."""
-        self._set_aside = True
-        self.stops_at = None
 
     def stopped(self, node: str, fact: StopRequested) -> None:
         """The ranks of a node were told to stop."""
@@ -79,8 +73,8 @@ class FailurePolicy:
                 continue
             seen = ticks if seen is None else seen
             left_s = seen + self._wait_s - ticks
-            self.stops_at = None if self._set_aside or self._stopping() else at + left_s
-            if self._set_aside:
+            self.stops_at = None if self._model.rest_kept or self._stopping() else at + left_s
+            if self._model.rest_kept:
                 return
             if left_s > 0:
                 await asyncio.sleep(min(_LOOK_S, self._wait_s))

@@ -100,6 +100,18 @@ class ForeignSession(Session):
                         self._spools[name].cut(file, known)
                     offsets[file] = known
 
+    async def _recall_spools(self) -> None:
+        """See :meth:`Session._recall_spools`: the ledger says how far each file was taken."""
+        self._outlets.close()
+        self._outlets = Outlets.of(self.folder)
+        noted = self._outlets.load()
+        for name, entry in self._nodes.items():
+            self._spools[name].look_again()
+            for file in self._spools[name].offsets():
+                if file not in RECORD:
+                    self._spools[name].cut(file, noted.get((entry.name, logged_rank(file)), 0))
+        await super()._recall_spools()
+
     async def _follow(self, entry: NodeEntry, link: Link) -> None:
         name = entry.name
         self.paused.pop(name, None)
@@ -196,7 +208,9 @@ class ForeignSession(Session):
         return not any(self.model.ranks[rank].state in LIVE for rank in writers)
 
     def _log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
-        super()._log(name, rank, offset, data)
+        offset, data = self._untold(name, log_name((name, rank)), offset, data)
+        if data:
+            super()._log(name, rank, offset, data)
         if rank is None:
             self._hear(name, data)
 

@@ -165,6 +165,12 @@ class PaceBook:
         """Nodes that are asked for what they kept while nobody watched."""
         self._awaited_until = 0.0
 
+    def take_over(self) -> None:
+        """Write from now on, after what another cockpit has written."""
+        self._writer = True
+        if (last := last_kept(self._folder)) is not None:
+            self._kept = max(self._kept, (last.restarts, last.step))
+
     def missed_since(self, entry: NodeEntry, offset_s: float) -> float:
         """From when on what a node kept of its ranks' steps is news, unix seconds on its clock.
 

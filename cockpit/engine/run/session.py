@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from cockpit.engine.links.pool import InternalError, LinkPool, link_state, pause
 from cockpit.engine.logs.spool import RECORD, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.lock import Holder
 from cockpit.engine.run import job_end
 from cockpit.engine.run.boots import booted, lost
 from cockpit.engine.run.failures import FailurePolicy
@@ -33,6 +34,7 @@ from cockpit.engine.run.join import pool_for, still_there
 from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.noticing import Noticing
 from cockpit.engine.run.paces import PaceBook
+from cockpit.engine.run.succession import Succession
 from cockpit.engine.run.unwatched import kept_steps
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
@@ -96,7 +98,9 @@ class Session:
             listener.joined(self.model, self.pace)
         self._unheard: set[tuple[str, type[Exception]]] = set()
         """Which listeners have failed, and how: each failure is reported once."""
-        self.writer = writer
+        self._writing = asyncio.Event()
+        if writer:
+            self._writing.set()
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
         self._heard: dict[str, Link] = {}
         """The last link of each node."""
@@ -135,6 +139,20 @@ class Session:
         self.secrets: Mapping[str, str] = {}
         """Variables of the ranks that are secrets, if this process has started the run; on no disk."""
         self._policy = True
+        self._taking = {name: asyncio.Lock() for name in self._nodes}
+        self._told_of: dict[tuple[str, str], int] = {}
+        """How far files were told of here that are taken in again: another cockpit had kept less of them."""
+        self._succession: Succession | None = None
+
+    @property
+    def writer(self) -> bool:
+        """Whether this is the run's only writer (spool, journal, failure policy)."""
+        return self._writing.is_set()
+
+    @property
+    def alone(self) -> str:
+        """That nobody acts for the run, in a sentence; empty: somebody does."""
+        return "" if self._succession is None else self._succession.alone
 
     # Beginning
 
@@ -170,6 +188,70 @@ class Session:
             self._tasks.append(self._taken)
         if policy and self.writer and self.manifest.on_failure == "stop":
             self._tasks.append(asyncio.create_task(self._failures.mind()))
+
+    def stand_by(self) -> None:
+        """Take over from the cockpit that writes once that is gone; if this one only reads, say so then."""
+        if not self.writer:
+            self._succession = Succession(
+                self.folder, may=self._policy, remark=self.remark, take_over=self._take_over
+            )
+            self.accompany(self._succession.mind(), "taking over")
+
+    async def _take_over(self, why: str) -> None:
+        """Become the one that writes and acts, from exactly where another cockpit has left it."""
+        async with AsyncExitStack() as stack:
+            for taking in self._taking.values():
+                await stack.enter_async_context(taking)  # what has arrived is taken in whole, or not at all
+            for task in self._tasks:
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        async for event in by_turns(self.folder.journal()):
+            if isinstance(event.fact, events.Gap):  # where they are in the copies that are there
+                self.model.apply(event)
+            elif is_news(self.model, event):
+                self._emit(event, record=False)
+        await self._recall_spools()
+        self._paces.take_over()
+        self._writing.set()
+        text = f"this cockpit ({Holder.here()}) keeps the run from now on and acts for it"
+        with suppress(CockpitError):  # said all the same; a full disk here is told with what is lost by it
+            self._note("", events.Note(f"{why}: {text}" if why else text))
+        self.watch(policy=self._policy)
+
+    async def _recall_spools(self) -> None:
+        """Go on with all copies as they are on the disk: tell what is news in them, and nothing twice."""
+        self._trails.clear()
+        for name, entry in self._nodes.items():
+            spool, told = self._spools[name], self._offsets.get(name, {})
+            spool.look_again()
+            with suppress(SpoolUnusable):
+                self._offsets[name] = spool.offsets()
+            for file, size in self._offsets[name].items():
+                at = told.get(file, 0)
+                while at < size and (data := spool.read(file, at, min(CREDIT_PORTION, size - at))):
+                    await self._tell_of(entry, file, at, data)
+                    at += len(data)
+            here = self._offsets[name]
+            self._told_of.update({(name, file): at for file, at in told.items() if at > here.get(file, 0)})
+
+    async def _tell_of(self, entry: NodeEntry, file: str, offset: int, data: bytes) -> None:
+        """Tell what has come of a file, without what was told before."""
+        name, rank = entry.name, logged_rank(file)
+        offset, data = self._untold(name, file, offset, data)
+        if file == EVENTS:
+            await self._take_record(name, data)
+        elif data and file not in INDEX:
+            self._log(name, rank, offset, data)
+
+    def _untold(self, name: str, file: str, offset: int, data: bytes) -> tuple[int, bytes]:
+        """The part of new bytes of our copy that was not told before."""
+        until = self._told_of.get((name, file))
+        if until is None:
+            return offset, data
+        known = max(0, min(len(data), until - offset))
+        if offset + known >= until:
+            del self._told_of[name, file]
+        return offset + known, data[known:]
 
     async def resume(self) -> None:
         """Watch again after :meth:`wait` has raised: the nodes send from the end of our spool on."""
@@ -248,7 +330,8 @@ class Session:
             async for item, data in stream.parts():
                 # Not before: an agent that greets and then says nothing is not a link to its node.
                 self._link_event(name, "ok")
-                await self._take(entry, item, data)
+                async with self._taking[name]:
+                    await self._take(entry, item, data)
                 if item.gone is not None:
                     await self._without_folder(name, link, item.gone, alive=item.alive is True)
                 self._measure_clock(name, link)
@@ -336,10 +419,7 @@ class Session:
                     continue
             self._trail(name, part.file).add(fresh)
             offsets[part.file] = offset + len(fresh)
-            if part.file == EVENTS:
-                await self._take_record(name, fresh)
-            elif fresh and part.file not in INDEX:
-                self._log(name, rank, offset, fresh)
+            await self._tell_of(entry, part.file, offset, fresh)
         self.behind[name] = sum(
             max(0, size - self._there(name, file))
             for file, size in item.sizes.items()
@@ -486,6 +566,18 @@ class Session:
         if node.link != state or (asks and node.link_why != why):
             self._note(name, events.LinkChanged(state, why, asks))
 
+    def act(self, make: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        """Do this once this session is the one that writes, for as long as it is open: now, or later.
+
+        :param what: see :meth:`accompany`
+        """
+
+        async def turn() -> None:
+            await self._writing.wait()
+            await make()
+
+        self.accompany(turn(), what)
+
     def accompany(self, task: Coroutine[Any, Any, None], what: str) -> None:
         """Do this for as long as the session is open.
 
@@ -591,11 +683,15 @@ class Session:
     @property
     def stops_at(self) -> float | None:
         """When the failure policy will stop the run (unix seconds); None: it will not."""
-        return self._failures.stops_at
+        return None if self.model.rest_kept else self._failures.stops_at
 
     def keep(self) -> None:
         """Set aside the failure policy: what still runs is left alone until it ends or somebody stops it."""
-        self._failures.set_aside()
+        try:
+            self._note("", events.RestKept())
+        except CockpitError as error:  # a full disk here must not end what a person wants kept
+            self._note("", events.RestKept(), record=False)
+            self.remark(str(error))
 
     async def ask(self, node: str, request: Request[Answer, Item]) -> Answer:
         """One call to a node with an open link.
@@ -635,6 +731,15 @@ class Session:
         with suppress(CockpitError):  # nobody is left to read it
             self._paces.close(over=self.model.over)
         self.folder.close()
+
+
+def is_news(model: RunModel, event: Event) -> bool:
+    """Whether an event of the journal, which another cockpit writes, says what is not known here."""
+    if isinstance(event.fact, events.Watched):
+        return event.at > model.watch.at
+    if isinstance(event.fact, events.RestKept):
+        return not model.rest_kept
+    return isinstance(event.fact, events.StopAsked) and not model.stop_reason
 
 
 def _is_of(entry: NodeEntry, file: str) -> bool:

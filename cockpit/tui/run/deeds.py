@@ -93,6 +93,7 @@ class Deeds:
                 await session.resume()
             else:
                 session.watch(policy=not app.read_only)
+                session.stand_by()
                 self._look_out()
                 self._call_from()
             while not session.model.done:
@@ -122,7 +123,7 @@ class Deeds:
     def _call_from(self) -> None:
         """Call a person when the run fails, stands still, or is over."""
         app = self._screen.app
-        chosen = ways(app.calls_by, app.config, writer=self._session.writer)
+        chosen = ways(app.calls_by, app.config)
         since = 0.0 if self._flight.launches else time.time()
         warn = partial(self._screen.notify, severity="warning", timeout=15)
         Caller(self._session, chosen, app.ring, warn, since=since).start()

@@ -93,6 +93,8 @@ class Notice:
 
     def _reading_along(self) -> str:
         """Who writes the spool instead of us, and whether it still does."""
+        if self._session.alone:
+            return one_line(self._session.alone, limit=400)
         silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
         if silent is None or silent < LACKING_S:
             return "another cockpit keeps this run's spool: reading along"

@@ -328,6 +328,8 @@ class RunScreen(CommandScreen):
                 # Each by itself: one that cannot be drawn must not keep the others from it.
                 with self.app.contained():
                     draw(now)
+        book = self.board.book
+        book.reads_along = not self.session.writer or (book.reads_along and book.logs.lacks())
         self._drawing.draw_notice()
         self.draw_keys()
 

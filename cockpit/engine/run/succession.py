@@ -1,0 +1,86 @@
+"""Who writes and acts for a run: of the cockpits attached to it one; when that one goes, another takes over.
+
+The lock decides (:mod:`cockpit.engine.records.lock`). Who may not take it says so once nobody has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+
+from cockpit.base.shell import quote
+from cockpit.engine.records.folder import RunFolder
+from cockpit.errors import CockpitError
+
+LOOK_S = 1.0
+"""Seconds between two looks at whether the one that writes is still there."""
+VACANT_S = 4.0
+"""Seconds for which nobody has written before that is said: somebody else may be about to."""
+
+
+class Succession:
+    """Waits beside the cockpit that writes, until it is gone.
+
+    :param folder: the run's
+    :param may: whether this cockpit is to take over: it was not opened to read only
+    :param remark: says something to whoever watches here
+    :param take_over: makes this cockpit the one that writes, and acts, once it has the lock
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        may: bool,
+        remark: Callable[[str], None],
+        take_over: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._folder = folder
+        self._may = may
+        self._remark = remark
+        self._take_over = take_over
+        self._said = ""
+        self._vacant_at = math.inf
+        self.alone = ""
+        """That nobody acts for the run, and what to type; empty: somebody does."""
+
+    async def mind(self) -> None:
+        """Look again and again; return once this cockpit has taken over; cancel it to end it."""
+        writer = self._folder.writer
+        may = self._may and not writer.owner
+        before = writer.holder
+        if may:
+            writer.attend()
+        while True:
+            try:
+                if may and writer.take():
+                    gone = f"the cockpit that kept it ({before})" if before else "the cockpit that kept it"
+                    await self._take_over(f"{gone} is gone")
+                    return
+                self._tell(not may and writer.vacant(), before)
+                before = writer.holder or before
+            except CockpitError as error:
+                self._say(f"cannot see whether another cockpit still keeps this run: {error}")
+            await asyncio.sleep(LOOK_S)
+
+    def _tell(self, vacant: bool, before: str) -> None:
+        writer = self._folder.writer
+        self._vacant_at = min(self._vacant_at, time.monotonic()) if vacant else math.inf
+        if not vacant and (self.alone or (before and writer.holder not in ("", before))):
+            who = f" ({writer.holder})" if writer.holder else ""
+            self._say(f"another cockpit{who} keeps this run and acts for it")
+        elif time.monotonic() >= self._vacant_at + VACANT_S:
+            who = f"only {writer.owner} can" if writer.owner else "without --read-only"
+            self.alone = (
+                "nobody acts for this run: whatever happens, nothing is stopped and no evidence fetched; "
+                f"{who}: cockpit attach {quote(self._folder.name)}"
+            )
+            self._say(self.alone)
+        self.alone = self.alone if vacant else ""
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._remark(text)

@@ -1,0 +1,345 @@
+"""When the cockpit that writes goes, another one that is attached goes on exactly where it left, and acts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import pytest
+
+from cockpit.base import verbs
+from cockpit.base.answers import FollowItem, StopAnswer
+from cockpit.base.events import Note, RestKept, StopAsked, Watched
+from cockpit.base.gate import read
+from cockpit.base.record import EVENTS
+from cockpit.core.run.events import Event
+from cockpit.engine.links.link import Clock
+from cockpit.engine.records import lock
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.run import succession
+from cockpit.engine.run.session import Session
+from tests.engine.pools import Fakes, MadeUp
+from tests.engine.test_session import ENDED, FAILED, Heard
+
+LOG = "rank-0.log"
+
+
+class Files:
+    """What is on a node, as far as each cockpit's link to it lets it see."""
+
+    def __init__(self) -> None:
+        self.bytes = {LOG: b"", EVENTS: b""}
+
+    def add(self, file: str, data: bytes) -> None:
+        """The node writes."""
+        self.bytes[file] += data
+
+
+class Node(MadeUp):
+    """One cockpit's way to a node: sends what is asked for as far as it may.
+
+    :param blind: nothing new is sent
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.asked: list[dict[str, int]] = []
+        self.stops: list[verbs.Stop] = []
+        self.clock = Clock()
+        self.blind = False
+
+    async def call(self, request: object, **how: Any) -> StopAnswer:
+        assert isinstance(request, verbs.Stop)
+        self.stops.append(request)
+        return StopAnswer(alive=True)
+
+    async def stream(self, request: object) -> Sending:
+        if isinstance(request, verbs.Follow):
+            self.asked.append(dict(request.offsets))
+            return Sending(self, dict(request.offsets))
+        return Sending(self, None)
+
+
+class Sending:
+    """The answer to one request."""
+
+    def __init__(self, node: Node, offsets: dict[str, int] | None) -> None:
+        self._node, self._at = node, offsets
+
+    async def parts(self) -> AsyncIterator[tuple[FollowItem, bytes]]:
+        while True:
+            await asyncio.sleep(0.005)
+            if self._at is None or self._node.blind:
+                continue
+            sent = {file: data[self._at.get(file, 0) :] for file, data in self._node.files.bytes.items()}
+            parts = [[file, self._at.get(file, 0), len(data)] for file, data in sent.items()]
+            sizes = {file: len(data) for file, data in self._node.files.bytes.items()}
+            self._at = dict(sizes)
+            item = {"t": 1.0, "parts": parts, "sizes": sizes, "alive": True}
+            yield read(FollowItem, item), b"".join(sent.values())
+
+    async def part(self, within_s: float) -> None:
+        """Of its steps it has kept nothing."""
+
+    async def credit(self, size: int) -> None:
+        """It sends without."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Cockpit:
+    """A cockpit that is attached to the run."""
+
+    def __init__(self, folder: RunFolder, files: Files, *, policy: bool = True) -> None:
+        self.folder = RunFolder(folder.path)
+        self.node = Node(files)
+        self.heard = Heard()
+        self.policy = policy
+        self.session = Session(
+            self.folder, self.heard, pool=Fakes({"a": self.node}), writer=self.folder.lock()
+        )
+
+    async def attach(self) -> Cockpit:
+        """Join the run."""
+        await self.session.rejoin()
+        self.session.watch(policy=self.policy)
+        self.session.stand_by()
+        return self
+
+    async def killed(self) -> None:
+        """It is gone: whatever it has not written is lost, and the kernel ends its locks."""
+        tasks = [*self.session._tasks, *self.session._companions]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        number = self.folder.writer._number
+        assert number is not None
+        os.close(number)
+
+    def notes(self) -> list[str]:
+        """What it has said."""
+        return [event.fact.text for event in self.heard.events if isinstance(event.fact, Note)]
+
+    @property
+    def stops(self) -> list[StopAsked]:
+        """What it has stopped, and why."""
+        return [event.fact for event in self.heard.events if isinstance(event.fact, StopAsked)]
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Wait until it is so."""
+
+    async def wait() -> None:
+        while not true():  # noqa: ASYNC110 (asks)
+            await asyncio.sleep(0.005)
+
+    await asyncio.wait_for(wait(), 60)
+
+
+def has_heard(one: Cockpit, end: bytes) -> bool:
+    """Whether a cockpit was told all of a log, if its node sends any."""
+    return one.node.blind or one.heard.text.endswith(end)
+
+
+def run(test: Callable[[RunFolder, Files], Coroutine[Any, Any, None]], **manifest: Any) -> None:
+    """A run of one rank on one node."""
+
+    async def main() -> None:
+        entries = [NodeEntry("a", "/none/a", [0])]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/", **manifest))
+        folder.close()
+        await test(folder, Files())
+
+    asyncio.run(main())
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often."""
+    monkeypatch.setattr(succession, "LOOK_S", 0.01)
+    monkeypatch.setattr(succession, "VACANT_S", 0.03)
+
+
+def spooled(folder: RunFolder, file: str = LOG) -> bytes:
+    """What is kept of a file."""
+    return (folder.spool_dir(folder.manifest.nodes[0]) / file).read_bytes()
+
+
+@pytest.mark.parametrize("ahead", ["writer", "reader", "nobody"])
+def test_the_spool_goes_on_where_it_was_left_and_nothing_is_told_twice(ahead: str) -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        files.add(LOG, b"one\n")
+        first = await Cockpit(folder, files).attach()
+        await until(lambda: first.heard.text == b"one\n")
+        second = await Cockpit(folder, files).attach()
+        assert not second.session.writer
+        files.add(LOG, b"two\nthr")
+        await until(lambda: first.heard.text.endswith(b"thr") and second.heard.text.endswith(b"thr"))
+        first.node.blind, second.node.blind = ahead == "reader", ahead == "writer"
+        files.add(LOG, b"ee\nfour\n")
+        for one in (first, second):
+            await until(partial(has_heard, one, b"four\n"))
+        await first.killed()
+        await until(lambda: second.session.writer and second.heard.text.endswith(b"four\n"))
+        second.node.blind = False
+        files.add(LOG, b"five\n")
+        files.add(EVENTS, ENDED)
+        await until(lambda: second.session.model.done)
+        assert spooled(folder) == files.bytes[LOG]
+        assert spooled(folder, EVENTS) == files.bytes[EVENTS]
+        assert second.heard.text == b"two\nthree\nfour\nfive\n", "what was there before it came is not told"
+        (said,) = [text for text in second.notes() if "keeps the run from now on" in text]
+        assert "is gone: this cockpit (pid" in said
+        await second.session.close()
+        model = RunFolder(folder.path).model()
+        assert model.done
+        assert model.ranks[0].text == "exited 0"
+
+    run(test)
+
+
+def test_what_has_failed_is_stopped_by_the_one_that_takes_over_with_all_the_time_to_decide() -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files).attach()
+        third = await Cockpit(folder, files).attach()
+        files.add(EVENTS, FAILED)
+        await until(lambda: first.session.stops_at is not None)
+        await until(lambda: second.session.model.failures())
+        assert second.session.stops_at is None, "the other one does it"
+        await first.killed()
+        await until(lambda: second.session.writer or third.session.writer)
+        heir, other = (second, third) if second.session.writer else (third, second)
+        await until(lambda: heir.session.stops_at is not None)
+        first_at, heir_at = first.session.stops_at, heir.session.stops_at
+        assert first_at is not None
+        assert heir_at is not None
+        assert heir_at > first_at
+        assert not other.session.writer
+        heir.session._failures._wait_s = 0.0
+        await until(lambda: heir.stops)
+        assert heir.stops[0].reason == "rank 0 on a exited 1"
+        assert len(heir.node.stops) == 1
+        assert not first.node.stops
+        for one in (heir, other):
+            await one.session.close()
+
+    run(test, failure_wait_s=3600.0)
+
+
+def test_what_a_person_kept_running_is_kept_by_whoever_takes_over() -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        files.add(EVENTS, FAILED)
+        await until(lambda: first.session.stops_at is not None)
+        first.session.keep()
+        assert first.session.stops_at is None
+        second = await Cockpit(folder, files).attach()
+        await first.killed()
+        await until(lambda: second.session.writer)
+        await until(lambda: second.session._tasks[-1].done())
+        assert second.session.stops_at is None
+        assert second.session.model.rest_kept
+        assert not second.stops
+        await second.session.close()
+
+    run(test, failure_wait_s=0.3)
+
+
+def test_what_the_former_writer_has_decided_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files).attach()
+        second.folder.writer.take = lambda: False  # type: ignore[method-assign]
+        at = second.session.model.watch.at
+        first.session.record(Event(at + 1, "", Watched("going", still_s=77.0)))
+        first.session.record(Event(at + 2, "", RestKept()))
+        with (folder.path / "journal.jsonl").open("ab") as journal:
+            journal.write(b'{"e": "note", "text": "cut o')
+        await first.killed()
+        del second.folder.writer.take
+        await until(lambda: second.session.writer)
+        assert second.session.model.paused_s == 77.0
+        assert second.session.model.rest_kept
+        second.session.record(Event(at + 3, "", Watched("going", still_s=99.0)))
+        known = list(second.folder.journal())
+        assert second.folder.damaged == 1, "the line that was cut off harms no other"
+        assert isinstance(known[-1].fact, Watched)
+        await second.session.close()
+
+    run(test)
+
+
+def test_whoever_acts_begins_once_the_session_writes_and_only_then() -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        acted: list[str] = []
+
+        async def act(who: str) -> None:
+            acted.append(who)
+
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files).attach()
+        for name, one in (("first", first), ("second", second)):
+            one.session.act(partial(act, name), "acting")
+        await until(lambda: acted)
+        assert acted == ["first"]
+        await first.session.close()
+        await until(lambda: len(acted) == 2)
+        assert second.session.writer
+        await second.session.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("gone", ["killed", "left"])
+@pytest.mark.parametrize("why", ["another user", "read only"])
+def test_that_nobody_acts_is_said_where_nobody_may(
+    monkeypatch: pytest.MonkeyPatch, why: str, gone: str
+) -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        if why == "another user":
+            monkeypatch.setattr(lock, "other_owner", lambda folder: "ada")
+        second = await Cockpit(folder, files, policy=why != "read only").attach()
+        await until(lambda: second.heard.events)
+        assert second.session.alone == ""
+        if gone == "left":
+            await first.session.close()
+        else:
+            monkeypatch.setattr(lock.Holder, "dead", lambda holder: True)
+            await first.killed()
+        await until(lambda: second.session.alone)
+        assert "nobody acts for this run" in second.session.alone
+        assert ("only ada can" if why == "another user" else "without --read-only") in second.session.alone
+        assert second.notes().count(second.session.alone) == 1
+        assert not second.session.writer
+        monkeypatch.undo()
+        monkeypatch.setattr(succession, "LOOK_S", 0.01)
+        third = await Cockpit(folder, files).attach()
+        assert third.session.writer
+        await until(lambda: not second.session.alone)
+        await until(lambda: any("keeps this run and acts for it" in text for text in second.notes()))
+        for one in (second, third):
+            await one.session.close()
+
+    run(test)
+
+
+def test_whoever_leaves_knows_whether_another_one_takes_over() -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        assert not first.folder.writer.succeeded()
+        second = await Cockpit(folder, files).attach()
+        await until(lambda: first.folder.writer.succeeded())
+        await first.session.close()
+        await until(lambda: second.session.writer)
+        assert first.folder.writer.succeeded(), "it has taken over"
+        assert not second.folder.writer.succeeded(), "nobody else is there"
+        await second.session.close()
+        assert not second.folder.writer.succeeded()
+
+    run(test)
