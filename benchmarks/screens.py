@@ -296,9 +296,9 @@ async def stacks(rounds: int) -> dict[str, Any]:
 async def watch(rounds: int) -> dict[str, Any]:
     """128 nodes with 8 ranks each that stand still: what the watch costs a second, and what a look takes."""
     from cockpit.base.stacks.packing import pack
+    from cockpit.base.stillness import AFTER_S as HANG_AFTER_S
     from cockpit.core.watch.judge import judge
     from cockpit.core.watch.progress import Tracker
-    from cockpit.core.watch.watch import HANG_AFTER_S
     from cockpit.engine.watching import Looker
     from tests.tui.stack_scenes import reads, waits
     from tests.tui.stage import Stage

@@ -112,7 +112,7 @@ class Evidence:
 
     keep: Flag = True
     after: Seconds = 30.0
-    idle: Seconds = 45.0
+    idle: Seconds = 120.0
 
 
 @dataclass(frozen=True)

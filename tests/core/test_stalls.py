@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from cockpit.base.stillness import AFTER_S as HANG_AFTER_S
+from cockpit.base.stillness import BACKOFF_S, FIRST
 from cockpit.core.finding import Finding
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.standstill import MOVES, head, news, packed, unpacked
 from cockpit.core.watch.judge import NOT_ENTERED, Looked, judge
-from cockpit.core.watch.watch import BACKOFF_S, FIRST, HANG_AFTER_S, Terms
+from cockpit.core.watch.watch import Terms
 from tests.core.stalling import BEGAN, EVERYBODY, Run, steps, together, uneven
 from tests.happened import happened
 
@@ -224,10 +226,10 @@ def test_an_old_look_changes_nothing(ended: Looked | None) -> None:
     run = Run(together(pausing(40.0, every=100)), frozen=lambda second: EVERYBODY, look_s=0.0).run(0.06)
     assert run.states == ["going", "quiet", "going"]
     assert len(run.looks) == 1
-    before = run.watch.state, run.watch._next, run.watch._looks, run.watch._total
+    before = run.watch.state, run.watch._next, run.watch._still.looks, run.watch._still.total
     at, ticks = BEGAN + 216, 216.0
     assert list(run.watch.looked(at, ticks, ended)) == []
-    assert (run.watch.state, run.watch._next, run.watch._looks, run.watch._total) == before
+    assert (run.watch.state, run.watch._next, run.watch._still.looks, run.watch._still.total) == before
     assert not run.watch.due
     assert not run.watch.proven
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
+from cockpit.base.stillness import STEPS, Sign, Signs, is_busy
 from cockpit.core.masks import mask_of
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.states import Node, Rank, RankState, Run
 
 FRESH_S = 5.0
 """A node that was not measured for so long cannot tell that its ranks stand still."""
-IDLE_PERCENT = 10.0
-"""Of one core: a rank that uses less sleeps; threads of libraries that only look around use some."""
 START = 10
 """So many times as long as a rank may stand still it may begin later than the others."""
-ACTIVE = 5
-"""Measurements in which ranks were at work, before their sleep means anything."""
-GAPS, NEEDED = 20, 3
-"""Gaps between two steps in a log of which the usual one is the median; so many are needed."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +57,11 @@ class Progress:
     heard_at: float = 0.0
     paused_s: float = 0.0
 
+    @property
+    def sign(self) -> Sign:
+        """As the detector takes it."""
+        return Sign(self.source, self.mark, self.age_s, self.usual_s, self.longest_s)
+
 
 class Tracker:
     """Follows a run's progress; to be asked once a second.
@@ -73,51 +71,31 @@ class Tracker:
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
-        self._said: tuple[int, float] | None = None
-        self._gaps: deque[float] = deque(maxlen=GAPS)
-        self._spoke = -1.0
-        self._active = 0
-        self._last_active: float | None = None
+        self._signs = Signs()
         self._measured: dict[str, float] = {}
-        self._measured_at: float | None = None
-        """When these ranks were measured first."""
         self._first_at: float | None = None
         """When most ranks had made their first step."""
-        self._came: tuple[Any, float] | None = None
-        """The last step and when it ended; or that there was none, and when the ranks began."""
-        self._longest_s = 0.0
 
     def said(self, step: int, at: float) -> None:
         """A log told of a step.
 
         :param at: unix seconds
         """
-        if self._said is None or step != self._said[0]:
-            if self._said is not None and at > self._said[1]:
-                self._gaps.append(at - self._said[1])
-            self._said = step, at
+        self._signs.told(step, at)
 
     @property
     def logged(self) -> tuple[int, float, float | None] | None:
         """The last step that a log told of, when (unix seconds), and the usual seconds between two."""
-        return None if self._said is None else (*self._said, self._usual_gap)
-
-    @property
-    def _usual_gap(self) -> float | None:
-        return median(self._gaps) if len(self._gaps) >= NEEDED else None
+        return None if self._signs.said is None else (*self._signs.said, self._signs.usual_s)
 
     def spoke(self, at: float) -> None:
         """A rank printed something."""
-        self._spoke = at
+        self._signs.spoke(at)
 
     def restarted(self) -> None:
-        """Ranks were started again: what was usual need not be."""
-        self._said = None
-        self._gaps.clear()
-        self._active = 0
-        self._measured_at = self._last_active = None
+        """Ranks were started again."""
+        self._signs.restarted()
         self._first_at = None
-        self._came, self._longest_s = None, 0.0
 
     def look(self, at: float, run: Run, pace: Pace) -> Progress:
         """What there is to say now.
@@ -140,46 +118,33 @@ class Tracker:
         self._mind_activity(at, linked, ranks)
         noting = any(rank.probe is not None and not rank.probe.steps for rank in ranks)
         behind, behind_s = self._behind(at, run, ranks, pace) if runs and known else (0, 0.0)
-        source, mark, age, usual, step = self._front(at, run, ranks, pace)
+        sign, step = self._front(at, run, ranks, pace)
         # No step is older than the process that made it, whatever a node says.
-        age = age if age is None else min(age, max(0.0, at - began))
+        age = sign.age_s if sign.age_s is None else min(sign.age_s, max(0.0, at - began))
         if ranks:
-            self._mind_longest(mark if source in ("steps", "log") else None, at, age, began)
-        front = source, mark, age, usual, self._longest_s, step
+            first = sign.stepless or age is None
+            self._signs.came(None if first else sign.mark, began if first else at - (age or 0.0))
+        front = sign.source, sign.mark, age, sign.usual_s, self._signs.longest_s, step
         # Before that nobody asks.
         paused_s = pace.paused() if age is not None and age > self._least_s else 0.0
         return Progress(
             runs, known, *front, noting, at - began, behind, behind_s, lost, heard_at(run), paused_s
         )
 
-    def _front(
-        self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace
-    ) -> tuple[str, Any, float | None, float | None, int | None]:
+    def _front(self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace) -> tuple[Sign, int | None]:
         told = [(rank, rank.sample.progress) for rank in ranks if rank.sample and rank.sample.progress]
         attempts = sum(rank.attempt for rank in run.ranks.values())
         if told:
             steps = sum(progress.step for _, progress in told)
             age = min(self._age(at, run, rank) for rank, _ in told)
-            front = max(progress.step for _, progress in told)
             # Before that nobody asks what is usual.
             usual = pace.usual() if age > self._least_s else None
-            return "steps", ("steps", attempts, len(told), steps), age, usual, front
-        if self._said is not None:
-            step, when = self._said
-            return "log", ("log", attempts, step, when), max(0.0, at - when), self._usual_gap, step
-        if self._measured_at is None:
-            return "", None, None, None, None
-        last = max(self._measured_at, self._last_active or 0.0, self._spoke)
-        source = "sleep" if self._active < ACTIVE else "activity"
-        return source, (source, last), max(0.0, at - last), None, None
-
-    def _mind_longest(self, mark: Any, at: float, age_s: float | None, began: float) -> None:
-        """Steps may take so long that a few of them say nothing of what is usual for an hour."""
-        ended = began if mark is None or age_s is None else at - age_s
-        if self._came is not None and mark is not None and mark != self._came[0]:
-            self._longest_s = max(self._longest_s, ended - self._came[1])
-        if self._came is None or mark != self._came[0]:
-            self._came = mark, ended
+            mark = "steps", attempts, len(told), steps
+            return Sign("steps", mark, age, usual), max(progress.step for _, progress in told)
+        if self._signs.said is not None:
+            step, when = self._signs.said
+            return Sign("log", ("log", attempts, step, when), max(0.0, at - when), self._signs.usual_s), step
+        return self._signs.activity(at), None
 
     def _age(self, at: float, run: Run, rank: Rank) -> float:
         """Seconds since the last step of a rank that notes them."""
@@ -198,11 +163,7 @@ class Tracker:
             used = rank.sample.cpu_percent if rank.sample is not None else None
             if rank.node not in fresh or used is None:
                 continue
-            if self._measured_at is None:
-                self._measured_at = at
-            if used > IDLE_PERCENT:
-                self._active += 1
-                self._last_active = at
+            self._signs.worked(at, busy=is_busy(used / 100))
 
     def _behind(self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace) -> tuple[int, float]:
         """Ranks that have not made a step for long while others go on; and for how long."""
@@ -223,7 +184,7 @@ class Tracker:
         going = sum(age <= self._least_s for age in ages.values())
         if not going or max(ages.values()) <= 2 * self._least_s:
             return 0, 0.0
-        patience = 2 * max(self._least_s, 6 * (pace.usual() or 0.0))
+        patience = 2 * max(self._least_s, STEPS * (pace.usual() or 0.0))
         # Some ranks may never be meant to make a step; one that did, and stopped, is odd whoever goes on.
         most = 2 * going > len(noting)
         late = {rank: age for rank, age in ages.items() if age > patience and (most or rank in stepped)}

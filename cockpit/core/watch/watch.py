@@ -3,14 +3,14 @@
 ====================  ==================================================================================
 state                 until
 ====================  ==================================================================================
-``going``             no step for longer than :meth:`StallWatch.patience`: ``quiet``, and a look is due
+``going``             no step for too long: ``quiet``, and a look is due
 ``quiet``             progress: ``going``; a look that shows who stands still: ``stalled``
 ``stalled``           progress: ``going``; a look that shows that ranks move: ``quiet``
 ``blind``             steps become known: ``going``; all ranks fall asleep: ``quiet``
 ====================  ==================================================================================
 
-Time without a step is counted on a clock that nobody sets. After a gap in what is known (a lost link, a
-machine that slept, a clock that was set) it waits until nodes have told again.
+What is too long says :mod:`cockpit.base.stillness`. Time is counted on a clock that nobody sets. After a gap
+in what is known (a lost link, a machine that slept, a clock that was set) it waits until nodes have told.
 
 A look belongs to the standstill it was begun for: what it has seen says nothing of a later one. Nor is
 anything sure of a standstill that is not much longer than one that this run has ended by itself.
@@ -24,35 +24,17 @@ from typing import Any
 
 from cockpit.base.events import Watched
 from cockpit.base.gaps import Gaps
+from cockpit.base.stillness import AFTER_S, FIRST, Stillness
 from cockpit.core.finding import Finding
 from cockpit.core.masks import ranks_of
 from cockpit.core.run.standstill import packed, span
 from cockpit.core.watch.judge import Looked, judge
 from cockpit.core.watch.progress import Progress
 
-HANG_AFTER_S = 30.0
-"""Seconds without a step after which ranks are looked at, unless steps take long."""
-STEPS = 6
-"""So many usual steps are waited for as well."""
-FIRST = 10
-"""Before it is known how long a step takes, such as while the first one compiles: so many times as long.
-
-Also where ranks sleep that have hardly worked yet: a slow file server may keep them from it.
-"""
-LONGEST = 2
-"""And so many times as long as the longest step so far, such as the first one."""
-ASLEEP = 4
-"""Where only CPUs tell that all ranks sleep: so many times as long."""
-BLIND = 10
-"""So many times as long without any sign of steps: said once."""
-
-BACKOFF_S = (30.0, 120.0, 600.0, 1800.0)
-"""Seconds from one look at ranks that stand still to the next one; the last again and again."""
 FOREIGN_LOOKS = 2
 """Jobs that others started are looked at unasked so often."""
-
-BEFORE = 2
-"""So many times as long as the longest pause that the run has ended by itself, before a stall is sure."""
+BLIND = 10
+"""So many times as long as ranks may make no step without any sign of steps: said once."""
 
 GRACE_S = 8.0
 """Seconds after a gap in what is known until what is known counts again."""
@@ -69,11 +51,11 @@ UNSTEPPED = (
 class Terms:
     """How the watch is kept.
 
-    :param hang_after_s: see :data:`HANG_AFTER_S`
+    :param hang_after_s: see :data:`cockpit.base.stillness.AFTER_S`
     :param most: looks in all; None: any number
     """
 
-    hang_after_s: float = HANG_AFTER_S
+    hang_after_s: float = AFTER_S
     most: int | None = None
 
 
@@ -88,22 +70,14 @@ class StallWatch:
     """
 
     def __init__(self, terms: Terms, total: int = 0) -> None:
-        self._terms = terms
-        self._total = total
-        self._paused_s = 0.0
-        """The longest pause that the run has ended by itself."""
+        self._after_s = terms.hang_after_s
+        self._still = Stillness(terms.hang_after_s, most=terms.most, total=total)
         self.state = ""
         self._seen = Progress()
-        self._mark: Any = None
-        self._moved = 0.0
-        """When there was progress, in ticks."""
         self._clock: tuple[float, float] | None = None
         self._gaps = Gaps()
         self._held_until = 0.0
         self._lost: tuple[str, ...] = ()
-        self._looks = 0
-        self._gapless = False
-        """Whether it has been known all the time, since the last progress, that there was none."""
         self._standstill = 0
         """Which one it is, or which time between two."""
         self._stuck = False
@@ -113,8 +87,6 @@ class StallWatch:
         self._begun: Any = None
         """How far the run was when the last look began."""
         self._looked: float | None = None
-        self._next: float | None = None
-        """When the next look is due, in ticks."""
         self._behind = 0
         self._found: Finding | None = None
         self._waiting = 0
@@ -135,54 +107,48 @@ class StallWatch:
             return
         if not seen.known or set(self._lost) - set(seen.lost):
             self._held_until = max(self._held_until, ticks + GRACE_S)
-            self._gapless = False
+            self._still.unknown()
         self._lost = seen.lost
         if not seen.known:
             return
         before, self._seen = self._seen, seen
-        if seen.mark != self._mark or before.source == "":
+        self._still.paused(seen.paused_s)
+        if seen.mark != self._still.mark or before.source == "":
             yield from self._take_progress(at, ticks, seen)
         if ticks < self._held_until:
             return
-        self._stuck = (
-            _stepless(seen) and seen.noting and seen.age_of_start_s > self._terms.hang_after_s * FIRST
-        )
+        stepless = seen.sign.stepless
+        self._stuck = stepless and seen.noting and seen.age_of_start_s > self._after_s * FIRST
         if self._stuck:
-            self._moved = ticks - seen.age_of_start_s
-        overdue = self._stuck or (seen.source != "" and ticks - self._moved > self.patience(seen))
+            self._still.moved = ticks - seen.age_of_start_s
+        overdue = self._stuck or self._still.is_overdue(ticks, seen.sign)
         if self.state in ("", "going", "blind") and overdue and not self._behind:
             self._begin(ticks)
             yield self._event(at, ticks)
-        elif _stepless(seen):
-            if not self.state and seen.age_of_start_s > self._terms.hang_after_s * BLIND:
+        elif stepless:
+            if not self.state and seen.age_of_start_s > self._after_s * BLIND:
                 self.state, self._why = "blind", UNSTEPPED
                 yield self._event(at, ticks)
         elif self.state == "going" or self._behind:
             yield from self._mind_behind(at, ticks, seen)
 
-    def patience(self, seen: Progress) -> float:
-        """Seconds without progress that are nothing unusual."""
-        least = self._terms.hang_after_s
-        if seen.source == "activity":
-            return least * ASLEEP
-        if seen.source == "sleep":
-            return least * FIRST
-        if seen.usual_s is None:
-            return max(least * FIRST, LONGEST * seen.longest_s)
-        return max(least, STEPS * seen.usual_s)
-
     @property
     def due(self) -> bool:
         """Whether ranks are to be looked at now; ask after each tick."""
-        if self._looking is not None or self._next is None or self._clock is None:
+        if self._looking is not None or self._clock is None or not (self._seen.known and self._seen.runs):
             return False
-        return self._clock[1] >= max(self._next, self._held_until) and self._seen.known and self._seen.runs
+        return self._clock[1] >= self._held_until and self._still.is_due(self._clock[1])
+
+    @property
+    def _next(self) -> float | None:
+        """When the next look is due, in ticks."""
+        return self._still.next
 
     def begin(self, at: float, ticks: float) -> Iterator[Watched]:
         """A look begins."""
-        self._looking, self._begun = self._standstill, self._mark
-        self._total += 1
-        if self._looks and self.state in ("quiet", "stalled"):
+        self._looking, self._begun = self._standstill, self._still.mark
+        self._still.looking()
+        if self._still.looks and self.state in ("quiet", "stalled"):
             yield self._event(at, ticks)
 
     def looked(self, at: float, ticks: float, looked: Looked | None) -> Iterator[Watched]:
@@ -190,10 +156,8 @@ class StallWatch:
         begun, self._looking = self._looking, None
         if begun != self._standstill or self.state in ("", "blind"):
             return  # it went on meanwhile
-        self._looks += 1
+        self._still.looked(ticks)
         self._looked = at
-        wait = BACKOFF_S[min(self._looks, len(BACKOFF_S)) - 1]
-        self._next = None if self._enough else ticks + wait
         if looked is None:
             self._why = "no rank could be looked at"
             self._begun = _NOTHING
@@ -202,23 +166,23 @@ class StallWatch:
             return
         self._waiting, self._snapshot, self._why = looked.waiting, looked.snapshot, looked.why
         # Who is behind others is judged although these go on.
-        state, found = judge(looked, steps=not _stepless(self._seen), front=not self._behind)
+        state, found = judge(looked, steps=not self._seen.sign.stepless, front=not self._behind)
         self._found = self._modest(found, ticks)
         if not self._behind or (state == "stalled" and self._found.ranks & self._behind):
             self.state = state
             yield self._event(at, ticks)
         elif self.state == "stalled":
-            yield from self._go_on(at, ticks, ticks - self._moved)
+            yield from self._go_on(at, ticks, 0.0)
 
     def restarted(self, at: float, ticks: float) -> Iterator[Watched]:
         """Ranks were started again: what stood still is over, and not by itself."""
-        self._gapless = False
+        self._still.unknown()
         if self.state in ("quiet", "stalled"):
             yield from self._go_on(at, ticks, 0.0, "its ranks were started again")
 
     def paused(self, seconds: float) -> None:
         """The run has ended a pause by itself."""
-        self._paused_s = max(self._paused_s, seconds)
+        self._still.paused(seconds)
 
     @property
     def proven(self) -> bool:
@@ -234,93 +198,82 @@ class StallWatch:
         fresh = seen.runs and seen.known and not seen.lost and ticks >= self._held_until
         heard = looked is not None and looked + TOLD_S < seen.heard_at <= at
         sure = self._found.certainty == "sure" and bool(self._snapshot)
-        return fresh and heard and sure and self._mark == self._begun and self._is_unusual(ticks)
+        return fresh and heard and sure and self._still.mark == self._begun and self._still.is_unusual(ticks)
 
     # Within
 
-    @property
-    def _enough(self) -> bool:
-        """Whether it was looked at as often as it may be."""
-        return self._terms.most is not None and self._total >= self._terms.most
-
-    def _is_unusual(self, ticks: float) -> bool:
-        """Whether this run has not ended a standstill like this one by itself."""
-        return ticks - self._moved > BEFORE * max(self._paused_s, self._seen.paused_s)
-
     def _modest(self, found: Finding, ticks: float) -> Finding:
         """Nothing is sure of what this run has come out of by itself."""
-        if found.certainty != "sure" or self._is_unusual(ticks):
+        if found.certainty != "sure" or self._still.is_unusual(ticks):
             return found
-        before = span(max(self._paused_s, self._seen.paused_s))
-        evidence = f"this run has gone on by itself after {before} without a step before"
+        evidence = f"this run has gone on by itself after {span(self._still.paused_s)} without a step before"
         return replace(found, certainty="likely", evidence=(evidence, *found.evidence))
 
     def _mind_clocks(self, at: float, ticks: float) -> None:
         if self._clock is None:
-            self._held_until = self._moved = ticks
+            self._held_until = self._still.moved = ticks
         self._clock = at, ticks
         if self._gaps.since_last(at, ticks):
             self._held_until = ticks + GRACE_S
-            self._gapless = False
+            self._still.unknown()
             self._standstill += 1  # a look under way has seen what was before, if anything
 
     def _take_progress(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
-        still_s, before = ticks - self._moved, self._moved
-        self._mark = seen.mark
-        if seen.age_s is not None:
-            self._moved = max(self._moved, ticks - seen.age_s) if self.state else ticks - seen.age_s
-        # A log that comes after a gap, and the first step, tell of no pause.
-        if self._gapless and not _stepless(seen):
-            self.paused(self._moved - before)
-        self._gapless = not _stepless(seen)
+        still_s = ticks - self._still.moved
+        self._still.take(ticks, seen.sign, begun=bool(self.state))
         if (
             self._behind
             or self.state == "going"
-            or (_stepless(seen) and (self._stuck or self.state != "quiet"))
+            or (seen.sign.stepless and (self._stuck or self.state != "quiet"))
         ):
             return  # others went on all the time; or it is no news, or no step
         yield from self._go_on(at, ticks, still_s)
 
     def _go_on(self, at: float, ticks: float, still_s: float, why: str = "") -> Iterator[Watched]:
         still_s = still_s if self.state in ("quiet", "stalled") and not self._behind else 0.0
-        self.paused(still_s)
-        self._start_anew("going", None)
+        self._still.paused(still_s)
+        self._start_anew("going")
+        self._still.end()
         self._why = why
         yield self._event(at, ticks, still_s)
 
     def _mind_behind(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
         """Ranks that stand still while others go on; nothing is said until a look has shown it."""
         if seen.behind and not self._behind:
-            self._start_anew(self.state, ticks)
+            self._start_anew(self.state)
+            self._still.begin(ticks)
             self._behind = seen.behind
         elif not seen.behind and self._behind:
             yield from self._go_on(at, ticks, 0.0)
 
     def _begin(self, ticks: float) -> None:
-        self._start_anew("quiet", None if self._enough else ticks)
-        if self._enough:
-            self._why = f"cockpit did not start it, and has looked at it {self._total} times unasked: no more"
+        self._start_anew("quiet")
+        self._still.begin(ticks)
+        if self._still.enough:
+            total = self._still.total
+            self._why = f"cockpit did not start it, and has looked at it {total} times unasked: no more"
 
-    def _start_anew(self, state: str, look_at: float | None) -> None:
+    def _start_anew(self, state: str) -> None:
         """A standstill begins, or is over: what looks have seen so far says nothing of what is now."""
         self.state = state
         self._standstill += 1
-        self._looks, self._next, self._behind = 0, look_at, 0
+        self._behind = 0
         self._found, self._waiting, self._snapshot, self._why = None, 0, "", ""
 
     def _event(self, at: float, ticks: float, still_s: float | None = None) -> Watched:
-        stands = ticks - self._moved if still_s is None else still_s
+        stands = ticks - self._still.moved if still_s is None else still_s
         if self.state == "stalled" and self._behind:
             stands = self._seen.behind_s
         due = None if self._next is None else at + max(0.0, self._next - ticks)
         return Watched(
             self.state,
-            max(0.0, at - (stands if self.state in ("quiet", "stalled") else ticks - self._moved)),
+            max(0.0, at - (stands if self.state in ("quiet", "stalled") else ticks - self._still.moved)),
             max(0.0, stands),
             self._seen.step,
-            self._looking is not None or (self.state == "quiet" and not self._looks and due is not None),
-            self._looks,
-            self._total,
+            self._looking is not None
+            or (self.state == "quiet" and not self._still.looks and due is not None),
+            self._still.looks,
+            self._still.total,
             self._looked,
             due,
             None if self._found is None else packed(self._found),
@@ -328,8 +281,3 @@ class StallWatch:
             self._snapshot,
             self._why,
         )
-
-
-def _stepless(seen: Progress) -> bool:
-    """Whether no step is known at all."""
-    return seen.source in ("", "activity", "sleep")

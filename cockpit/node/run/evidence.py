@@ -13,13 +13,14 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cockpit.base import record
+from cockpit.base.stillness import AFTER_S, ASLEEP
 from cockpit.node import procfs, safefiles
 from cockpit.node.run.ranks import Attempt, Emit, Ranks
-from cockpit.node.run.stillness import Limits, Stillness
+from cockpit.node.run.standing import APART_S, Standing
 
 QUOTA = 20 << 20
 """Bytes that a run may keep on a node."""
@@ -56,10 +57,9 @@ class Wish:
 
     keep: bool = True
     hold_s: float = 3.0
-    after_s: float = 30.0
-    idle_s: float = 45.0
-    quiet_s: float = 300.0
-    every_s: float = 600.0
+    after_s: float = AFTER_S
+    idle_s: float = ASLEEP * AFTER_S
+    every_s: float = APART_S
     quota: int = QUOTA
     floor: int = FLOOR
 
@@ -68,13 +68,6 @@ class Wish:
         """What a launch spec says; a cockpit of another version may say more, or nothing."""
         told = spec.get("evidence") or {}
         return cls(**{each.name: told[each.name] for each in fields(cls) if each.name in told})
-
-    @property
-    def limits(self) -> Limits:
-        """When ranks stand still."""
-        return replace(
-            Limits(), after_s=self.after_s, idle_s=self.idle_s, quiet_s=self.quiet_s, every_s=self.every_s
-        )
 
 
 class Evidence:
@@ -92,7 +85,7 @@ class Evidence:
         self._own: List[int] = list(spec["ranks"])
         self._ranks = ranks
         self._emit = emit
-        self._still = Stillness(self._wish.limits, time.monotonic())
+        self._standing = Standing(self._wish.after_s, self._wish.idle_s, self._wish.every_s, time.monotonic())
         self._attempts = 0
         self._work_at = 0.0
         self._wish_seen: Tuple[int, int] = (0, 0)
@@ -117,11 +110,11 @@ class Evidence:
 
     def stepped(self, file: str, ends_ns: Tuple[int, ...]) -> None:
         """The newest steps of a rank's ring."""
-        self._still.stepped(time.monotonic(), file, ends_ns)
+        self._standing.stepped(time.monotonic(), file, ends_ns)
 
     def logged(self, sizes: Mapping[str, int]) -> None:
         """How large the ranks' logs are."""
-        self._still.logged(time.monotonic(), sizes)
+        self._standing.logged(time.monotonic(), sizes)
 
     def tick(self, names: List[str], *, stopping: bool) -> None:
         """Do what is due now.
@@ -189,20 +182,20 @@ class Evidence:
         started = self._ranks.attempts
         if started != self._attempts:
             self._attempts = started
-            self._still.restart(now)
+            self._standing.restart(now)
             self._stalled = None  # that ended, and not by itself
-        if not self._still.counts_steps and now >= self._work_at:
-            self._work_at = now + self._still.work_s
-            self._still.worked(now, _work(live))
-        if self._stalled is not None and self._still.since(now) is None:
+        if not self._standing.counts_steps and now >= self._work_at:
+            self._work_at = now + min(10.0, self._wish.idle_s / 4)
+            self._standing.worked(now, _work(live))
+        since_mono = self._standing.since(now)
+        if self._stalled is not None and since_mono is None:
             file, since = self._stalled
             self._stalled = None
             self._emit("evidence", why="stall", file=file, over_s=round(time.time() - since, 3))
         if self._looking is not None:
             return
-        since_mono = self._still.due(now)
-        if since_mono is not None:
-            self._still.keep(now)
+        if since_mono is not None and self._standing.is_due(now):
+            self._standing.keep(now)
             since = time.time() - (now - since_mono)
             self._look("stall", live, since=since)
 
