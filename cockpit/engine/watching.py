@@ -65,13 +65,9 @@ _ASIDE = 1 << 20
 
 def watch_stalls(session: Session, options: WatchOptions) -> None:
     """Keep the watch for as long as a session is open; while another cockpit does, read what that says."""
-    session.accompany(_kept(session, options), "watch")
-
-
-async def _kept(session: Session, options: WatchOptions) -> None:
-    await _read_along(session)
+    session.accompany(_read_along(session), "reading along")
     if options.on:
-        await Watching(session, options).keep()
+        session.act(lambda: Watching(session, options).keep(), "watch")
 
 
 class Watching:
@@ -273,11 +269,14 @@ def _in_shell(found: Finding, command: str) -> Finding:
 
 
 async def _read_along(session: Session) -> None:
-    """Take in what the cockpit that keeps the watch writes in the run's journal, until this one does."""
+    """Take in what another cockpit that keeps the watch writes in the run's journal."""
     path = session.folder.path / "journal.jsonl"
     at, rest, more = 0, b"", True
-    while not session.model.over and not session.writer:
+    while not session.model.over:
         await asyncio.sleep(0 if more else TICK_S)
+        if session.writer:
+            more = False
+            continue
         data = b""
         with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
             file.seek(at)
@@ -288,5 +287,5 @@ async def _read_along(session: Session) -> None:
         for line in lines:
             with suppress(Malformed):
                 event = journaled(line) if any(kind in line for kind in _TOLD) else None
-                if event and not session.writer and is_news(session.model, event):
+                if event and is_news(session.model, event):
                     session.record(event)

@@ -329,6 +329,36 @@ def test_that_nobody_acts_is_said_where_nobody_may(
     run(test)
 
 
+def test_whoever_writes_but_does_not_act_gives_way_to_one_that_does() -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        acted: list[str] = []
+
+        async def act(who: str) -> None:
+            acted.append(who)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                acted.append(f"{who} ended")
+
+        reads = await Cockpit(folder, files, policy=False).attach()
+        assert reads.session.writer
+        reads.session.act(partial(act, "reads"), "acting")
+        files.add(LOG, b"one\n")
+        await until(lambda: reads.heard.text == b"one\n" and acted)
+        acts = await Cockpit(folder, files).attach()
+        await until(lambda: acts.session.writer)
+        assert not reads.session.writer
+        await until(lambda: "reads ended" in acted)
+        files.add(LOG, b"two\n")
+        await until(lambda: reads.heard.text == b"one\ntwo\n" and acts.heard.text == b"two\n")
+        assert spooled(folder) == files.bytes[LOG]
+        await acts.session.close()
+        await until(lambda: reads.session.alone)
+        await reads.session.close()
+
+    run(test)
+
+
 def test_whoever_leaves_knows_whether_another_one_takes_over() -> None:
     async def test(folder: RunFolder, files: Files) -> None:
         first = await Cockpit(folder, files).attach()

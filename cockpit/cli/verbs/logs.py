@@ -102,6 +102,11 @@ class _Feed(Listener):
 
     book: Logbook | None = None
 
+    def read_along(self) -> None:
+        """Another cockpit writes the spool from now on."""
+        if self.book is not None:
+            self.book.reads_along = True
+
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""
         if self.book is not None and isinstance(event.fact, Gap):
@@ -181,6 +186,8 @@ async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session |
         session.watch(policy=False)
         if writer:
             await catch_up(session)
+        if writer and reading:
+            session.give_way(feed.read_along)
     except BaseException:
         await session.close()
         raise

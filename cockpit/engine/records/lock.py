@@ -205,10 +205,11 @@ class Writer:
     def succeeded(self) -> bool:
         """Whether another cockpit acts once this one has left; False also where that cannot be known."""
         with suppress(CockpitError):
-            return self._attended() or (not self.taken and not self.vacant())
+            return self.attended() or (not self.taken and not self.vacant())
         return False
 
-    def _attended(self) -> bool:
+    def attended(self) -> bool:
+        """Whether another cockpit is there to take over; False also where that cannot be known."""
         try:
             number = open_regular(self.folder / ATTENDING, os.O_RDONLY)
         except OSError:

@@ -171,6 +171,12 @@ class PaceBook:
         if (last := last_kept(self._folder)) is not None:
             self._kept = max(self._kept, (last.restarts, last.step))
 
+    def give_way(self) -> None:
+        """Write what is settled, and then no more: another cockpit does."""
+        with suppress(CockpitError):  # that one writes it from what it has seen itself
+            self.close(over=False)
+        self._writer = False
+
     def missed_since(self, entry: NodeEntry, offset_s: float) -> float:
         """From when on what a node kept of its ranks' steps is news, unix seconds on its clock.
 

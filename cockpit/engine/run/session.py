@@ -34,7 +34,7 @@ from cockpit.engine.run.join import pool_for, still_there
 from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.noticing import Noticing
 from cockpit.engine.run.paces import PaceBook
-from cockpit.engine.run.succession import Succession
+from cockpit.engine.run.succession import LOOK_S, Succession
 from cockpit.engine.run.unwatched import kept_steps
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
@@ -130,6 +130,8 @@ class Session:
         self._tasks: list[asyncio.Task[None]] = []
         self._companions: list[asyncio.Task[None]] = []
         """What goes on beside the watch, also while that has failed and begins again."""
+        self._acting: list[asyncio.Task[None]] = []
+        """Those of them that only the one that writes does."""
         self._taken: asyncio.Task[None] | None = None
         """Finds out why the nodes were taken back, where they were lent."""
         self.behind: dict[str, int] = {}
@@ -190,12 +192,39 @@ class Session:
             self._tasks.append(asyncio.create_task(self._failures.mind()))
 
     def stand_by(self) -> None:
-        """Take over from the cockpit that writes once that is gone; if this one only reads, say so then."""
+        """Take over from the cockpit that writes once that is gone; if this one only reads, say so then.
+
+        If this one writes but does not act, it gives way to one that does.
+        """
         if not self.writer:
             self._succession = Succession(
                 self.folder, may=self._policy, remark=self.remark, take_over=self._take_over
             )
             self.accompany(self._succession.mind(), "taking over")
+        elif not self._policy:
+            self.give_way(self.stand_by)
+
+    def give_way(self, given: Callable[[], object]) -> None:
+        """Let another cockpit write as soon as one is there that would also act.
+
+        :param given: called when that has been done
+        """
+        self.accompany(self._give_way(given), "giving way")
+
+    async def _give_way(self, given: Callable[[], object]) -> None:
+        while not self.folder.writer.attended():  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(LOOK_S)
+        async with AsyncExitStack() as stack:
+            for taking in self._taking.values():
+                await stack.enter_async_context(taking)
+            self._writing.clear()
+            for task in self._acting:
+                task.cancel()
+            for spool in self._spools.values():
+                spool.close()
+            self._paces.give_way()
+            self.folder.close()
+        given()
 
     async def _take_over(self, why: str) -> None:
         """Become the one that writes and acts, from exactly where another cockpit has left it."""
@@ -567,7 +596,7 @@ class Session:
             self._note(name, events.LinkChanged(state, why, asks))
 
     def act(self, make: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
-        """Do this once this session is the one that writes, for as long as it is open: now, or later.
+        """Do this once this session is the one that writes, for as long as it is: now, or later.
 
         :param what: see :meth:`accompany`
         """
@@ -576,9 +605,9 @@ class Session:
             await self._writing.wait()
             await make()
 
-        self.accompany(turn(), what)
+        self._acting.append(self.accompany(turn(), what))
 
-    def accompany(self, task: Coroutine[Any, Any, None], what: str) -> None:
+    def accompany(self, task: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """Do this for as long as the session is open.
 
         :param what: named where it fails: that costs what it is for, not the watch
@@ -592,6 +621,7 @@ class Session:
                 self._note(first, events.Note(str(InternalError(error, where=what))), record=False)
 
         self._companions.append(asyncio.create_task(guarded()))
+        return self._companions[-1]
 
     def _note(self, name: str, fact: Fact, *, record: bool = True) -> None:
         """What we ourselves see of a node now."""
