@@ -93,6 +93,11 @@ def rank_log(rank: int) -> str:
     return "rank-%d.log" % rank
 
 
+def log_name(rank: int | None) -> str:
+    """Name of the log of a global rank; None: of the launcher's console."""
+    return LAUNCHER_LOG if rank is None else rank_log(rank)
+
+
 def nccl_dump(rank: int) -> str:
     """Name of the dump that NCCL's watchdog writes for a global rank, in the folder of the probe."""
     return "nccl_trace_rank_%d" % rank

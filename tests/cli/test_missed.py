@@ -22,7 +22,7 @@ from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine import turns
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run.foreign import ForeignSession
+from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Session
 from cockpit.errors import Exit
 from cockpit.transport.base import LinkError
@@ -38,16 +38,14 @@ def folder_of(nodes: Mapping[str, object]) -> RunFolder:
     return RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
 
 
-def attach(
-    folder: RunFolder, nodes: Mapping[str, Any], kind: type[Session] = Session, *, json: bool = False
-) -> Exit:
+def attach(folder: RunFolder, nodes: Mapping[str, Any], *, json: bool = False) -> Exit:
     """What ``cockpit attach --plain`` does, on links that are made up."""
 
     async def attached() -> Exit:
         output = Output(json=json)
         live = Live(folder.manifest, output)
         missed = Missed(folder, live)
-        session = kind(folder, missed, pool=Fakes(nodes))
+        session = session_of(folder, missed, pool=Fakes(nodes))
         await session.rejoin()
         code = await watch(session, live, output, session.pool.roll, missed)
         await session.close()
@@ -207,7 +205,7 @@ def test_no_node_holds_up_the_others_for_long(
 def test_a_job_that_others_started_is_printed_in_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
     script = [foreign.part((0, 0, b"one\ntwo\nha")), foreign.part((0, 10, b"lf\n")), foreign.OVER]
     nodes = {"a": foreign.Node([foreign.rank(0, 100)], [foreign.file("own", 0)], script)}
-    assert attach(foreign.made(**nodes), nodes, ForeignSession) == Exit.OK
+    assert attach(foreign.made(**nodes), nodes) == Exit.OK
     out = capsys.readouterr().out
     assert [line.split()[-1] for line in out.splitlines()] == ["one", "two", "half"]
     assert main(["logs", "job"]) == 0

@@ -30,7 +30,7 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder
 from cockpit.engine.run import foreign, foreign_jobs, succession
-from cockpit.engine.run.foreign import ForeignSession, session_of
+from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.outlets import Outlets
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.parties import find_job
@@ -170,12 +170,12 @@ def watch(
     quotas: Quotas | None = None,
     writer: bool = True,
     **nodes: Node,
-) -> tuple[ForeignSession, Logs]:
+) -> tuple[Session, Logs]:
     """Watch a job until it is over, or an event of that kind came."""
 
-    async def main() -> tuple[ForeignSession, Logs]:
+    async def main() -> tuple[Session, Logs]:
         heard = Logs()
-        session = ForeignSession(folder, heard, pool=Fakes(nodes), quotas=quotas, writer=writer)
+        session = session_of(folder, heard, pool=Fakes(nodes), quotas=quotas, writer=writer)
         await session.rejoin()
         session.watch()
 
@@ -607,7 +607,7 @@ def test_who_takes_over_goes_on_where_the_ledger_says(monkeypatch: pytest.Monkey
         sessions = []
         for node, logs in zip((first, second), heard, strict=True):
             mine = RunFolder(folder.path)
-            sessions.append(ForeignSession(mine, logs, pool=Fakes({"a": node}), writer=mine.lock()))
+            sessions.append(session_of(mine, logs, pool=Fakes({"a": node}), writer=mine.lock()))
             await sessions[-1].rejoin()
         second.scripts.append([part((0, 8 if ahead else 14, b"three\nfour\n" if ahead else b"four\n")), OVER])
         for session in sessions:

@@ -22,7 +22,8 @@ from cockpit.base.events import Filling, MemorySample, Sample
 from cockpit.core.run.memory import Pace, Watch
 from cockpit.core.run.states import Run
 from cockpit.engine.records.folder import NodeEntry, RunFolder
-from cockpit.engine.run.foreign import ForeignSession
+from cockpit.engine.run.foreign import session_of
+from cockpit.engine.run.session import Session
 from tests.engine.watched import Watched
 from tests.waiting import until
 
@@ -62,11 +63,15 @@ class Small(Watch):
         return super().take(at, node, replace(sample, memory=memory), run)
 
 
-class Session(ForeignSession):
-    """Measures ten times a second."""
+def measured_often(session: Session) -> None:
+    """Have it measured ten times a second."""
+    measured = session.source.measured
 
-    def _measured(self, entry: NodeEntry) -> verbs.Samples:
-        return replace(super()._measured(entry), interval=0.1)
+    def often(entry: NodeEntry) -> verbs.Samples | None:
+        request = measured(entry)
+        return None if request is None else replace(request, interval=0.1)
+
+    session.source.measured = often  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -93,7 +98,8 @@ def job(tmp_path: Path) -> Iterator[str]:
 
 async def filling(folder: RunFolder) -> Filling:
     """What is told first of memory, once something is told of the loss too."""
-    session = Session(folder)
+    session = session_of(folder)
+    measured_often(session)
     session._noticing.memory = Small()
     await session.rejoin()
     session.watch()

@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from cockpit.base.events import ClockMeasured, Gap
-from cockpit.base.record import LAUNCHER_LOG, is_log, logged_rank, rank_log
+from cockpit.base.record import is_log, log_name, logged_rank
 from cockpit.core.logs.batches import BATCH_BYTES, WAIT_S, Collector, Rest
 from cockpit.core.logs.folding import Source, folded
 from cockpit.core.logs.levels import Level, level_of
@@ -247,7 +247,7 @@ class Logbook:
     async def _take(self, number: int, start: int, end: int, turn: Turn) -> None:
         """Take bytes of a log from the spool, and the gaps in between and at their end."""
         node, rank = self.logs.files[number].source
-        ahead = self._ahead.get(node, {}).get(LAUNCHER_LOG if rank is None else rank_log(rank), [])
+        ahead = self._ahead.get(node, {}).get(log_name(rank), [])
         while ahead and ahead[0][1] <= end:
             _, at = ahead.pop(0)
             if at >= start:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cockpit.base.record import LAUNCHER_LOG, rank_log
+from cockpit.base.record import log_name, rank_log
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted, read_line
 from cockpit.core.logs.trackers import HEAD, HINTS, MOST, Tracker, trackers
@@ -224,7 +224,7 @@ class _Times:
     """When parts of one log were there, asked in the order of the log."""
 
     def __init__(self, folder: RunFolder, model: RunModel, source: Source) -> None:
-        self._name = LAUNCHER_LOG if source[1] is None else rank_log(source[1])
+        self._name = log_name(source[1])
         self._entry: NodeEntry = next(node for node in folder.manifest.nodes if node.name == source[0])
         self._offset_s = model.nodes[source[0]].offset_s
         self._placed = Placed(gaps(folder, source[0]))

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from cockpit.base.events import Gap
-from cockpit.base.record import INDEX, LAUNCHER_LOG, SIZES, TIMES, is_log, rank_log
+from cockpit.base.record import INDEX, SIZES, TIMES, is_log, log_name
 from cockpit.base.times import Tick, ticks
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
@@ -89,7 +89,7 @@ class SpooledLogs:
         if number is None:
             number = self._ids[source] = len(self.files)
             node, rank = source
-            name = LAUNCHER_LOG if rank is None else rank_log(rank)
+            name = log_name(rank)
             self.files.append(LogFile(number, source, f"{self._folders[node]}/{name}"))
         return number
 

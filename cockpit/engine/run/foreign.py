@@ -6,19 +6,20 @@ process does, and how it ended is not known.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from cockpit.base import events, times, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, WatchItem
 from cockpit.base.fields import FILES_A_NODE, Identity, Target
 from cockpit.base.gate import Malformed
-from cockpit.base.record import TIMES, logged_rank
+from cockpit.base.record import TIMES, log_name, logged_rank
 from cockpit.config import Quotas
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.folding import Source as LogSource
+from cockpit.core.run.events import Event
 from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
@@ -26,9 +27,12 @@ from cockpit.engine.logs.spool import RECORD
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
 from cockpit.engine.run import foreign_jobs
+from cockpit.engine.run.copies import CREDIT, PORTION
 from cockpit.engine.run.listener import Listener
-from cockpit.engine.run.outlets import Outlet, Outlets, log_name
-from cockpit.engine.run.session import CREDIT, CREDIT_PORTION, PAUSED_S, Session
+from cockpit.engine.run.ours import OurRun
+from cockpit.engine.run.outlets import Outlet, Outlets
+from cockpit.engine.run.session import Session
+from cockpit.engine.run.source import Desk, Source
 from cockpit.errors import CockpitError
 
 _AGAIN_S = 5.0
@@ -44,130 +48,105 @@ REFUSED = "cockpit did not start this job and stops it only with --foreign"
 
 
 def session_of(
-    folder: RunFolder, *listeners: Listener, writer: bool = True, known: foreign_jobs.Known | None = None
+    folder: RunFolder,
+    *listeners: Listener,
+    writer: bool = True,
+    known: foreign_jobs.Known | None = None,
+    pool: LinkPool | None = None,
+    quotas: Quotas | None = None,
 ) -> Session:
-    """The session with a run, or with a job that others started.
+    """The session with a run, or with a job that others started; see :class:`Session` for the parameters.
 
     :param known: how such a job was just made known here
     """
-    if folder.manifest.foreign is None:
-        return Session(folder, *listeners, writer=writer)
-    if known is None:
-        return ForeignSession(folder, *listeners, writer=writer)
-    return ForeignSession(folder, *listeners, pool=known.pool, writer=writer, told=known.told)
+    source: Callable[[Desk], Source] = OurRun
+    if folder.manifest.foreign is not None:
+        told = None if known is None else known.told
+        source = partial(ForeignJob, told=told)
+        pool = pool if known is None else known.pool
+    return Session(folder, *listeners, source=source, pool=pool, writer=writer, quotas=quotas)
 
 
-class ForeignSession(Session):
-    """A job that others started; see :class:`Session` for the parameters.
+class ForeignJob:
+    """A job that others started, as the source of a session.
 
+    :param desk: the session
     :param told: what its nodes have just said of their processes' files: they are not asked again
     """
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        *listeners: Listener,
-        pool: LinkPool | None = None,
-        writer: bool = True,
-        quotas: Quotas | None = None,
-        told: Mapping[str, OutputsAnswer] | None = None,
-    ) -> None:
-        super().__init__(folder, *listeners, pool=pool, writer=writer, quotas=quotas)
+    def __init__(self, desk: Desk, told: Mapping[str, OutputsAnswer] | None = None) -> None:
+        self._desk = desk
         self._told = dict(told or {})
-        assert self.manifest.foreign is not None
-        self._foreign: Foreign = self.manifest.foreign
-        self._outlets = Outlets.of(folder)
+        assert desk.manifest.foreign is not None
+        self._foreign: Foreign = desk.manifest.foreign
+        self._outlets = Outlets.of(desk.folder)
+        self._noted: dict[LogSource, int] = {}
+        """How long each log was, as far as it is known where that came from."""
         self._launchers: dict[str, Sequence[Launching]] = {
-            name: foreign_jobs.of_it_alone(self.manifest, foreign_jobs.launchers_of(self.manifest, name))
-            for name in self._nodes
+            entry.name: foreign_jobs.of_it_alone(
+                desk.manifest, foreign_jobs.launchers_of(desk.manifest, entry.name)
+            )
+            for entry in desk.manifest.nodes
         }
         self._looked: dict[str, float] = {}
         self._said: dict[str, bytes] = {}
         self._silent: dict[int, str] = {}
         """Why ranks have no output here."""
 
-    async def rejoin(self) -> None:
-        """Rebuild the model from what is known here; bytes of unknown origin are taken back."""
-        noted = self._outlets.load()
-        await super().rejoin()
-        for name, offsets in self._offsets.items():
-            for file, size in list(offsets.items()):
-                if file in RECORD:
-                    continue
-                known = noted.get((name, logged_rank(file)), 0)
-                if size > known:
-                    if self.writer:
-                        self._spools[name].cut(file, known)
-                    offsets[file] = known
+    # What is here
 
-    async def _recall_spools(self) -> None:
-        """See :meth:`Session._recall_spools`: the ledger says how far each file was taken."""
+    def recall(self) -> None:
+        """See :meth:`Source.recall`: the ledger says how far each file was taken."""
         self._outlets.close()
-        self._outlets = Outlets.of(self.folder)
-        noted = self._outlets.load()
-        for name, entry in self._nodes.items():
-            self._spools[name].look_again()
-            for file in self._spools[name].offsets():
-                if file not in RECORD:
-                    self._spools[name].cut(file, noted.get((entry.name, logged_rank(file)), 0))
-        await super()._recall_spools()
+        self._outlets = Outlets.of(self._desk.folder)
+        self._noted = self._outlets.load()
 
-    async def _follow(self, entry: NodeEntry, link: Link) -> None:
+    def kept(self, name: str, file: str, size: int) -> int:
+        """See :meth:`Source.kept`: bytes of unknown origin are taken back."""
+        return size if file in RECORD else self._noted.get((name, logged_rank(file)), 0)
+
+    def recorded(self, entry: NodeEntry) -> Iterator[Event]:
+        """See :meth:`Source.recorded`: what was seen of it is in our journal."""
+        return iter(())
+
+    async def taken_in(self, name: str, data: bytes) -> None:
+        """See :meth:`Source.taken_in`: there is no record."""
+
+    # What is asked of nodes
+
+    async def request(self, entry: NodeEntry, link: Link) -> verbs.Watch:
+        """See :meth:`Source.request`."""
         name = entry.name
-        self.paused.pop(name, None)
         await self._find(name, link)
         files = self._outlets.read_by(name)
         if len(files) > FILES_A_NODE:
-            self._remark(name, f"its job writes {len(files)} files here; the first {FILES_A_NODE} are read")
+            text = f"its job writes {len(files)} files here; the first {FILES_A_NODE} are read"
+            self._desk.remark_of(name, text)
             files = files[:FILES_A_NODE]
         for one in files:
             one.restart()
-        request = verbs.Watch(
-            foreign_jobs.targets(self.model, name),
+        return verbs.Watch(
+            foreign_jobs.targets(self._desk.model, name),
             tuple(Identity(one.pid, one.ticks) for one in self._launchers[name]),
             tuple(one.asked for one in files),
             CREDIT,
         )
-        stream = await link.stream(request)
-        samples = asyncio.create_task(self._sample(entry, link)) if request.targets else None
-        used = 0
-        credited = time.monotonic()
-        try:
-            async for item, data in stream.parts():
-                self._link_event(name, "ok")
-                self._take_item(entry, item, data)
-                self._measure_clock(name, link)
-                used += len(data)
-                now = time.monotonic()
-                if used >= CREDIT_PORTION and (name not in self.paused or now >= credited + PAUSED_S):
-                    await stream.credit(used)
-                    used, credited = 0, now
-                if self._has_room(name):
-                    return  # followed again, from the end of the spool on
-                if self._is_over(name, item) and not item.parts:
-                    self._finish(name)
-                    return
-                if self._looks_again(name, item):
-                    return
-        finally:
-            if samples is not None:
-                samples.cancel()
-            await stream.close()
 
     async def _find(self, name: str, link: Link) -> None:
         """Look for ranks that were started again, and for the files that they write."""
+        model = self._desk.model
         self._looked[name] = time.monotonic()
-        own = self.model.nodes[name].ranks
+        own = model.nodes[name].ranks
         answer = self._told.pop(name, None)
         if answer is None:
             if own:
-                job = foreign_jobs.job_on(name, await link.call(verbs.Seek()), self._foreign, self.model)
-                for event in foreign_jobs.restarts(self.model, name, job):
-                    self._emit(event)
+                job = foreign_jobs.job_on(name, await link.call(verbs.Seek()), self._foreign, model)
+                for event in foreign_jobs.restarts(model, name, job):
+                    self._desk.emit(event)
             callers = tuple(self._foreign.callers.get(name, ()))
-            answer = await foreign_jobs.outputs(link, foreign_jobs.targets(self.model, name), callers)
+            answer = await foreign_jobs.outputs(link, foreign_jobs.targets(model, name), callers)
         if answer.launchers:
-            self._launchers[name] = foreign_jobs.of_it_alone(self.manifest, answer.launchers)
+            self._launchers[name] = foreign_jobs.of_it_alone(self._desk.manifest, answer.launchers)
         for file in answer.files:
             self._outlets.known(name, file)
         # What another machine writes for them is read there; of an srun it is known there why it is not.
@@ -181,65 +160,52 @@ class ForeignSession(Session):
         }
         self._silent.update({rank: f"none: it {why}" for rank, why in silent.items()})
         for text in foreign_jobs.remarks(silent, every=not answer.files):
-            self._remark(name, text)
+            self._desk.remark_of(name, text)
 
     def _by_srun(self, name: str) -> set[int]:
         """The ranks that an srun on this machine has started."""
         callers = self._foreign.callers.get(name, ())
         return {rank for caller in callers if not caller.to_port for rank in caller.ranks}
 
-    def _remark(self, name: str, text: str) -> None:
-        """A note, unless it is there already: the node says the same each time."""
-        if text not in self.model.nodes[name].notes:
-            self._note(name, events.Note(text), record=False)
-
-    def _looks_again(self, name: str, item: WatchItem) -> bool:
-        """Whether it is time to look for other processes or files."""
-        lacks = len(item.ranks) < len(self.model.nodes[name].ranks)
+    def again(self, name: str, item: WatchItem) -> bool:
+        """See :meth:`Source.again`: it is time to look for other processes or files."""
+        lacks = len(item.ranks) < len(self._desk.model.nodes[name].ranks)
         changed = any(text.endswith("exchanged") for text in item.trouble.values())
         return (lacks or changed) and time.monotonic() - self._looked[name] >= _AGAIN_S
 
-    def _is_over(self, name: str, item: WatchItem) -> bool:
-        """Whether nothing more can come from a node."""
-        if item.ranks or item.launchers or self.behind[name] or name in self.paused:
+    async def ends(self, entry: NodeEntry, link: Link, item: WatchItem) -> bool:
+        """See :meth:`Source.ends`; what is held of last lines is kept then."""
+        name, desk = entry.name, self._desk
+        if item.parts or item.ranks or item.launchers or desk.behind[name] or name in desk.copies.paused:
             return False
         # A file that it reads for others too ends with the last of them.
         writers = {rank for one in self._outlets.read_by(name) for rank in one.ranks}
-        return not any(self.model.ranks[rank].state in LIVE for rank in writers)
+        if any(desk.model.ranks[rank].state in LIVE for rank in writers):
+            return False
+        for one in self._outlets.read_by(name):
+            self._keep(one, self._outlets.rest(one))
+        desk.note(name, events.Ended())
+        return True
 
-    def _log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
-        offset, data = self._untold(name, log_name((name, rank)), offset, data)
-        if data:
-            super()._log(name, rank, offset, data)
-        if rank is None:
-            self._hear(name, data)
+    async def catch_up(self, entry: NodeEntry, link: Link) -> None:
+        """See :meth:`Source.catch_up`: nobody has kept anything."""
 
-    def _hear(self, name: str, data: bytes) -> None:
-        """Take a launcher at its word about how its ranks ended: it is the one who saw it."""
+    def heard(self, name: str, data: bytes) -> None:
+        """See :meth:`Source.heard`: a launcher's word counts, as it is the one who saw how a rank ended."""
         said = self._said.get(name, b"") + data
         self._said[name] = said[-_SAID:]
         for found in _EXIT.finditer(said):
             code, pid = int(found[1]), int(found[2])
-            for rank in self.model.on(name):
+            for rank in self._desk.model.on(name):
                 if rank.pid == pid and rank.state in (RankState.RUNNING, RankState.GONE):
                     how = {"code": code} if code >= 0 else {"signal": min(-code, 255)}
                     fact = events.RankExited(rank.rank, rank.attempt, pid, by="launcher", **how)
-                    self._note(name, fact)
-
-    def _finish(self, name: str) -> None:
-        for one in self._outlets.read_by(name):
-            self._keep(one, self._outlets.rest(one))
-        self._note(name, events.Ended())
-        self._note(name, events.Complete())
+                    self._desk.note(name, fact)
 
     # What arrives
 
-    def _take_item(self, entry: NodeEntry, item: WatchItem, data: bytes) -> None:
-        """Take in one part of what a node sends.
-
-        :raises Malformed: it does not fit what was asked
-        :raises CockpitError: it cannot be kept
-        """
+    async def take(self, entry: NodeEntry, item: WatchItem, data: bytes) -> None:
+        """See :meth:`Source.take`."""
         name = entry.name
         if sum(part.length for part in item.parts) != len(data):
             raise Malformed("watch: other bytes than its parts say")
@@ -250,7 +216,7 @@ class ForeignSession(Session):
             one = self._outlets.numbered(part.number, name)
             chunk = data[start : start + part.length]
             start += part.length
-            if name in self.paused:
+            if name in self._desk.copies.paused:
                 continue
             if part.offset != one.next:
                 raise Malformed(
@@ -259,14 +225,14 @@ class ForeignSession(Session):
             self._take_bytes(name, one, chunk, item.marks.get(part.number))
         for number, text in item.trouble.items():
             self._outlets.numbered(number, name)  # refuses what was not asked for
-            self._remark(name, text)
-        self.behind[name] = sum(
+            self._desk.remark_of(name, text)
+        self._desk.behind[name] = sum(
             max(0, item.sizes[one.number] - one.next)
             for one in self._outlets.read_by(name)
             if one.number in item.sizes
         )
-        for event in foreign_jobs.ended(self.model, name, item):
-            self._emit(event)
+        for event in foreign_jobs.ended(self._desk.model, name, item):
+            self._desk.emit(event)
 
     def _begun_output(self, name: str, one: Outlet, end: int | None) -> None:
         """A file was shortened: what is held of a line is all there will be of it."""
@@ -274,16 +240,16 @@ class ForeignSession(Session):
         try:
             self._keep(one, self._outlets.rest(one))
         except QuotaReached as error:
-            self._pause_logs(name, error)
-        source = self._outlets.log_of(one)
-        self._begins((name, str(one.number)), one.place.path)
+            self._desk.copies.pause(name, error)
+        node, rank = self._outlets.log_of(one)
+        gap = self._desk.copies.gap(node, log_name(rank), lost, one.place.path)
         one.begin_anew()
-        gap = events.Gap(log_name(source), self._log_size(source), lost, one.place.path)
-        self._note(source[0], gap)
+        self._desk.note(node, gap)
 
     def _take_bytes(self, name: str, one: Outlet, chunk: bytes, mark: int | None) -> None:
         before = replace(one)
-        why = self._spools[name].wait_for(len(one.held) + len(chunk)) if self.writer else None
+        spool = self._desk.copies.spools[name]
+        why = spool.wait_for(len(one.held) + len(chunk)) if self._desk.writer else None
         if why is None:
             try:
                 one.mark, one.marked = mark, one.next + len(chunk)
@@ -295,72 +261,68 @@ class ForeignSession(Session):
                 if not isinstance(error, QuotaReached):
                     raise
                 why = error
-        self._pause_logs(name, why)
+        self._desk.copies.pause(name, why)
 
-    def _keep(self, one: Outlet, pieces: Sequence[tuple[Source, bytes]]) -> None:
+    def _keep(self, one: Outlet, pieces: Sequence[tuple[LogSource, bytes]]) -> None:
         """Put bytes into the logs they belong to: all of them, or none.
 
         :raises CockpitError: they cannot be kept
         """
-        sizes: dict[Source, int] = {}
+        copies, writer = self._desk.copies, self._desk.writer
+        sizes: dict[LogSource, int] = {}
         begun = one.offset
         kept = sum(len(data) for _, data in pieces)
         told = []
         try:
             for source, data in pieces:
                 offset = sizes.get(source, self._log_size(source))
-                if self.writer:
-                    self._spools[source[0]].append(log_name(source), offset, data)
+                if writer:
+                    copies.spools[source[0]].append(log_name(source[1]), offset, data)
                 sizes[source] = offset + len(data)
                 told.append((source, offset, data))
-            if self.writer and pieces:
+            if writer and pieces:
                 self._index(sizes)
                 one.offset = begun + kept
                 self._outlets.note(one, sizes)
         except CockpitError:
             one.offset = begun
             for source in sizes:
-                self._spools[source[0]].cut(log_name(source), self._log_size(source))
+                copies.spools[source[0]].cut(log_name(source[1]), self._log_size(source))
             raise
         one.offset = begun + kept
         for (node, rank), offset, data in told:
-            self._offsets.setdefault(node, {})[log_name((node, rank))] = offset + len(data)
-            self._log(node, rank, offset, data)
+            copies.sizes[node][log_name(rank)] = offset + len(data)
+            self._desk.log(node, rank, offset, data)
 
-    def _log_size(self, source: Source) -> int:
-        return self._offsets.setdefault(source[0], {}).get(log_name(source), 0)
+    def _log_size(self, source: LogSource) -> int:
+        return self._desk.copies.size(source[0], log_name(source[1]))
 
-    def _index(self, sizes: dict[Source, int]) -> None:
+    def _index(self, sizes: dict[LogSource, int]) -> None:
         """Note when these bytes were there: what the supervisor does for a run of ours."""
         now = time.time()
         for node in dict.fromkeys(node for node, _ in sizes):
-            grown = {log_name(source): size for source, size in sizes.items() if source[0] == node}
-            line = times.line(now + self.model.nodes[node].offset_s, grown)
-            spool, offsets = self._spools[node], self._offsets.setdefault(node, {})
-            at = offsets.get(TIMES, 0)
-            try:
-                if at >= times.LIMIT:
-                    fewer = times.thinned(spool.read(TIMES, 0, at))
-                    spool.cut(TIMES, 0)
-                    offsets[TIMES] = len(spool.append(TIMES, 0, fewer))
-                    at = offsets[TIMES]
-                spool.append(TIMES, at, line)
-            except QuotaReached:
-                continue  # lines without a time of their own have that of the ones before
-            offsets[TIMES] = at + len(line)
+            grown = {log_name(rank): size for (name, rank), size in sizes.items() if name == node}
+            copies, at = self._desk.copies, now + self._desk.model.nodes[node].offset_s
+            size = copies.size(node, TIMES)
+            if size >= times.LIMIT:
+                copies.renew(node, TIMES, times.thinned(copies.spools[node].read(TIMES, 0, size)))
+            # Without room for it, lines without a time of their own have that of the ones before.
+            copies.add(node, TIMES, times.line(at, grown))
 
     # What is asked
 
-    def _measured(self, entry: NodeEntry) -> verbs.Samples:
-        return verbs.Samples(entry.dir, targets=foreign_jobs.targets(self.model, entry.name))
+    def measured(self, entry: NodeEntry) -> verbs.Samples | None:
+        """See :meth:`Source.measured`."""
+        targets = foreign_jobs.targets(self._desk.model, entry.name)
+        return verbs.Samples(entry.dir, targets=targets) if targets else None
 
     def environ_of(self, rank: Rank) -> verbs.Environ:
-        """See :meth:`Session.environ_of`."""
-        target = Target(rank.rank, rank.pid or 1, rank.ticks or 0)
-        return verbs.Environ(self.dir(rank.node), rank.rank, target)
+        """See :meth:`Source.environ_of`."""
+        entry = next(each for each in self._desk.manifest.nodes if each.name == rank.node)
+        return verbs.Environ(entry.dir, rank.rank, Target(rank.rank, rank.pid or 1, rank.ticks or 0))
 
     def log_place(self, rank: Rank) -> str:
-        """See :meth:`Session.log_place`."""
+        """See :meth:`Source.log_place`."""
         own = [one for one in self._outlets.written_by(rank.rank) if not one.shared]
         found = own or self._outlets.written_by(rank.rank)
         if found:
@@ -368,12 +330,15 @@ class ForeignSession(Session):
             return ", ".join(f"{one.node}:{one.place.path}{' (shared)' * one.shared}" for one in found)
         return self._silent.get(rank.rank, "not known")
 
-    async def stop(self, reason: str, *, hard: bool = False, by: str = "a person") -> list[CockpitError]:
-        """Refused: see ``cockpit stop --foreign``."""
-        hint = f"what that would do: cockpit stop {self.folder.name}"
-        return [CockpitError(REFUSED, where=self.folder.name, hint=hint)]
+    @property
+    def refusal(self) -> CockpitError | None:
+        """See :meth:`Source.refusal`: there is ``cockpit stop --foreign``."""
+        name = self._desk.folder.name
+        return CockpitError(REFUSED, where=name, hint=f"what that would do: cockpit stop {name}")
 
-    async def close(self) -> None:
-        """Leave: the job goes on."""
-        await super().close()
+    async def stop(self, name: str, link: Link, asked: events.StopAsked) -> None:
+        """See :meth:`Source.stop`: it is refused."""
+
+    def close(self) -> None:
+        """See :meth:`Source.close`."""
         self._outlets.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cockpit.base.record import LAUNCHER_LOG, rank_log
+from cockpit.base.record import log_name
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted
 from cockpit.core.logs.progress.rank import SILENT, STALE
@@ -94,7 +94,7 @@ def _log(folder: RunFolder, model: RunModel, logs: SpooledLogs, source: Source) 
     size = logs.size(logs.number(source))
     entry = next(each for each in folder.manifest.nodes if each.name == node)
     times = list(last_times(folder, entry))
-    name = LAUNCHER_LOG if rank is None else rank_log(rank)
+    name = log_name(rank)
     begin = model.nodes[node].begin(name)
     known = [
         (step, at)

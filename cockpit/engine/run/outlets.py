@@ -38,7 +38,7 @@ from cockpit.base.gate import (
     plain,
     read,
 )
-from cockpit.base.record import LAUNCHER_LOG, logged_rank, rank_log
+from cockpit.base.record import LAUNCHER_LOG, log_name, logged_rank
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.speakers import HEAD, Speakers
 from cockpit.engine.files import append, lines, open_regular, replace
@@ -99,11 +99,6 @@ class Outlet:
     def asked(self) -> Opened:
         """What to ask its node for."""
         return replaced(self.place, offset=self.offset, mark=self.mark, marked=self.marked)
-
-
-def log_name(source: Source) -> str:
-    """The name of the log of a rank, or of a node's console."""
-    return LAUNCHER_LOG if source[1] is None else rank_log(source[1])
 
 
 class Outlets:
@@ -386,7 +381,7 @@ def _told(entries: Iterable[_Line]) -> bytes:
 
 
 def _key(source: Source) -> str:
-    return f"{log_name(source)} {source[0]}"
+    return f"{log_name(source[1])} {source[0]}"
 
 
 def _put(found: list[tuple[Source, list[bytes]]], source: Source, data: bytes) -> None:

@@ -187,7 +187,7 @@ class Drawing:
         elif process is not None and self._environs.wants(process):
             self.screen.run_worker(self._environs.fetch(process), group="environ")
         environ = None if process is None else self._environs.of(process)
-        log = "" if process is None else self.session.log_place(process)
+        log = "" if process is None else self.session.source.log_place(process)
         pane.show(
             About(
                 node,

@@ -47,7 +47,7 @@ class Environs:
         """Ask its node."""
         node, key = rank.node, (rank.rank, rank.attempt)
         try:
-            answer = await self._session.ask(node, self._session.environ_of(rank))
+            answer = await self._session.ask(node, self._session.source.environ_of(rank))
             self._known[key] = answer
         except Exception as error:
             self._known[key] = one_line(explained(error).what, limit=300)

@@ -1,0 +1,294 @@
+"""A run of ours as the source of a session: its record and logs, and what processes say where it has none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from cockpit.base import events, verbs
+from cockpit.base.answers import BegunFile, FollowItem, Remains, StopAnswer
+from cockpit.base.events import Fact, Gap, StopAsked
+from cockpit.base.gate import Malformed
+from cockpit.base.record import INDEX, logged_rank
+from cockpit.core.run.event_table import known
+from cockpit.core.run.events import Event, RecordReader, journaled
+from cockpit.core.run.model import LIVE, Rank
+from cockpit.engine.files import lines
+from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import InternalError
+from cockpit.engine.records.folder import NodeEntry
+from cockpit.engine.run.boots import booted
+from cockpit.engine.run.copies import CREDIT, PORTION
+from cockpit.engine.run.join import still_there
+from cockpit.engine.run.source import Desk
+from cockpit.engine.run.unwatched import kept_steps
+from cockpit.engine.turns import by_turns
+from cockpit.errors import CockpitError
+from cockpit.transport.base import LinkError
+
+_SLICE_S = 0.005
+"""Keys and the screen wait no longer than this, and one log, for an answer that brings many."""
+
+_AGREE_S, _LOOK_S = 5.0, 0.2
+"""How long one who reads along waits for the one who writes to say where a file begins; between two looks."""
+
+_JOURNAL = 256 << 10
+"""Bytes of a journal that are read for it, most of them at the end."""
+
+
+class OurRun:
+    """Its nodes are followed; what is lost of a node is what its processes say where its folder is gone.
+
+    :param desk: the session
+    """
+
+    refusal: CockpitError | None = None
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._records = {entry.name: RecordReader(entry.name, entry.ranks) for entry in desk.manifest.nodes}
+        self._links: dict[str, Link] = {}
+        """The last link of each node."""
+        self._strangers: set[str] = set()
+        self._found: dict[str, tuple[Fact, ...]] = {}
+
+    # What is here
+
+    def recall(self) -> None:
+        """See :meth:`Source.recall`: all of it is in the copies."""
+
+    def kept(self, name: str, file: str, size: int) -> int:
+        """See :meth:`Source.kept`."""
+        return size
+
+    def recorded(self, entry: NodeEntry) -> Iterator[Event]:
+        """See :meth:`Source.recorded`."""
+        return self._desk.folder.recorded(entry, self._records[entry.name])
+
+    async def taken_in(self, name: str, data: bytes) -> None:
+        """See :meth:`Source.taken_in`."""
+        async for event in by_turns(self._records[name].feed(data)):
+            self._desk.emit(event, record=False)
+        bad = self._records[name].bad
+        if bad != self._desk.model.nodes[name].damaged:
+            self._desk.note(name, events.Damaged(bad), record=False)
+
+    # What arrives
+
+    async def request(self, entry: NodeEntry, link: Link) -> verbs.Follow:
+        """See :meth:`Source.request`."""
+        name, desk = entry.name, self._desk
+        self._links[name] = link
+        if desk.asked is not None and not desk.model.nodes[name].over:
+            await self.stop(name, link, desk.asked)
+        files = desk.copies.sizes[name]
+        there = {file: desk.copies.there(name, file) for file in files}
+        marks = {file: desk.copies.trail(name, file).mark for file in files}
+        return verbs.Follow(entry.dir, there, CREDIT, desk.manifest.run, name, marks)
+
+    async def take(self, entry: NodeEntry, item: FollowItem, data: bytes) -> None:
+        """See :meth:`Source.take`."""
+        name, desk, copies = entry.name, self._desk, self._desk.copies
+        if sum(part.length for part in item.parts) != len(data):
+            raise Malformed("follow: other bytes than its parts say")
+        for begun in item.begun:
+            if _is_of(entry, begun.file):
+                await self._begin_anew(name, begun)
+        for file, why in item.trouble.items():
+            desk.remark_of(name, f"{file} {why}")
+        start, began = 0, time.monotonic()
+        for part in item.parts:
+            if time.monotonic() - began > _SLICE_S:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+            chunk = data[start : start + part.length]
+            start += part.length
+            if not _is_of(entry, part.file):
+                self._ignore(name, part.file)
+                continue
+            if copies.waits(name, part.file):
+                continue
+            here, offset = copies.there(name, part.file), copies.size(name, part.file)
+            if part.offset > here:
+                raise Malformed(f"follow: {part.file} from {part.offset}, and {here} bytes are here")
+            fresh = chunk[here - part.offset :]
+            if copies.add(name, part.file, fresh):
+                await desk.tell_of(name, part.file, offset, fresh)
+        own = {file: size for file, size in item.sizes.items() if _is_of(entry, file)}
+        desk.behind[name] = copies.behind(name, own)
+        self._take_found(entry, item)
+        if item.alive is False and not desk.behind[name] and not desk.model.nodes[name].over:
+            self._supervisor_gone(name, ended=item.gone is None)
+
+    def _take_found(self, entry: NodeEntry, item: FollowItem) -> None:
+        """What its agent found beside the record; it comes with every answer, and is news only once."""
+        found = tuple(line.fact for line in item.found.lines)
+        if found == self._found.get(entry.name, ()):
+            return
+        self._found[entry.name] = found
+        for event in self._records[entry.name].events(item.found.lines):
+            if not known(self._desk.model, event):
+                self._desk.emit(self._as_far_as_known(entry, event))
+
+    def _as_far_as_known(self, entry: NodeEntry, event: Event) -> Event:
+        """What an agent found of a rank, without a boot that this node has not had."""
+        fact, link = event.fact, self._links.get(entry.name)
+        if not isinstance(fact, events.RankLost) or booted(link, self._desk.manifest, entry):
+            return event
+        return replace(event, fact=replace(fact, by="agent"))
+
+    def _ignore(self, name: str, file: str) -> None:
+        """A log of a rank that is not of this node."""
+        if name not in self._strangers:
+            self._strangers.add(name)
+            text = f"sends {file}, the log of a rank that is not its own; such logs are ignored"
+            self._desk.note(name, events.Note(text), record=False)
+
+    # Files that begin anew
+
+    async def _begin_anew(self, name: str, begun: BegunFile) -> None:
+        """A file goes on from its start on its node; our copy goes on where it is.
+
+        :raises Malformed: it does so too often
+        """
+        copies = self._desk.copies
+        lost = None if begun.end is None else max(0, begun.end - copies.there(name, begun.file))
+        gap = copies.gap(name, begun.file, lost)
+        if begun.file in INDEX:
+            copies.renew(name, begun.file)
+            return
+        if not self._desk.writer and (said := await self._said(name, begun.file)):
+            await self._agree(name, said)
+        else:
+            self._desk.note(name, gap)
+
+    async def _said(self, name: str, file: str) -> list[Event]:
+        """What the cockpit that writes says of a file that begins anew; empty: it says nothing."""
+        before = self._desk.model.nodes[name].gaps.get(file)
+        until = time.monotonic() + _AGREE_S
+        while time.monotonic() < until:
+            if found := list(_gaps(self._desk.folder.path, name, file, before)):
+                return found
+            await asyncio.sleep(_LOOK_S)
+        return []
+
+    async def _agree(self, name: str, said: list[Event]) -> None:
+        """Go on where the copy of the one who writes does."""
+        copies = self._desk.copies
+        for event in said:
+            assert isinstance(event.fact, Gap)
+            file, at = event.fact.file, copies.size(name, event.fact.file)
+            while at < event.fact.at and (
+                data := copies.spools[name].read(file, at, min(PORTION, event.fact.at - at))
+            ):
+                await self._desk.tell_of(name, file, at, data)
+                at += len(data)
+            copies.sizes[name][file] = event.fact.at
+            self._desk.emit(event, record=False)
+
+    # Its end
+
+    async def ends(self, entry: NodeEntry, link: Link, item: FollowItem) -> bool:
+        """See :meth:`Source.ends`."""
+        if item.gone is not None:
+            await self._without_folder(entry.name, link, item.gone, alive=item.alive is True)
+        return self._desk.model.nodes[entry.name].ended and not self._desk.behind[entry.name]
+
+    def again(self, name: str, item: FollowItem) -> bool:
+        """See :meth:`Source.again`."""
+        return False
+
+    def heard(self, name: str, data: bytes) -> None:
+        """See :meth:`Source.heard`: how its ranks end is recorded."""
+
+    async def _without_folder(self, name: str, link: Link, gone: Remains, *, alive: bool) -> None:
+        """The run folder of a node is gone, but something of the run is still there."""
+        desk = self._desk
+        for event in still_there(desk.model, name, gone):
+            desk.emit(event, record=False)
+        if desk.asked is None or alive:
+            return
+        # Its supervisor has done what it could, or is dead: what is left is ended now, or named.
+        survivors = (await self._send_stop(name, link, desk.asked)).survivors
+        if survivors:
+            desk.note(name, events.NodeLost(f"{gone.why}; not all of its processes could be ended"))
+
+    def _supervisor_gone(self, name: str, *, ended: bool) -> None:
+        model = self._desk.model
+        if not model.nodes[name].supervisor_gone:
+            self._desk.note(name, events.SupervisorGone())
+        if ended and not any(rank.state in LIVE for rank in model.on(name)):
+            self._desk.note(name, events.Ended())
+
+    async def catch_up(self, entry: NodeEntry, link: Link) -> None:
+        """See :meth:`Source.catch_up`: the steps that it kept."""
+        desk = self._desk
+        since = desk.paces.missed_since(entry, desk.model.nodes[entry.name].offset_s)
+        try:
+            rows = await kept_steps(link, entry, since, desk.pace.steps.limit // 2)
+            await desk.paces.missed(desk.model, entry, rows)
+        except LinkError:
+            return  # the loss of the link shows elsewhere
+        except Exception as error:
+            # A bug of ours costs the past of its steps, not the watch over it.
+            desk.note(entry.name, events.Note(str(InternalError(error, where=entry.name))), record=False)
+
+    # What is asked
+
+    def measured(self, entry: NodeEntry) -> verbs.Samples:
+        """See :meth:`Source.measured`."""
+        return verbs.Samples(entry.dir)
+
+    async def stop(self, name: str, link: Link, asked: StopAsked) -> None:
+        """See :meth:`Source.stop`."""
+        await self._send_stop(name, link, asked)
+
+    async def _send_stop(self, name: str, link: Link, asked: StopAsked) -> StopAnswer:
+        folder = self._dir(name)
+        run = self._desk.manifest.run
+        request = verbs.Stop(folder, asked.reason, asked.by, asked.hard, run=run, node=name)
+        answer = await link.call(request, deadline_s=20)
+        if answer.survivors:
+            self._desk.note(name, events.Survivors(answer.survivors))
+        return answer
+
+    def _dir(self, name: str) -> str:
+        return next(entry.dir for entry in self._desk.manifest.nodes if entry.name == name)
+
+    def environ_of(self, rank: Rank) -> verbs.Environ:
+        """See :meth:`Source.environ_of`."""
+        return verbs.Environ(self._dir(rank.node), rank.rank)
+
+    def log_place(self, rank: Rank) -> str:
+        """See :meth:`Source.log_place`."""
+        return ""
+
+    def close(self) -> None:
+        """See :meth:`Source.close`: nothing is open."""
+
+
+def _gaps(folder: Path, name: str, file: str, before: Gap | None) -> Iterator[Event]:
+    """What the end of a run's journal says of a file that began anew after ``before``."""
+    found: list[Event] = []
+    for line in lines(folder / "journal.jsonl", _JOURNAL):
+        try:
+            event = journaled(line) if b'"gap"' in line else None
+        except Malformed:
+            continue
+        if (
+            event is not None
+            and isinstance(event.fact, Gap)
+            and (event.node, event.fact.file) == (name, file)
+        ):
+            found = [] if event.fact == before else [*found, event]
+    least = -1 if before is None else before.at
+    yield from (event for event in found if isinstance(event.fact, Gap) and event.fact.at >= least)
+
+
+def _is_of(entry: NodeEntry, file: str) -> bool:
+    """Whether a file is a node's own, not the log of another node's rank."""
+    rank = logged_rank(file)
+    return rank is None or rank in entry.ranks

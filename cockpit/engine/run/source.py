@@ -1,0 +1,117 @@
+"""What a session is with: a run of ours, or a job that others started. One session is given one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from cockpit.base import verbs
+from cockpit.base.events import Fact, StopAsked
+from cockpit.base.verbs import Request
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import Rank, RunModel
+from cockpit.engine.links.link import Link
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.run.copies import Copies
+from cockpit.engine.run.paces import PaceBook
+from cockpit.errors import CockpitError
+
+
+class Desk(Protocol):
+    """What a session has for its source; see :class:`cockpit.engine.run.session.Session`."""
+
+    folder: RunFolder
+    manifest: Manifest
+    model: RunModel
+    pace: Pace
+    paces: PaceBook
+    copies: Copies
+    behind: dict[str, int]
+    asked: StopAsked | None
+    """The stop that was asked for here."""
+
+    @property
+    def writer(self) -> bool:
+        """Whether this process keeps the run's folder."""
+
+    def note(self, name: str, fact: Fact, *, record: bool = True) -> None:
+        """What we ourselves see of a node now."""
+
+    def remark_of(self, name: str, text: str) -> None:
+        """A note for whoever watches now, unless it is there already."""
+
+    def emit(self, event: Event, *, record: bool = True) -> None:
+        """An event happened."""
+
+    async def tell_of(self, name: str, file: str, offset: int, data: bytes) -> None:
+        """A copy has grown by these bytes."""
+
+    def log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
+        """A copy of a log has grown."""
+
+
+class Source(Protocol):
+    """What is asked of nodes, and what their answers are."""
+
+    def recall(self) -> None:
+        """Read again what is kept here of the source itself.
+
+        :raises CockpitError: it cannot be read
+        """
+
+    def kept(self, name: str, file: str, size: int) -> int:
+        """How many bytes of a copy of this size are known to be right."""
+
+    def recorded(self, entry: NodeEntry) -> Iterator[Event]:
+        """The events that the copy of a node's record has."""
+
+    async def taken_in(self, name: str, data: bytes) -> None:
+        """The copy of a node's run record has grown."""
+
+    async def request(self, entry: NodeEntry, link: Link) -> Request[Any, Any]:
+        """What to ask a node for, to be told of it from now on.
+
+        :raises CockpitError: the node cannot say what there is
+        """
+
+    async def take(self, entry: NodeEntry, item: Any, data: bytes) -> None:
+        """Take in one part of what a node sends.
+
+        :raises Malformed: it does not fit what was asked
+        :raises CockpitError: it cannot be kept
+        """
+
+    async def catch_up(self, entry: NodeEntry, link: Link) -> None:
+        """Take in what a node has kept while nobody watched it."""
+
+    async def ends(self, entry: NodeEntry, link: Link, item: Any) -> bool:
+        """Whether nothing more comes of a node, after this part."""
+
+    def again(self, name: str, item: Any) -> bool:
+        """Whether the node is to be asked anew."""
+
+    def heard(self, name: str, data: bytes) -> None:
+        """The console of a node's launcher said this."""
+
+    def measured(self, entry: NodeEntry) -> verbs.Samples | None:
+        """The request for measurements of a node; None: there is nothing to measure."""
+
+    async def stop(self, name: str, link: Link, asked: StopAsked) -> None:
+        """Ask a node to end its ranks.
+
+        :raises CockpitError: it could not be asked
+        """
+
+    @property
+    def refusal(self) -> CockpitError | None:
+        """Why a session does not stop it; None: it does."""
+
+    def environ_of(self, rank: Rank) -> verbs.Environ:
+        """The request for the environment that a rank's process was started with."""
+
+    def log_place(self, rank: Rank) -> str:
+        """Where a rank's log is on its node, in words; empty: in the run folder there."""
+
+    def close(self) -> None:
+        """Close what is open."""
