@@ -119,7 +119,7 @@ class Followed:
         was: Callable[[], Optional[int]] = lambda: None,
     ) -> None:
         self.offset = offset
-        self.size = 0
+        self.size = self._size = 0
         self.trouble = ""
         """Why it cannot be read now; empty: it can."""
         self._here = self._at = here
@@ -151,6 +151,10 @@ class Followed:
         """See how long it is; return if it begins anew: what is read next is from its start."""
         try:
             info = self._at.stat()
+            if info is not None and self._identity == _identity(info) and info.st_size < self._size:
+                if not self.offset:
+                    return self._anew(info, self._size)
+                self._identity = None  # it was shortened, and may have grown again
             if info is not None and self._goes_on(info):
                 self._saw(info)
                 return self._back() if self._at is not self._here and not self.behind else None
@@ -199,7 +203,7 @@ class Followed:
             self.trouble = "cannot be read: %s" % (error.strerror or error)
 
     def _saw(self, info: os.stat_result) -> None:
-        self.size = info.st_size
+        self.size = self._size = info.st_size
         self.trouble = ""
 
     def _goes_on(self, info: os.stat_result) -> bool:

@@ -102,6 +102,13 @@ class Spool:
         self._sizes[name] = size + len(fresh)
         return fresh
 
+    def offset(self, name: str) -> int:
+        """How much there is of a file that somebody else writes; 0 if it cannot be read."""
+        try:
+            return (self.folder / name).stat(follow_symlinks=False).st_size
+        except OSError:
+            return 0
+
     def read(self, name: str, offset: int, length: int) -> bytes:
         """What somebody else, who writes it, has added to a file; empty if it cannot be read."""
         try:

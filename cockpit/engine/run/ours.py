@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,8 +33,8 @@ from cockpit.transport.base import LinkError
 _SLICE_S = 0.005
 """Keys and the screen wait no longer than this, and one log, for an answer that brings many."""
 
-_AGREE_S, _LOOK_S = 5.0, 0.2
-"""How long one who reads along waits for the one who writes to say where a file begins; between two looks."""
+_LOOK_S = 0.5
+"""Between two looks at what the cockpit that writes has of a file."""
 
 _JOURNAL = 256 << 10
 """Bytes of a journal that are read for it, most of them at the end."""
@@ -54,6 +55,10 @@ class OurRun:
         """The last link of each node."""
         self._strangers: set[str] = set()
         self._found: dict[str, tuple[Fact, ...]] = {}
+        self._along: dict[str, dict[str, float]] = {}
+        """Files that are read from the copies of the one who writes, and when last (monotonic seconds)."""
+        self._read: dict[str, int] = {}
+        """How long the journal was when it was read for each node."""
 
     # What is here
 
@@ -84,6 +89,7 @@ class OurRun:
         self._links[name] = link
         if desk.asked is not None and not desk.model.nodes[name].over:
             await self.stop(name, link, desk.asked)
+        self._along.pop(name, None)
         files = desk.copies.sizes[name]
         there = {file: desk.copies.there(name, file) for file in files}
         marks = {file: desk.copies.trail(name, file).mark for file in files}
@@ -96,7 +102,9 @@ class OurRun:
             raise Malformed("follow: other bytes than its parts say")
         for begun in item.begun:
             if _is_of(entry, begun.file):
-                await self._begin_anew(name, begun)
+                self._begin_anew(name, begun)
+        if not desk.writer:
+            await self._read_along(name)
         for file, why in item.trouble.items():
             desk.remark_of(name, f"{file} {why}")
         start, began = 0, time.monotonic()
@@ -109,7 +117,7 @@ class OurRun:
             if not _is_of(entry, part.file):
                 self._ignore(name, part.file)
                 continue
-            if copies.waits(name, part.file):
+            if copies.waits(name, part.file) or part.file in self._along.get(name, ()):
                 continue
             here, offset = copies.there(name, part.file), copies.size(name, part.file)
             if part.offset > here:
@@ -149,7 +157,7 @@ class OurRun:
 
     # Files that begin anew
 
-    async def _begin_anew(self, name: str, begun: BegunFile) -> None:
+    def _begin_anew(self, name: str, begun: BegunFile) -> None:
         """A file goes on from its start on its node; our copy goes on where it is.
 
         :raises Malformed: it does so too often
@@ -159,35 +167,45 @@ class OurRun:
         gap = copies.gap(name, begun.file, lost)
         if begun.file in INDEX:
             copies.renew(name, begun.file)
-            return
-        if not self._desk.writer and (said := await self._said(name, begun.file)):
-            await self._agree(name, said)
-        else:
+        elif self._desk.writer:
             self._desk.note(name, gap)
+        else:
+            self._along.setdefault(name, {})[begun.file] = 0.0
 
-    async def _said(self, name: str, file: str) -> list[Event]:
-        """What the cockpit that writes says of a file that begins anew; empty: it says nothing."""
-        before = self._desk.model.nodes[name].gaps.get(file)
-        until = time.monotonic() + _AGREE_S
-        while time.monotonic() < until:
-            if found := list(_gaps(self._desk.folder.path, name, file, before)):
-                return found
-            await asyncio.sleep(_LOOK_S)
-        return []
-
-    async def _agree(self, name: str, said: list[Event]) -> None:
-        """Go on where the copy of the one who writes does."""
-        copies = self._desk.copies
+    async def _read_along(self, name: str) -> None:
+        """Tell what the one who writes has of files that began anew: it says where in their copies."""
+        along = self._along.setdefault(name, {})
+        # In this order: it says so before it writes the first byte.
+        ends = {file: self._desk.copies.spools[name].offset(file) for file in along}
+        said = self._said(name)
         for event in said:
             assert isinstance(event.fact, Gap)
-            file, at = event.fact.file, copies.size(name, event.fact.file)
-            while at < event.fact.at and (
-                data := copies.spools[name].read(file, at, min(PORTION, event.fact.at - at))
-            ):
-                await self._desk.tell_of(name, file, at, data)
-                at += len(data)
-            copies.sizes[name][file] = event.fact.at
+            file, at = event.fact.file, event.fact.at
+            along.setdefault(file, 0.0)
+            await self._tell_copy(name, file, at)
+            self._desk.copies.sizes[name][file] = at
             self._desk.emit(event, record=False)
+        for file, end in ends.items():
+            if time.monotonic() >= along[file] + _LOOK_S:
+                along[file] = time.monotonic()
+                await self._tell_copy(name, file, end)
+
+    def _said(self, name: str) -> list[Event]:
+        """What the one who writes has said since of files of a node that begin anew."""
+        path = self._desk.folder.path / "journal.jsonl"
+        size = path.stat().st_size if path.exists() else 0
+        if size == self._read.get(name):
+            return []
+        self._read[name] = size
+        return _news(_gaps(path, name), self._desk.model.nodes[name].gaps)
+
+    async def _tell_copy(self, name: str, file: str, end: int) -> None:
+        copies = self._desk.copies
+        at = copies.size(name, file)
+        while at < end and (data := copies.spools[name].read(file, at, min(PORTION, end - at))):
+            await self._desk.tell_of(name, file, at, data)
+            at += len(data)
+            copies.sizes[name][file] = at
 
     # Its end
 
@@ -270,22 +288,26 @@ class OurRun:
         """See :meth:`Source.close`: nothing is open."""
 
 
-def _gaps(folder: Path, name: str, file: str, before: Gap | None) -> Iterator[Event]:
-    """What the end of a run's journal says of a file that began anew after ``before``."""
-    found: list[Event] = []
-    for line in lines(folder / "journal.jsonl", _JOURNAL):
-        try:
-            event = journaled(line) if b'"gap"' in line else None
-        except Malformed:
-            continue
-        if (
-            event is not None
-            and isinstance(event.fact, Gap)
-            and (event.node, event.fact.file) == (name, file)
-        ):
-            found = [] if event.fact == before else [*found, event]
-    least = -1 if before is None else before.at
-    yield from (event for event in found if isinstance(event.fact, Gap) and event.fact.at >= least)
+def _gaps(path: Path, name: str) -> Iterator[tuple[Event, Gap]]:
+    """What a journal says at its end of files of a node that began anew."""
+    for line in lines(path, _JOURNAL):
+        if b'"gap"' in line:
+            with suppress(Malformed):
+                event = journaled(line)
+                if event is not None and event.node == name and isinstance(event.fact, Gap):
+                    yield event, event.fact
+
+
+def _news(said: Iterable[tuple[Event, Gap]], before: Mapping[str, Gap]) -> list[Event]:
+    """What was said of each file after what is known of it."""
+    found: dict[str, list[Event]] = {}
+    for event, gap in said:
+        known = before.get(gap.file)
+        if known is None or gap.at >= known.at:
+            found.setdefault(gap.file, []).append(event)
+        if gap == known:
+            found[gap.file] = []
+    return [event for each in found.values() for event in each]
 
 
 def _is_of(entry: NodeEntry, file: str) -> bool:
