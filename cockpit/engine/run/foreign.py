@@ -27,7 +27,7 @@ from cockpit.engine.logs.spool import RECORD
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
 from cockpit.engine.run import foreign_jobs
-from cockpit.engine.run.copies import CREDIT, PORTION
+from cockpit.engine.run.copies import CREDIT
 from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.ours import OurRun
 from cockpit.engine.run.outlets import Outlet, Outlets
