@@ -104,6 +104,15 @@ def test_a_day_needs_little_room(tmp_path: Path) -> None:
     assert set(around) == {1}
 
 
+def test_without_a_run_record_they_need_no_more(tmp_path: Path) -> None:
+    keeper = Keeper(str(tmp_path), range(1))
+    train(keeper, range(1), 60_000)
+    assert (tmp_path / record.STEPS).stat().st_size <= keeping.STEPS_BYTES * 1.1
+    (tmp_path / "steps.jsonl.new").mkdir()
+    train(keeper, range(1), 60_000)
+    assert (tmp_path / record.STEPS).stat().st_size <= keeping.STEPS_BYTES * 1.1, "it cannot be thinned"
+
+
 def test_what_is_asked_for_is_sent(tmp_path: Path) -> None:
     keeper = Keeper(str(tmp_path), range(3))
     train(keeper, range(3), 600)

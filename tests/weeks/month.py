@@ -70,13 +70,25 @@ class Load:
             yield at
 
 
+class Seldom(Times):
+    """Writes many moments at once: so a month is written in a minute."""
+
+    _adds = 0
+
+    def flush(self) -> bool:
+        """See :meth:`Times.flush`."""
+        self._adds += 1
+        return self._adds % 100 > 0 or super().flush()
+
+
 def node_month(folder: Path, load: Load) -> None:
     """Write what a supervisor writes of a month into a run folder, but for the logs."""
-    times, sizes = Times(str(folder / record.TIMES)), [0] * load.ranks
+    times, sizes = Seldom(str(folder / record.TIMES)), [0] * load.ranks
     for at in load.looks():
         sizes = [size + load.line_bytes + rank for rank, size in enumerate(sizes)]
         times.add(at, {record.rank_log(rank): size for rank, size in enumerate(sizes)})
-    times.flush()
+    Times.flush(times)
+    (folder / record.EVENTS).touch()
     keeper, each = Keeper(str(folder), range(load.ranks)), ring.CAPACITY - 8
     for first in range(0, round(load.days * 86_400 / load.step_s), each):
         for rank in range(load.ranks):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.base.gate import (
     COUNT,
@@ -21,7 +21,6 @@ from cockpit.base.gate import (
     bound,
     dataclass,
     parsed,
-    plain,
 )
 from cockpit.base.progress.ring import SOURCES
 
@@ -64,9 +63,13 @@ class Stretch:
         if len(self.spans) not in (1, self.count):
             raise Malformed("expected how long each step took, or the median")
 
+    def values(self) -> List[Any]:
+        """The fields in their order, as JSON has them."""
+        return [self.rank, self.source, self.step, self.end, self.count, self.spans]
+
     def line(self) -> bytes:
-        """The line of the file, a list of the fields in their order."""
-        return json.dumps(list(plain(self).values()), separators=(",", ":")).encode() + b"\n"
+        """The line of the file, a list of the fields."""
+        return json.dumps(self.values(), separators=(",", ":")).encode() + b"\n"
 
 
 _ROW = RowOf(Stretch)

@@ -6,7 +6,6 @@ import os
 from typing import Any, Dict, Iterable, Iterator, List
 
 from cockpit.base import record, verbs
-from cockpit.base.gate import plain
 from cockpit.base.progress.past import EVERY_S, ROWS, Stretch, folded, rows
 from cockpit.node.calls import Call
 from cockpit.node.run.past import STEPS_BYTES, Rows, by_rank
@@ -36,7 +35,7 @@ def past(call: Call) -> Dict[str, Any]:
     for portion in _portions(sorted(told, key=lambda row: row.end)):
         if call.cancelled:
             break
-        call.item({"rows": [list(plain(row).values()) for row in portion]})
+        call.item({"rows": [row.values() for row in portion]})
     return {}
 
 

@@ -87,9 +87,9 @@ class Keeper:
         pending, self._pending = self._pending, {}
         with contextlib.suppress(OSError, ValueError):  # a full disk, a folder that is gone, odd numbers
             found = [row for (rank, source), some in pending.items() for row in rows(rank, source, some)]
-            self._rows.add(found)
             if self._rows.full:
                 self._fold()
+            self._rows.add(found)
 
     def _fold(self) -> None:
         """Have fewer steps, the older they are, in half of the room.
@@ -113,7 +113,10 @@ class Keeper:
         path = os.path.join(self._folder, record.EVENTS)
         size = safefiles.size(path) or 0
         times: List[float] = []
-        for line in safefiles.part(path, max(0, size - _EVENTS_READ), _EVENTS_READ).split(b"\n"):
+        data = b""
+        with contextlib.suppress(OSError):  # somebody removed it
+            data = safefiles.part(path, max(0, size - _EVENTS_READ), _EVENTS_READ)
+        for line in data.split(b"\n"):
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 event = safefiles.parse(line)
                 if event["e"] in AROUND or (event["e"] == "rank_started" and event["attempt"]):
