@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cockpit.base import record
 from cockpit.base.times import ticks
 from cockpit.node.run import follow
 from cockpit.node.run.times import PENDING, Times
@@ -58,6 +59,15 @@ def test_whoever_follows_it_gets_it_anew_once_it_is_thinned(tmp_path: Path) -> N
                 break
         assert copy == (tmp_path / "times.jsonl").read_bytes()
     assert times > 2
+
+
+@pytest.mark.parametrize("size", [40, record.SIZES_READ + 1])
+def test_the_index_of_an_earlier_version_is_followed_unless_it_is_huge(tmp_path: Path, size: int) -> None:
+    folders.make(tmp_path, [0])
+    (tmp_path / "sizes.jsonl").write_bytes(b'{"t": 1.0, "s": {"rank-0.log": 1234567}}')
+    os.truncate(tmp_path / "sizes.jsonl", size)
+    parts, _ = follow._Reader(str(tmp_path), [0], {}).batch(1 << 20)
+    assert [name for name, _, _ in parts] == ["sizes.jsonl"] * (size == 40)
 
 
 @pytest.mark.parametrize("there", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/passwd", path)])
