@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick check lint hostile slowpool faultpool calm bench snapshots screenshots docs coldstart lines clean
+.PHONY: help venv demo test quick check lint hostile slowpool faultpool calm weeks bench snapshots screenshots docs coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test quick hostile slowpool faultpool calm: export PYTHONDONTWRITEBYTECODE :=
+test quick hostile slowpool faultpool calm weeks: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -58,6 +58,9 @@ faultpool: $(STAMP)  ## real runs with a fault: is the culprit named, and nobody
 
 calm: $(STAMP)  ## healthy runs that pause for a minute: does the watch raise an alarm? half an hour; prints a table
 	$(BIN)/python -m tests.calm $(ARGS)
+
+weeks: $(STAMP)  ## a month of 16 nodes in simulated time: is all told, kept, bounded? half an hour
+	$(BIN)/python -m tests.weeks $(ARGS)
 
 bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md keeps
 	$(BIN)/python -m benchmarks $(ARGS)

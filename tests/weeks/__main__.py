@@ -1,50 +1,61 @@
-"""``python -m tests.weeks [DAYS [NODES]]``: see ``make weeks``."""
+"""Let weeks pass in simulated time, and say what did not hold: see ``make weeks``."""
 
 from __future__ import annotations
 
+import argparse
 import os
-import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
+from cockpit.base import times
+from tests.weeks.bounds import broken
 from tests.weeks.clock import Clock, live
-from tests.weeks.story import Month
+from tests.weeks.month import size
+from tests.weeks.story import Scale, Story
+
+START = 1_790_000_000.0
 
 
-def main(words: list[str]) -> int:
-    """Let the weeks pass, and say how it was; 1: something was not as it should be."""
-    days = float(words[0]) if words else 30.0
-    nodes = int(words[1]) if len(words) > 1 else 16
+def passed(place: Path, scale: Scale) -> tuple[Story, list[str]]:
+    """The story, and what did not hold."""
+    clock = Clock(START)
+
+    async def played() -> Story:
+        story = Story(clock, place, scale)
+        await (await story.pass_by()).close()
+        return story
+
+    story = live(clock, played())
+    return story, list(broken(story))
+
+
+def main() -> int:
+    """Print what it took; 1 if something did not hold."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip())
+    parser.add_argument("--days", type=float, default=30.0)
+    parser.add_argument("--nodes", type=int, default=16)
+    parser.add_argument("--no-thinning", action="store_true", help="it must fail then")
+    words = parser.parse_args()
+    if words.no_thinning:
+        times.thinned = lambda data, limit: data
+    began, cpu = time.monotonic(), time.process_time()
     with tempfile.TemporaryDirectory(prefix="weeks-") as place:
         os.environ["XDG_STATE_HOME"] = place
-        began, cpu = time.perf_counter(), time.process_time()
-        clock = Clock(1_790_000_000.0); _CLOCK.append(clock)
-        found = live(clock, _pass(Path(place), days, nodes))
-        print(f"{days:g} days of {nodes} nodes in {time.perf_counter() - began:.0f} s, CPU {time.process_time() - cpu:.0f} s")
-    for line in found:
-        print(line)
-    return 0
+        story, found = passed(Path(place), Scale(days=words.days, nodes=words.nodes))
+        took, used = time.monotonic() - began, time.process_time() - cpu
+        print(f"{story.step:,} steps of {words.nodes} nodes in {took / 60:.0f} min, {used / 60:.0f} of CPU")
+        print(f"a node keeps {max(size(node.folder) for node in story.nodes.values()) / 1e6:.1f} MB")
+        print(f"memory, MB: {' '.join(str(each >> 20) for each in story.resident)}")
+        for path in sorted(story.folder.path.iterdir()):
+            if path.is_file():
+                print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
+    for what in found:
+        print(what)
+    print(f"{1 if found else 0} failed" if found else "all held")
+    return 1 if found else 0
 
-
-async def _pass(place: Path, days: float, nodes: int) -> list[str]:
-    month = Month(_CLOCK[0], place, days, nodes)
-    cockpit = await month.pass_by()
-    seen = cockpit.seen
-    found = [f"steps {month.step}", f"RSS {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"]
-    found += [f"wrong: {each}" for each in month.wrong_copies(seen)[:5]]
-    found += [f"kept there {month.kept_there() / 1e6:.1f} MB", f"kept here {month.kept_here()}"]
-    found += [f"stall {event.at - month.hung_at:+.0f} s {event.fact.state} {event.fact.found} {event.fact.why}" for event in seen.stalls[:6]]
-    found += [f"stop {event.at - month.failed_at:+.1f} s {event.fact}" for event in seen.stops]
-    found += [f"lost {event}" for event in seen.lost[:5]]
-    found += [f"gaps {sum(map(len, seen.gaps.values()))} notices {seen.notices}"]
-    await cockpit.leave()
-    return found
-
-
-_CLOCK: list[Any] = []
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

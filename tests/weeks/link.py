@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 from cockpit.base import verbs
@@ -131,16 +132,17 @@ class Stream:
             call.cancel()
 
     async def _samples(self) -> AsyncIterator[tuple[SamplesItem, bytes]]:
-        node, told = self._node, dict.fromkeys(self._node.ranks, 0)
+        node, told = self._node, 0
         sample = NodeSample(8.5, 32, 300 << 30, 512 << 30, 900 << 30, 1000 << 30)
         while True:
             await asyncio.sleep(Cadence.every_s)
-            ranks = {}
-            for rank in node.ranks:
-                progress = _progress(node, rank, told[rank])
-                told[rank] = progress.step if progress else 0
-                ranks[rank] = RankSample(98.0, 31 << 30, 42, 4, progress)
-            yield SamplesItem(sample, ranks), b""
+            progress = _progress(node, told)
+            told = progress.step if progress else 0
+            # They are in step: what one of them says, the others say too.
+            yield (
+                SamplesItem(sample, dict.fromkeys(node.ranks, RankSample(98.0, 31 << 30, 42, 4, progress))),
+                b"",
+            )
 
     async def _stacks(self) -> AsyncIterator[tuple[Any, bytes]]:
         await asyncio.sleep(0.2)
@@ -153,15 +155,15 @@ class Stream:
             yield None, pack([dump])
 
 
-def _progress(node: Node, rank: int, told: int) -> Progress | None:
-    """The steps of a rank, those in it that are new to whom the steps up to ``told`` were told."""
-    steps = node.steps[rank]
+def _progress(node: Node, told: int) -> Progress | None:
+    """The steps of a node's ranks, those in it that are new to whom the steps up to ``told`` were told."""
+    steps = node.steps
     if not steps:
         return None
-    spans = [(late, (late.mono_ns - early.mono_ns) / 1e9) for early, late in zip(steps, steps[1:], strict=False)]
+    spans = [(late, (late.mono_ns - early.mono_ns) / 1e9) for early, late in pairwise(steps)]
     new = tuple(StepSample(step.step, step.wall_ns / 1e9, span) for step, span in spans if step.step > told)
     age = time.monotonic() - steps[-1].mono_ns / 1e9
-    return Progress("optimizer", steps[-1].step, age, spans[-1][1] if spans else None, new[-12:])
+    return Progress("optimizer", steps[-1].step, age, spans[-1][1] if spans else None, new)
 
 
 class Line:

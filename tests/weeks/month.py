@@ -190,7 +190,7 @@ def attach(folder: RunFolder) -> Cost:
     for tick in logbook._ticks(clocks):
         moments, last = moments + 1, tick.at
     logbook.close()
-    assert model.notices
+    assert model.nodes
     return Cost(time.process_time() - began, moments, last, len(book.pace.steps))
 
 

@@ -1,10 +1,11 @@
-"""A node of the simulated run: a real run folder that real code writes and reads, and ranks that are made up."""
+"""A node of the simulated run: a run folder that real code writes and reads, and ranks that are made up."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,9 @@ from cockpit.node.run.times import Times
 from tests.engine.pools import MadeUp
 from tests.weeks.truth import Truth
 
+NEWEST = 16
+"""Steps that are remembered for measurements: more than there are between two of these."""
+
 PID = 10_000
 """Of rank 0; others follow."""
 
@@ -29,16 +33,20 @@ class Node(MadeUp):
     """What a supervisor does on its node, and its ranks.
 
     :param folder: its run folder
+    :param truths: a folder for what its ranks have printed
     :param keeps: whether it keeps the steps of its ranks, as every supervisor does; costs half of the time
     """
 
-    def __init__(self, name: str, index: int, ranks: list[int], run: str, folder: Path, *, keeps: bool) -> None:
+    def __init__(
+        self, name: str, index: int, ranks: list[int], run: str, folder: Path, truths: Path, *, keeps: bool
+    ) -> None:
         self.name, self.ranks, self.folder = name, ranks, folder
         self.clock = LinkClock(0.0, 0.001)
-        self.hello: Any = SimpleNamespace(host=name, boot_id=procfs.boot_id(), machine="x86_64", uid=os.getuid())
-        self.truths = {rank: Truth() for rank in ranks}
-        self.steps: dict[int, list[Step]] = {rank: [] for rank in ranks}
-        """The newest steps of each rank."""
+        uid, boot = os.getuid(), procfs.boot_id()
+        self.hello: Any = SimpleNamespace(host=name, boot_id=boot, machine="x86_64", uid=uid)
+        self.truths = {rank: Truth(truths / str(rank)) for rank in ranks}
+        self.steps: deque[Step] = deque(maxlen=NEWEST)
+        """The newest steps of its ranks, which are in step."""
         self.hung: int | None = None
         self.full = False
         """Whether its disk is."""
@@ -49,8 +57,8 @@ class Node(MadeUp):
         folder.mkdir(parents=True, mode=0o700)
         me = {"pid": os.getpid(), "ticks": procfs.ticks(os.getpid())}
         facts = {
-            "format": record.FORMAT, "t": time.time(), "host": name, "uid": os.getuid(), "supervisor": me,
-            "boot_id": procfs.boot_id(), "python": "python3", "umask": "022", "run": run, "node": name,
+            "format": record.FORMAT, "t": time.time(), "host": name, "uid": uid, "supervisor": me,
+            "boot_id": boot, "python": "python3", "umask": "022", "run": run, "node": name,
             "index": index, "dir": str(folder), "ranks": ranks, "launcher": "command", "profile": None,
             "grace_s": 10.0, "finalise_s": 10.0, "probe": "steps", "rings": "",
         }  # fmt: skip
@@ -78,10 +86,7 @@ class Node(MadeUp):
 
     def stepped(self, step: int) -> None:
         """All ranks have ended a step, now."""
-        now = Step(step, time.time_ns(), time.monotonic_ns())
-        for rank in self.ranks:
-            self.steps[rank].append(now)
-            del self.steps[rank][:-64]
+        self.steps.append(Step(step, time.time_ns(), time.monotonic_ns()))
 
     def tick(self) -> None:
         """What the supervisor does all the time, now."""
@@ -98,8 +103,9 @@ class Node(MadeUp):
             self._times.add(time.time(), changed)
         self._events.flush()
         if self._keeper is not None and not self.full:
+            steps = tuple(self.steps)
             for rank in self.ranks:
-                self._keeper.take(Ring(rank, PID + rank, 1, "optimizer", "", tuple(self.steps[rank][-12:])))
+                self._keeper.take(Ring(rank, PID + rank, 1, "optimizer", "", steps))
             self._keeper.flush()
 
     def rotate(self, how: str) -> None:

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from cockpit.base.events import Gap
 
 
 class Truth:
-    """All that a rank has printed."""
+    """All that a rank has printed.
 
-    def __init__(self) -> None:
-        self._data = bytearray()
+    :param path: a file for it: the memory of this process is measured
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def wrote(self, data: bytes) -> None:
         """It printed this."""
-        self._data += data
+        with self._path.open("ab") as file:
+            file.write(data)
 
     def wrong(self, copy: bytes, gaps: Sequence[Gap]) -> str:
         """What is wrong with a copy; empty: nothing.
 
         :param gaps: that are declared in it, in their order
         """
+        data = self._path.read_bytes() if self._path.exists() else b""
         ends = [*(gap.at for gap in gaps), len(copy)]
         starts = [0, *ends[:-1]]
         lost: list[int | None] = [0, *(gap.lost for gap in gaps)]
         at = 0
         for start, end, missing in zip(starts, ends, lost, strict=True):
             piece = copy[start:end]
-            found = self._data.find(piece, at)
+            found = data.find(piece, at)
             if found < 0:
                 return f"bytes {start:,} to {end:,} of the copy were never printed in this order"
             if missing is not None and missing > found - at:
@@ -36,5 +42,5 @@ class Truth:
             if found > at and not start:
                 return f"the first {found:,} bytes are missing, and nothing says so"
             at = found + len(piece)
-        left = len(self._data) - at
+        left = len(data) - at
         return f"the last {left:,} bytes are missing" if left else ""
