@@ -29,7 +29,11 @@ def test_all_holds_in_some_short_days(tmp_path: Path) -> None:
         (b"one three", [Gap("rank-0.log", 4, 5)], "5 bytes are said to be missing before 4, and 4 are"),
         (b"two three", [], "the first 4 bytes are missing, and nothing says so"),
         (b"one two", [], "the last 6 bytes are missing"),
-        (b"three one", [Gap("rank-0.log", 6, None)], "bytes 6 to 9 of the copy were never printed"),
+        (
+            b"one three two",
+            [Gap("rank-0.log", 4, None), Gap("rank-0.log", 9, None)],
+            "bytes 9 to 13 of the copy were never printed in this order",
+        ),
     ],
 )
 def test_a_copy_is_the_truth_or_says_what_it_lacks(
