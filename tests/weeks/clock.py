@@ -40,7 +40,7 @@ class Clock:
     @contextmanager
     def rules(self) -> Iterator[None]:
         """All code of this process reads this clock."""
-        readers = {
+        readers: dict[str, Any] = {
             "time": lambda: self.now,
             "time_ns": lambda: round(self.now * 1e9),
             "monotonic": lambda: self.ticks,
@@ -90,7 +90,9 @@ class Loop(asyncio.SelectorEventLoop):
         self._jumping.threads += 1
         self.waiting.discard(end)
 
-    def run_in_executor(self, executor: Executor | None, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(  # type: ignore[override]  # any function, where mypy knows better
+        self, executor: Executor | None, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
         """See :class:`asyncio.AbstractEventLoop`; the clock stands still until it is done."""
         self._jumping.threads += 1
         future = super().run_in_executor(executor, func, *args)

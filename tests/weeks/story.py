@@ -80,7 +80,7 @@ class Story:
             entry.name: Node(
                 entry.name,
                 index,
-                entry.ranks,
+                list(entry.ranks),
                 "weeks",
                 Path(entry.dir),
                 place / "truths",
