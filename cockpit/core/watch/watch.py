@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.base.events import Watched
-from cockpit.base.gaps import Gaps
 from cockpit.base.stillness import AFTER_S, FIRST, Stillness
 from cockpit.core.finding import Finding
+from cockpit.core.gaps import Gaps
 from cockpit.core.masks import ranks_of
 from cockpit.core.run.standstill import packed, span
 from cockpit.core.watch.judge import Looked, judge

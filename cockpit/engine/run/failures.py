@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from cockpit.base.events import StopRequested
-from cockpit.base.gaps import Gaps
+from cockpit.core.gaps import Gaps
 from cockpit.core.run.failure import how
 from cockpit.core.run.model import RunModel
 

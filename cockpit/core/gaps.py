@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
-
 LATE_S = 10.0
 """Looks this far apart, in seconds: nobody was looking."""
 ALIKE_S = 5.0
@@ -14,7 +12,7 @@ class Gaps:
     """Tells from the times of looks, one a second or more, that there was none for a while."""
 
     def __init__(self) -> None:
-        self._before: Optional[Tuple[float, float]] = None
+        self._before: tuple[float, float] | None = None
 
     def since_last(self, at: float, ticks: float) -> bool:
         """Whether there is one between the look before and this one.
