@@ -32,6 +32,7 @@ from benchmarks import (
     probe,
     ranks,
     readings,
+    soak,
     srun,
     stacks,
     tohelp,
@@ -71,8 +72,12 @@ ALL: dict[str, Callable[[], Result]] = {
     "readings": readings.run,
     "works": works.run,
     "causes": causes.run,
+    "soak": soak.run,
 }
+ON_REQUEST = ("soak",)
+"""Those that take so long that only who names them gets them."""
 IN_LAB = ("connect", "doctor", "preflight", "attach", "logs", "collect", "stacks")
+_NAMES = ", ".join(ALL) + f" (default: all but {', '.join(ON_REQUEST)})"
 RESULTS = FOLDER / "RESULTS.md"
 
 
@@ -81,14 +86,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure cockpit against others."
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ALL) + " (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
     parser.add_argument("--write", action="store_true", help=f"keep the figures in {RESULTS.name}")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in ALL]:
         parser.error(f"no such benchmark: {', '.join(unknown)} (there are {', '.join(ALL)})")
     sections: dict[str, str] = {}
     failed = False
-    for name in args.names or ALL:
+    for name in args.names or [name for name in ALL if name not in ON_REQUEST]:
         reason = _unavailable(name)
         if reason:
             print(f"{name}: skipped: {reason}\n", flush=True)
@@ -110,7 +115,7 @@ def _unavailable(name: str) -> str | None:
         return Lab.unavailable()
     if name == "srun":
         return srun.unavailable()
-    if name in ("watched", "watch", "probe", "dumped") and importlib.util.find_spec("torch") is None:
+    if name in ("watched", "watch", "probe", "dumped", "soak") and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     return None
 
