@@ -19,7 +19,7 @@ def main() -> None:
         step += 1
         optimizer.zero_grad()
         loss = (weights * weights).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         print(f"step {step}/100000000 loss {loss.item():.6f}", flush=True)
         for line in range(1, LINES):
