@@ -504,10 +504,12 @@ class SupervisorGone(Fact):
 
 @dataclass(frozen=True)
 class NodeLost(Fact):
-    """the run folder is gone, and so are the processes; `booted`: the node was booted anew"""
+    """the run folder is gone, and so are the processes; `booted`: the node was booted anew; `taken`: it was
+    lent, and has been taken back"""
 
     why: str = bound(SENTENCE, "")
     booted: bool = bound(FLAG, False)
+    taken: bool = bound(FLAG, False)
 
 
 @dataclass(frozen=True)
@@ -555,9 +557,10 @@ class RestKept(Fact):
 
 @dataclass(frozen=True)
 class JobEnded(Fact):
-    """whoever lent the nodes, such as SLURM, has ended the run, and why"""
+    """whoever lent the nodes, such as SLURM, has ended the run, and why; not `final`: it is asked again"""
 
     why: str = bound(SENTENCE, "")
+    final: bool = bound(FLAG, True)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.run import foreign_jobs
-from cockpit.engine.run.join import ask_all, model_now
+from cockpit.engine.run.join import ask_all
+from cockpit.engine.run.now import model_now
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.srun import KILL_WAIT_S
 

@@ -114,7 +114,12 @@ class Missed(Listener):
     def __init__(self, folder: RunFolder, live: Lines) -> None:
         self._folder, self._live = folder, live
         self._steps: SaidSteps | None = None
-        self._since: dict[Source, int] = {}  # where in each log it begins
+        # Where in each log it begins.
+        self._since: dict[Source, int] = {
+            (node, logged_rank(file)): at
+            for node, files in folder.unseen.items()
+            for file, at in files.items()
+        }
         self._book: Logbook | None = None
         self._task: asyncio.Task[None] | None = None
         self._through = False
@@ -178,6 +183,7 @@ class Missed(Listener):
                 await self._print(self._book, Show(self._book, Query(), self._live, hold))
             finally:
                 self._book.close()
+            self._folder.note_unseen({})
         self._through = True
 
     async def _print(self, book: Logbook, show: Show) -> None:

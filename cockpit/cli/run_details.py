@@ -21,8 +21,9 @@ from cockpit.core.run.standstill import standing
 from cockpit.core.run.summary import state_text
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run import unworked
-from cockpit.engine.run.join import Pools, model_now
+from cockpit.engine.run.join import Pools
 from cockpit.engine.run.left import Left
+from cockpit.engine.run.now import keep, model_now
 from cockpit.engine.run.paces import PaceBook, estimate
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.engine.stacks.parties import RunParty
@@ -31,6 +32,8 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.progress import age_text, behind_text, sentences
 from cockpit.tui.look.units import span_text
 
+FAILED = 8
+"""Nodes with failed ranks whose logs are copied before it is said why."""
 EVIDENCE = 3
 """Moments of kept evidence that are shown, at most."""
 
@@ -154,6 +157,13 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
                 for event in folder.journal():
                     if isinstance(event.fact, Filling | Notice | Watched):  # what whoever watches it has seen
                         model.apply(event)
+    failed = list(dict.fromkeys(rank.node for rank in model.failures() if not model.nodes[rank.node].done))
+    if connect and failed and folder.manifest.foreign is None:
+        # Its log says why, and may be longer there.
+        pool = pools.of(folder.manifest)
+        async with telling(lambda: pool.roll, failures=False):
+            for node, why in (await keep(folder, pool, failed[:FAILED])).items():
+                say(f"{node}: {why}; the cause below is from what is here")
     estimate(folder, model, book.pace)
     if connect and untold(model, book.pace):
         pool = pools.of(folder.manifest)

@@ -19,9 +19,12 @@ Options = Mapping[str, str]
 
 
 class Ending(Protocol):
-    """Why whoever lent the nodes has ended a run, in one sentence; empty: nobody has, as far as is known."""
+    """Why whoever lent the nodes has ended a run, in one sentence; empty: nobody has, as far as is known.
 
-    def __call__(self, options: Options, said: str, *, ask: bool, gone: str = "") -> str:
+    With it comes whether that is all that will ever be known.
+    """
+
+    def __call__(self, options: Options, said: str, *, ask: bool, gone: str = "") -> tuple[str, bool]:
         """Find out.
 
         :param said: the end of what the process said that holds the run's supervisors

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from cockpit import slurm
@@ -22,7 +21,7 @@ _CANCELLED = re.compile(
 )
 _FAILED_NODE = re.compile(r"Node failure on ([A-Za-z0-9_.\-\[\],]{1,255})")
 _TASK = re.compile(r"\btasks? [0-9]")
-_FIELD = re.compile(r"(?:^|\s)(JobState|TimeLimit|Restarts|ExitCode)=(\S{1,99})")
+_FIELD = re.compile(r"(?:^|\s)(JobState|TimeLimit|Restarts|ExitCode|PreemptTime)=(\S{1,99})")
 
 _DUE = {
     "TIME LIMIT": "limit",
@@ -77,9 +76,7 @@ def sentence(job: str, words: Told | None, state: Mapping[str, str]) -> str:
     :param state: the fields that the controller gives the job; none: it was not asked, or does not say
     """
     known = state.get("JobState", "")
-    why = words.why if words is not None else ""
-    if why in ("", "cancelled"):
-        why = _STATES.get(known, "" if words is None else _plain(state))
+    why = _reason(words, state)
     again = ", and queued it again" if known in _WAITS and state.get("Restarts", "0") != "0" else ""
     limit = f" ({state['TimeLimit']})" if "TimeLimit" in state else ""
     step = "" if words is None else words.step
@@ -99,6 +96,18 @@ def sentence(job: str, words: Told | None, state: Mapping[str, str]) -> str:
     return sentences.get(why, "")
 
 
+def _reason(words: Told | None, state: Mapping[str, str]) -> str:
+    """The end in a word; empty: not because of SLURM, as far as is known."""
+    if words is not None and words.why != "cancelled":
+        return words.why
+    known = state.get("JobState", "")
+    if known not in _STATES and state.get("PreemptTime", "None")[:1].isdigit():
+        return "preempted"  # with time to end by itself, in which it still runs
+    if known in _WAITS and words is not None and state.get("Restarts", "0") != "0":
+        return "requeued"
+    return _STATES.get(known, "" if words is None else _plain(state))
+
+
 def _plain(state: Mapping[str, str]) -> str:
     """What a cancellation without a reason is: of the step, or of a job that is not quite over yet."""
     if state.get("JobState") in ("RUNNING", "SUSPENDED"):
@@ -106,27 +115,36 @@ def _plain(state: Mapping[str, str]) -> str:
     return "cancelled" if state.get("ExitCode", "").endswith(":15") else "unclear"
 
 
-def ending(options: Mapping[str, str], said: str, *, ask: bool, gone: str = "") -> str:
+def ending(options: Mapping[str, str], said: str, *, ask: bool, gone: str = "") -> tuple[str, bool]:
     """See :class:`cockpit.transport.registry.Ending`.
 
     :raises CockpitError: the options name no job
     """
     job = job_of(options)
     words = told(said)
-    found = sentence(job, words, _state(job) if ask else {})
+    state = _state(job) if ask else None
+    found = sentence(job, words, state or {})
     # Of tasks that ended one by one it would have spoken.
     if not found and gone and not _TASK.search(said):
-        return f"the srun that held the run was killed ({gone}), and with it its step in SLURM job {job}"
-    return found
+        found = f"the srun that held the run was killed ({gone}), and with it its step in SLURM job {job}"
+        return found, True
+    plain = words is None or words.why == "cancelled"
+    # A job that SLURM has forgotten gets no other state any more.
+    settled = state is not None and (not state or _reason(words, state) != "unclear")
+    return found, settled or not plain
 
 
-def _state(job: str) -> dict[str, str]:
-    """What the controller says of a job now; nothing, if it does not answer."""
-    with suppress(CockpitError):
-        lines = slurm.show_job(job, fresh=True).out.splitlines()
-        # Of an array, the element that has its number comes among all others.
-        return fields(next((line for line in lines if line.startswith(f"JobId={job} ")), ""))
-    return {}
+def _state(job: str) -> dict[str, str] | None:
+    """What the controller says of a job now; nothing: it has forgotten it; None: it does not answer."""
+    try:
+        answer = slurm.show_job(job, fresh=True)
+    except CockpitError:
+        return None
+    # Of an array, the element that has its number comes among all others.
+    lines = [line for line in answer.out.splitlines() if line.startswith(f"JobId={job} ")]
+    if not lines and answer.status and "Invalid job id" not in answer.said:
+        return None
+    return fields(lines[0] if lines else "")
 
 
 def fields(text: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from cockpit.engine.doctor import Wanted, examine
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run import join
+from cockpit.engine.run import now
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.transport.base import LinkError, Reach
@@ -96,11 +96,11 @@ def test_a_file_that_never_comes_is_a_failed_one(
 
 
 def test_a_node_that_is_not_measured_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(join, "_SAMPLE_S", 0.2)
+    monkeypatch.setattr(now, "_SAMPLE_S", 0.2)
 
     async def main() -> list[events.Fact]:
         link = await asked("samples")
-        found = await join._samples(link, verbs.Samples(str(tmp_path)))
+        found = await now._samples(link, verbs.Samples(str(tmp_path)))
         await link.close()
         return [event.fact for event in found]
 

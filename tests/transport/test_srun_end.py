@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cockpit import slurm
 from cockpit.transport import srun_end
 
 # As SLURM 22.05.8 writes them.
@@ -65,17 +66,17 @@ def test_the_controller_knows_what_srun_did_not_say() -> None:
 
 def test_a_srun_that_was_killed_says_nothing() -> None:
     job = {"job": "12"}
-    assert "was killed (pid 5 on login)" in srun_end.ending(job, "", ask=False, gone="pid 5 on login")
+    assert "was killed (pid 5 on login)" in srun_end.ending(job, "", ask=False, gone="pid 5 on login")[0]
     one_by_one = "srun: error: node1: task 0: Killed\nsrun: error: node2: task 1: Killed\n"
-    assert srun_end.ending(job, one_by_one, ask=False, gone="pid 5 on login") == ""
-    assert srun_end.ending(job, "", ask=False) == ""
+    assert srun_end.ending(job, one_by_one, ask=False, gone="pid 5 on login")[0] == ""
+    assert srun_end.ending(job, "", ask=False)[0] == ""
 
 
 def test_without_slurm_what_srun_has_said_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/none")
     words = CANCELLED.format(due=" DUE TO TIME LIMIT")
-    assert srun_end.ending({"job": "12"}, words, ask=True) == "SLURM ended job 12 at its time limit"
-    assert srun_end.ending({"job": "12"}, "", ask=True) == ""
+    assert srun_end.ending({"job": "12"}, words, ask=True) == ("SLURM ended job 12 at its time limit", True)
+    assert srun_end.ending({"job": "12"}, "", ask=True) == ("", False)
 
 
 @given(st.text())
@@ -83,3 +84,38 @@ def test_any_words_are_read(said: str) -> None:
     srun_end.told(said)
     srun_end.fields(said)
     srun_end.told(f"*** STEP {said} ON node1 CANCELLED AT {said} DUE TO {said} ***")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why", "final"),
+    [
+        ("JobState=RUNNING PreemptTime=2026-11-22T17:00:40", "SLURM preempted job 12 for another one", True),
+        (
+            "JobState=RUNNING PreemptTime=None",
+            "step 12.2, which held the run, was cancelled; SLURM job 12 goes on",
+            True,
+        ),
+        ("JobState=COMPLETING PreemptTime=None", "SLURM cancelled step 12.2, which held the run", False),
+        ("JobState=PREEMPTED PreemptTime=None", "SLURM preempted job 12 for another one", True),
+        ("JobState=PENDING Restarts=1", "SLURM ended job 12 to queue it again (requeue)", True),
+        ("JobState=CANCELLED", "SLURM job 12 was cancelled (scancel)", True),
+    ],
+)
+def test_it_is_asked_again_until_its_answer_is_final(
+    monkeypatch: pytest.MonkeyPatch, fields: str, why: str, final: bool
+) -> None:
+    answer = slurm.Answer(0, f"JobId=12 JobName=x {fields}", "")
+    monkeypatch.setattr(slurm, "show_job", lambda job, *, fresh=False: answer)
+    assert srun_end.ending({"job": "12"}, CANCELLED.format(due=""), ask=True) == (why, final)
+
+
+def test_what_slurm_has_forgotten_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = slurm.Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
+    monkeypatch.setattr(slurm, "show_job", lambda job, *, fresh=False: gone)
+    words = CANCELLED.format(due="")
+    why = "SLURM cancelled step 12.2, which held the run"
+    assert srun_end.ending({"job": "12"}, words, ask=True) == (why, True)
+    assert srun_end.ending({"job": "12"}, words, ask=False) == (why, False)
+    silent = slurm.Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
+    monkeypatch.setattr(slurm, "show_job", lambda job, *, fresh=False: silent)
+    assert srun_end.ending({"job": "12"}, words, ask=True) == (why, False)

@@ -28,7 +28,8 @@ from cockpit.core.run.summary import state_text
 from cockpit.engine.logs.said import tracker_json
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
-from cockpit.engine.run.join import model_now, pool_for
+from cockpit.engine.run.join import pool_for
+from cockpit.engine.run.now import model_now
 from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.run.series import RunSeries
 from cockpit.errors import CockpitError, Exit

@@ -193,7 +193,7 @@ async def _ask(folder: RunFolder, known: RunModel, pool: LinkPool | None) -> tup
     :param pool: None: no node is asked
     """
     from cockpit.cli import unfinished_starts
-    from cockpit.engine.run.join import model_now
+    from cockpit.engine.run.now import model_now
 
     state, unreachable = await unfinished_starts.start_state(folder, pool)
     if state or pool is None:

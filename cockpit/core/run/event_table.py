@@ -255,8 +255,7 @@ def _watched(run: Run, node: Node, at: float, fact: events.Watched) -> tuple[()]
 
 
 def _job_ended(run: Run, node: Node, at: float, fact: events.JobEnded) -> tuple[()]:
-    if not run.job_end:
-        run.job_end, run.job_ended_at = fact.why, at
+    run.take_job_end(fact.why, at, final=fact.final)
     return ()
 
 
@@ -292,11 +291,17 @@ def _ended(run: Run, node: Node, at: float, fact: events.Ended) -> Iterator[Node
 
 
 def _node_lost(run: Run, node: Node, at: float, fact: events.NodeLost) -> Iterator[Node | Rank]:
-    yield replace(node, lost=fact.why or "gone")
+    why = fact.why or "gone"
+    if node.ended:
+        # How its ranks ended is on record: only what they printed last may be missing.
+        yield replace(_noted(node, f"what it printed last may be missing here: {why}"), complete=True)
+        return
+    yield replace(node, lost=why)
     # The end of a rank is on its node's clock.
     ended = at + node.offset_s
+    state = RankState.GONE if fact.taken else RankState.LOST
     how = {"ended_at": ended, "why": fact.why, "recorded": fact.booted}
-    yield from _each_rank(run, node, LIVE, state=RankState.LOST, **how)
+    yield from _each_rank(run, node, LIVE, state=state, **how)
 
 
 # What they say.
@@ -531,7 +536,11 @@ TABLE: dict[type[Fact], EventKind] = {
     ),
     events.StopRequested: EventKind(
         NODE,
-        _node(lambda node, at, fact: replace(node, stop_requested_at=node.stop_requested_at or at)),
+        _node(
+            lambda node, at, fact: replace(
+                node, stop_requested_at=node.stop_requested_at or at, stop_by=node.stop_by or fact.by
+            )
+        ),
         _tell_stop_requested,
     ),
     events.Stage: EventKind(
@@ -562,7 +571,11 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Watched: EventKind(OURS, _watched, _tell_watched, whole=True),
     events.SupervisorGone: EventKind(
         OURS,
-        _node(lambda node, at, fact: replace(_noted(node, UNRECORDED), supervisor_gone=True)),
+        _node(
+            lambda node, at, fact: (
+                node if node.ended else replace(_noted(node, UNRECORDED), supervisor_gone=True)
+            )
+        ),
         _says(lambda fact: "its supervisor was killed", "warning"),
     ),
     events.NodeLost: EventKind(OURS, _node_lost, _says(lambda fact: fact.why, "warning")),

@@ -133,6 +133,9 @@ class Node:
     launcher_signal: int | None = None
     launcher_ended: bool = False
     stop_requested_at: float | None = None
+    stop_by: str = ""
+    """Who asked for that first; ``signal``: whoever sent its supervisor a SIGTERM, as SLURM does;
+    ``supervisor``: it stops by itself, as what held it is gone."""
     ended: bool = False
     """The supervisor wrote its last line: nothing more comes from this node."""
     complete: bool = False
@@ -254,8 +257,9 @@ class Run:
         self.watch = Watching()
         self.paused_s = 0.0
         """Seconds of the longest time without a step that was seen to end by itself."""
-        self.job_end = ""
-        """Why whoever lent the nodes has ended the run, in one sentence; empty: nobody has."""
+        self._job_end = ""
+        self.job_end_final = False
+        """Whether nothing better will be known of why the nodes were taken back."""
         self.job_ended_at = 0.0
         """When that was seen, on our clock (unix seconds)."""
         self.notices: dict[tuple[str, str], tuple[float, Notice]] = {}
@@ -270,6 +274,28 @@ class Run:
     def done(self) -> bool:
         """Whether every node has ended and all its output is here."""
         return bool(self.nodes) and all(node.done for node in self.nodes.values())
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether every node has recorded its end, and none was stopped but by us, or a person."""
+        return bool(self.nodes) and all(
+            node.ended and not node.supervisor_gone and node.stop_by not in ("signal", "supervisor")
+            for node in self.nodes.values()
+        )
+
+    @property
+    def job_end(self) -> str:
+        """Why whoever lent the nodes has ended the run, in one sentence; empty: nobody has.
+
+        What they do with the nodes after the run has ended does not change how it did.
+        """
+        return self._job_end if self._job_end and not self.ended_by_itself else ""
+
+    def take_job_end(self, why: str, at: float, *, final: bool) -> None:
+        """Whoever lent the nodes has ended the run; the first final reason stays."""
+        if not self.job_end_final:
+            self._job_end, self.job_end_final = why, final
+            self.job_ended_at = self.job_ended_at or at
 
     def alive(self) -> int:
         """How many ranks are running."""
@@ -304,12 +330,26 @@ class Run:
         """The first of those whose end was recorded: that a rank is out of sight ends no others."""
         return next((rank for rank in self.failures() if rank.recorded), None)
 
+    @property
+    def unknown_end(self) -> str:
+        """Why it will not be known how ranks ended, whose nodes were taken back; empty: it is, or may be."""
+        return next(
+            (
+                node.lost
+                for rank in self.ranks.values()
+                if rank.state is RankState.GONE and (node := self.nodes[rank.node]).lost
+            ),
+            "",
+        )
+
     def exit_code(self) -> Exit:
         """The outcome of the run, as far as it is known: see docs/exit-codes.md."""
         if self.hung:
             return Exit.HUNG
         if any(rank.failed for rank in self.ranks.values()):
             return Exit.RANK_FAILED
+        if self.unknown_end:
+            return Exit.RANK_FAILED if self.job_end else Exit.NODE_UNFIT
         return Exit.OK if self.over else Exit.NODE_UNFIT
 
     def on(self, node: str) -> Iterator[Rank]:

@@ -56,6 +56,8 @@ def state_text(model: RunModel) -> str:
             return f"stopped: {shown(model.stop_reason)}"
         if any(node.stop_requested_at for node in model.nodes.values()):
             return "stopped"
+        if model.unknown_end and first is None:
+            return f"over, and how it ended is not known: {shown(model.unknown_end)}"
         return "ended" if model.exit_code() is Exit.OK else "failed"
     if first is not None:
         return f"failing: {first.what}"

@@ -23,7 +23,7 @@ from cockpit import __version__, paths
 from cockpit.base import owners
 from cockpit.base.answers import Launching
 from cockpit.base.events import Damaged, JobEnded, Note, Planned
-from cockpit.base.fields import Caller
+from cockpit.base.fields import SIZES, Caller
 from cockpit.base.gate import (
     COUNT,
     NODE_NAME,
@@ -105,6 +105,8 @@ STEP_LINE = re.compile(rb"cockpit: step ([0-9]{1,10}\.[0-9]{1,10})\Z")
 """What a step says first in its log."""
 
 STEP_LOG, _STEP = "step.log", "step.json"
+_UNSEEN_FILE = "unseen.json"
+_UNSEEN = MapOf(NODE_NAME, SIZES, 1 << 16)
 """What the process that holds a run's supervisors says, such as why it has ended; which process that is."""
 
 _STEP_SAID = 64 << 10
@@ -499,6 +501,27 @@ class RunFolder:
         except OSError as error:
             raise os_error("cannot be written", path, error) from None
 
+    @property
+    def unseen(self) -> Mapping[str, Mapping[str, int]]:
+        """From where on nobody has seen logs, which were copied for their last words: by node and file."""
+        with suppress(OSError, ValueError, RecursionError):
+            return _UNSEEN.read(json.loads(read_small(self.path / _UNSEEN_FILE)))
+        return {}
+
+    def note_unseen(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        """Keep that in mind for whoever prints what was missed; nothing: all has been seen.
+
+        :raises CockpitError: it cannot be written
+        """
+        path = self.path / _UNSEEN_FILE
+        try:
+            if offsets:
+                replace(path, json.dumps(offsets).encode())
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise os_error("cannot be written", path, error) from None
+
     def holder(self) -> Holder:
         """The process that holds the run's supervisors; nobody, if there is none or it is not known."""
         with suppress(OSError, ValueError, RecursionError):
@@ -521,8 +544,9 @@ class RunFolder:
             at = os.fstat(file.fileno()).st_mtime if said else at
         holder = self.holder() if vanished else Holder()
         gone = str(holder) if holder.dead() else ""
-        why = kind.ending(self.manifest.transport_options, said.decode(errors="replace"), ask=ask, gone=gone)
-        return [Event(at, "", JobEnded(why))] if why else []
+        said_text = said.decode(errors="replace")
+        why, final = kind.ending(self.manifest.transport_options, said_text, ask=ask, gone=gone)
+        return [Event(at, "", JobEnded(why, final))] if why else []
 
     def discard(self) -> None:
         """Remove the folder of a run that never started.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from cockpit import slurm
-from cockpit.base.events import Fact, NodeLost, StopRequested
+from cockpit.base.events import Fact, NodeLost
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.links.pool import LinkPool
@@ -47,12 +47,6 @@ class JobEnd:
         self._pool = pool
         self._note = note
         self._emit = emit
-        self._signalled = False
-        """Whether a supervisor got a stop signal, as SLURM sends it."""
-
-    def stopped(self, fact: StopRequested) -> None:
-        """The ranks of a node were told to stop."""
-        self._signalled = self._signalled or fact.by == "signal"
 
     async def mind(self) -> None:
         """Watch until the run is over; then, unless it has ended by itself, ask SLURM for the reason."""
@@ -65,19 +59,21 @@ class JobEnd:
             if known and time.monotonic() - since > _REPORTS_S:
                 for name, node in self._model.nodes.items():
                     if not node.over and node.link != "ok":
-                        self._note(name, NodeLost("its job has ended"))
-        if not self._ended_by_itself():
+                        self._note(name, NodeLost("its job has ended", taken=True))
+        if not self._model.ended_by_itself:
             while not self._model.done:  # noqa: ASYNC110 (its last logs are on their way)
                 await asyncio.sleep(_LOOK_S)
             # A job is over once no step of ours is in it either, and its srun's last words take a moment.
             await self._pool.let_go()
             await asyncio.sleep(_OVER_S)
             vanished = any(node.supervisor_gone for node in self._model.nodes.values())
-            for event in await asyncio.to_thread(self._folder.job_ended, ask=True, vanished=vanished):
-                self._emit(event)
-
-    def _ended_by_itself(self) -> bool:
-        """Whether the run has ended without anybody's doing, or as we asked it to."""
-        if any(node.lost or node.supervisor_gone for node in self._model.nodes.values()):
-            return False
-        return not (self._signalled or self._folder.job_ended())
+            told: Fact | None = None
+            while not self._model.job_end_final:
+                for event in await asyncio.to_thread(self._folder.job_ended, ask=True, vanished=vanished):
+                    if event.fact != told:
+                        told = event.fact
+                        self._emit(event)
+                if not told:
+                    return
+                # Its answer is not final: SLURM is asked again, at most once in its period.
+                await asyncio.sleep(_LOOK_S)

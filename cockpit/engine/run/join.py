@@ -6,34 +6,24 @@ import asyncio
 import posixpath
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import FoundRun, Remains
 from cockpit.base.fields import RunFacts
-from cockpit.base.progress.past import Stretch
 from cockpit.base.shell import quote
-from cockpit.core.run.events import Event, RecordReader
+from cockpit.core.run.events import Event
 from cockpit.core.run.model import LIVE, RankState, RunModel
-from cockpit.engine.links.link import Link, RemoteError
-from cockpit.engine.links.pool import LinkPool, link_state, settle
+from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
-from cockpit.engine.run import foreign_jobs
-from cockpit.engine.run.boots import why_lost
-from cockpit.engine.run.unwatched import kept_steps
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
 from cockpit.errors import CockpitError, Exit
-from cockpit.transport.base import LinkError, Reach, Reclaimed
+from cockpit.transport.base import Reach
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from cockpit.engine.run.paces import PaceBook
-
-_SAMPLE_S = 10.0
-"""For one look at all processes of a node."""
 
 T = TypeVar("T")
 Errors = dict[str, CockpitError]
@@ -124,94 +114,6 @@ async def ask_all(
     return await settle({node.name: one(node) for node in nodes})
 
 
-async def model_now(
-    pool: LinkPool,
-    manifest: Manifest,
-    *,
-    measure: bool = False,
-    only: Collection[str] | None = None,
-    paces: PaceBook | None = None,
-) -> tuple[RunModel, Errors]:
-    """The state of a run as its nodes report it now, and an error for each node that did not answer.
-
-    :param measure: take samples of every node too; it takes a second
-    :param only: names of the nodes to ask, where not all are
-    :param paces: is told what they report
-    """
-
-    missed: dict[str, list[Stretch]] = {}
-
-    async def ask(link: Link, node: NodeEntry) -> list[Event]:
-        try:
-            found, alive = await recorded(link, manifest, node)
-        except RemoteError as error:
-            if error.kind != "gone":
-                raise
-            why = why_lost(link, manifest, node, error.what)
-            raise RemoteError("gone", why, where=node.name) from None
-        if measure and alive:
-            model = RunModel.of([planned(manifest), *found])
-            targets = foreign_jobs.targets(model, node.name) if manifest.foreign else ()
-            found += await _samples(link, verbs.Samples(node.dir, targets=targets))
-        if paces is not None and not manifest.foreign:
-            since = paces.missed_since(node, link.clock.offset_s)
-            missed[node.name] = await kept_steps(link, node, since, paces.pace.steps.limit // 2)
-        return found
-
-    answers, errors = await ask_all(pool, manifest, ask, only)
-    model = RunModel.of([planned(manifest), *chain(*answers.values())])
-    if paces is not None:
-        for event in chain(*answers.values()):
-            paces.event(model, event)
-        for node in manifest.nodes:
-            await paces.missed(model, node, missed.get(node.name, ()))
-    vanished = any(node.supervisor_gone for node in model.nodes.values())
-    if vanished or any(isinstance(error, Reclaimed) for error in errors.values()):
-        folder = RunFolder(paths.runs() / manifest.run)
-        for event in await asyncio.to_thread(folder.job_ended, ask=True, vanished=vanished):
-            model.apply(event)
-    for name, error in list(errors.items()):
-        if isinstance(error, Reclaimed):
-            # What was copied from it before is all that will ever be known.
-            (entry,) = (node for node in manifest.nodes if node.name == name)
-            for event in folder.recorded(entry):
-                model.apply(event)
-        model.apply(Event(time.time(), name, events.LinkChanged(link_state(error), error.what)))
-        if isinstance(error, Reclaimed) or (isinstance(error, RemoteError) and error.kind == "gone"):
-            model.apply(Event(time.time(), name, events.NodeLost(error.what)))
-    return model, errors
-
-
-async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[list[Event], bool]:
-    """What a node has recorded of a run, and whether it can be measured (its supervisor lives).
-
-    If its run folder is gone, what was copied from it before counts, and what its processes say now.
-
-    :raises CockpitError: the node cannot say
-    """
-    if manifest.foreign:
-        return await foreign_jobs.look(link, manifest, node), True
-    answer = await link.call(verbs.Status(node.dir, manifest.run, node.name))
-    record = RecordReader(node.name, node.ranks)
-    found = record.events(answer.events.lines + answer.found.lines)
-    if answer.gone is not None:
-        found = list(RunFolder(paths.runs() / manifest.run).recorded(node))
-        model = RunModel.of([planned(manifest), *found])
-        found += still_there(model, node.name, answer.gone)
-    bad = answer.events.bad + answer.found.bad + record.bad
-    await link.measure_clock()
-    facts: list[events.Fact] = [
-        events.ClockMeasured(link.clock.offset_s, link.clock.rtt_s),
-        events.LinkChanged("ok"),
-    ]
-    if bad:
-        facts.append(events.Damaged(bad))
-    if not answer.alive and not any(isinstance(event.fact, events.Ended) for event in found):
-        facts.append(events.SupervisorGone())
-    found += [Event(time.time(), node.name, fact) for fact in facts]
-    return found, bool(answer.alive) and answer.gone is None
-
-
 def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
     """What a model does not know yet about a node whose run folder is gone, from its processes.
 
@@ -233,27 +135,6 @@ def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
             facts.append(events.RankStarted(rank.rank, pid=process.pid, ticks=process.ticks, **again))
     # Facts about ranks are on the node's clock.
     return [Event(time.time() + node.offset_s, name, fact) for fact in facts]
-
-
-async def _samples(link: Link, request: verbs.Samples) -> list[Event]:
-    """Two: the first has the last steps of all ranks, the second their CPU shares since.
-
-    :raises RemoteError: the node refused
-    """
-    stream = await link.stream(request)
-    found: list[Event] = []
-    try:
-        while len(found) < 2 and (part := await stream.part(_SAMPLE_S)) is not None:
-            item, _ = part
-            found.append(Event(time.time(), link.node, events.Sample(item.node, item.ranks, item.gpus)))
-    except Reclaimed:
-        raise
-    except LinkError as error:
-        # What the node reported about its ranks still holds.
-        return [*found, Event(time.time(), link.node, events.Note(f"no measurements: {error.what}"))]
-    finally:
-        await stream.close()
-    return found or [Event(time.time(), link.node, events.Note("no measurements"))]
 
 
 async def adopt(pool: LinkPool, nodes: Iterable[str], base: str) -> Errors:

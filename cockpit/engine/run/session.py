@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from cockpit.base import events
 from cockpit.base.answers import SamplesItem
 from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
-from cockpit.base.record import EVENTS, INDEX, log_name, logged_rank
+from cockpit.base.record import EVENTS, INDEX, is_log, log_name, logged_rank
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
 from cockpit.core.run.event_table import witnessed
@@ -166,7 +166,7 @@ class Session:
         self._policy = policy
         self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
         self._tasks += [asyncio.create_task(work) for work in self._noticing.works()]
-        if TRANSPORTS[self.manifest.transport].ending is not None and not self.model.job_end:
+        if TRANSPORTS[self.manifest.transport].ending is not None and not self.model.job_end_final:
             self._taken = asyncio.create_task(self._job_end.mind())
             self._tasks.append(self._taken)
         if policy and self.writer and self.manifest.on_failure == "stop":
@@ -277,7 +277,7 @@ class Session:
             except (LinkError, RemoteError, InternalError) as error:
                 if isinstance(error, Reclaimed):
                     self._lose(name, link, error)
-                    self.note(name, events.NodeLost(error.what))
+                    self.note(name, events.NodeLost(error.what, taken=True))
                 elif isinstance(error, RemoteError) and error.kind == "gone":
                     self._link_event(name, "ok")
                     self.note(name, lost(link, self.manifest, entry, error.what))
@@ -298,27 +298,58 @@ class Session:
             link.lose(LinkError(error.what, where=name, hint=error.hint, retry=retried(error)))
         self._link_event(name, link_state(error), error.what, asks=isinstance(error, NeedsPerson))
 
-    async def _follow(self, entry: NodeEntry, link: Link) -> None:
+    async def bring(self, names: Iterable[str], limit_s: float, room: int) -> dict[str, str]:
+        """Copy what nodes have now, their records first: so many bytes of each at most, within that time.
+
+        Whoever asks once keeps what is known of an end: the next one may find nobody to ask.
+
+        :return: of nodes whose output is not all here, why
+        """
+
+        async def one(name: str) -> None:
+            link = await self.pool.lend(name)
+            with suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._follow(self._nodes[name], link, room), limit_s)
+
+        wanted = [name for name in names if not self.model.nodes[name].done]
+        before = {name: dict(self.copies.sizes[name]) for name in wanted}
+        _, errors = await settle({name: one(name) for name in wanted})
+        unseen = {name: dict(files) for name, files in self.folder.unseen.items()}
+        for name, was in before.items():
+            for file, size in self.copies.sizes[name].items():
+                if is_log(file) and size > was.get(file, 0):
+                    unseen.setdefault(name, {}).setdefault(file, was.get(file, 0))
+        if unseen:
+            self.folder.note_unseen(unseen)
+        left = {name: self.behind.get(name, 0) for name in wanted}
+        why = {name: f"{size:,} bytes of its output are not here" for name, size in left.items() if size}
+        why.update({name: f"its newest output is not here: {each.what}" for name, each in errors.items()})
+        return why
+
+    async def _follow(self, entry: NodeEntry, link: Link, room: int | None = None) -> None:
+        """Follow a node until it is done; with ``room`` until all, or so many bytes, are here."""
         name = entry.name
         self.copies.follows(name)
         stream = await link.stream(await self.source.request(entry, link))
         samples: asyncio.Task[None] | None = None
         past: asyncio.Task[None] | None = None
-        used = 0
+        used = brought = 0
         began = credited = time.monotonic()
         try:
             async for item, data in stream.parts():
-                # Not before: an agent that greets and then says nothing is not a link to its node.
-                self._link_event(name, "ok")
+                if room is None:
+                    # Not before: an agent that greets and then says nothing is not a link to its node.
+                    self._link_event(name, "ok")
                 async with self._taking[name]:
                     await self.source.take(entry, item, data)
                 ends = await self.source.ends(entry, link, item)
                 self._measure_clock(name, link)
                 if past is None:
                     past = asyncio.create_task(self.source.catch_up(entry, link))
-                used += len(data)
+                used, brought = used + len(data), brought + len(data)
                 now = time.monotonic()
-                if samples is None and (self.behind[name] < CREDIT or now >= began + _LOGS_FIRST_S):
+                caught_up = self.behind[name] < CREDIT or now >= began + _LOGS_FIRST_S
+                if room is None and samples is None and caught_up:
                     samples = asyncio.create_task(self._sample(entry, link))
                 if used >= PORTION and (name not in self.paused or now >= credited + PAUSED_S):
                     portion = min(used, PORTION) if name in self.paused else used
@@ -327,10 +358,12 @@ class Session:
                     credited = now
                 if self.copies.has_room(name):
                     return  # followed again, from the end of the copies on
-                if ends:
+                enough = room is not None and (not self.behind[name] or brought >= room)
+                if ends or enough:
                     await asyncio.wait({past}, timeout=_CLOSE_S)
+                if ends:
                     self.note(name, events.Complete())
-                if self.model.nodes[name].done or self.source.again(name, item):
+                if enough or self.model.nodes[name].done or self.source.again(name, item):
                     return
         finally:
             for task in (samples, past):
@@ -418,7 +451,6 @@ class Session:
         if record and self.writer:
             self.folder.write(event)
         if isinstance(event.fact, events.StopRequested):
-            self._job_end.stopped(event.fact)
             self._failures.stopped(event.node, event.fact)
         changed = self.model.apply(event)
         try:
@@ -526,15 +558,19 @@ class Session:
         """The run folder on a node."""
         return self._nodes[node].dir
 
-    async def close(self) -> None:
-        """Leave: the run goes on."""
+    async def close(self, *, pool: bool = True) -> None:
+        """Leave: the run goes on.
+
+        :param pool: whether its links are closed too
+        """
         tasks = [*self._tasks, *self._companions]
         for task in tasks:
             task.cancel()
         # Each ends within a few seconds; whatever happens, so do we.
         ended = asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.wait({ended}, timeout=_CLOSE_S)
-        await self.pool.close()
+        if pool:
+            await self.pool.close()
         self.copies.close()
         self.source.close()
         with suppress(CockpitError):  # nobody is left to read it

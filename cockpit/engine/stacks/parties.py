@@ -20,7 +20,8 @@ from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, RunFolder, planned
 from cockpit.engine.run.foreign_jobs import job_on
-from cockpit.engine.run.join import pool_for, recorded
+from cockpit.engine.run.join import pool_for
+from cockpit.engine.run.now import recorded
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import RankProcess
 from cockpit.engine.stacks.evidence import amiss, gather, lacking

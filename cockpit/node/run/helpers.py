@@ -242,7 +242,8 @@ def reached(folder: str) -> Iterator[str]:
 def ask(folder: str, kind: str, *words: Any) -> bytes:
     """What the supervisor of a run folder answers; nothing: it is an older one, or cannot.
 
-    :raises OSError: it cannot be reached, or is silent
+    :raises TimeoutError: it is silent
+    :raises OSError: it cannot be reached
     """
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -251,6 +252,8 @@ def ask(folder: str, kind: str, *words: Any) -> bytes:
             peer.connect(address)
         peer.send(json.dumps([kind, *words]).encode())
         return peer.recv(_MESSAGE)
+    except socket.timeout as error:
+        raise TimeoutError(*error.args) from None  # another class before Python 3.10
     finally:
         peer.close()
 

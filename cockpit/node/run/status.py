@@ -127,15 +127,17 @@ class Unwritten(NamedTuple):
 def unwritten(folder: str, start: int) -> Optional[Unwritten]:
     """What the supervisor has no room to write, from this place of the run record on, or from a later one.
 
-    None: it cannot be asked. Of an older supervisor, which does not answer, it ends before it begins.
+    None: the supervisor is busy. Of one that nobody can ask, such as an older one, it ends before it begins.
     """
     try:
         said = helpers.ask(folder, helpers.UNWRITTEN, start)
         head, _, data = said.partition(b"\n")
-        place, end = map(int, head.split()) if said else (start, 0)
+        place, end = map(int, head.split())
         return Unwritten(max(start, place), end, data)
-    except (OSError, ValueError):
+    except TimeoutError:
         return None
+    except (OSError, ValueError):
+        return Unwritten(start, 0, b"")
 
 
 def _names(folder: str) -> List[str]:
