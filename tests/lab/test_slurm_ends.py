@@ -7,7 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -243,3 +243,80 @@ def known_later(slurm: Slurm, job: str) -> None:
     assert [run["state"] for run in listed if run["run"] == "unwatched"] == [said], listed
     assert said + " (00:" in cockpits.cockpit("attach", "unwatched", "--headless").stderr
     assert not cockpits.left_over()
+
+
+FORGETFUL = """
+MinJobAge=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=graceful Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=5 State=UP
+PartitionName=urgent Nodes=ALL PriorityTier=10 State=UP
+"""
+WAITS = """
+import os, sys, time
+step = 0
+while not os.path.exists(os.path.expanduser("~/go-" + sys.argv[1])):
+    step += 1
+    print("step", step)
+    time.sleep(0.1)
+if sys.argv[1] == "failed" and os.environ["RANK"] == "3":
+    raise KeyError("what it died of")
+"""
+
+
+def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
+    """Runs that were left: what was known of their ends while their job was there is known later."""
+    with without_sshd("linuxproc", more=FORGETFUL.strip()) as slurm:
+        job = slurm.allocate("-N2")
+        runs = {name: left(slurm, job, name) for name in ("well", "failed", "stopped", "unseen")}
+        for name in ("well", "failed", "unseen"):
+            slurm.lab.write(None, slurm.lab.home() / f"go-{name}", "")
+            until(runs[name].ended, f"the end of {name}", timeout=90)
+        assert runs["stopped"].cockpit("stop", "stopped").returncode == 0
+        seen = ("well", "failed", "stopped")
+        before = {name: shown(runs[name]) for name in seen}
+        assert [before[name]["state"] for name in ("well", "stopped")] == ["ended", "stopped"]
+        assert "what it died of" in before["failed"]["findings"][0]["detail"]
+        gone = left(slurm, job, "cancelled")
+        slurm.cancel(job)
+        cancelled = shown(gone)["state"]
+        assert cancelled == f"SLURM job {job} was cancelled (scancel)"
+        until(lambda: "Invalid job id" in forgotten(slurm, job), "SLURM has forgotten it", timeout=60)
+        for name in seen:
+            after = shown(runs[name])
+            assert {one: after[one] for one in KEPT} == {one: before[name][one] for one in KEPT}
+        assert shown(gone)["state"] == cancelled
+        assert "how it ended is not known" in shown(runs["unseen"])["state"]
+        codes = {"well": 0, "failed": 1, "stopped": 1, "cancelled": 1, "unseen": 3}
+        for name, code in codes.items():
+            assert gone.cockpit("attach", name, "--headless").returncode == code, name
+
+        job = slurm.allocate("-N2", "-p", "graceful")
+        cockpits = Cockpits(slurm.lab, "graceful", slurm.env)
+        process = started(cockpits, job)
+        preempt(slurm, job)
+        _, said = process.communicate(timeout=120)
+        assert f"SLURM preempted job {job} for another one" in said
+        assert f"SLURM preempted job {job} for another one" in shown(cockpits)["state"]
+
+
+KEPT = ("state", "ranks", "findings")
+
+
+def left(slurm: Slurm, job: str, name: str) -> Cockpits:
+    """A run that its cockpit has left while it went on."""
+    cockpits = Cockpits(slurm.lab, name, slurm.env)
+    words = ["--slurm", job, "--launcher", "command", "--headless"]
+    process = cockpits.start(*words, program=["/usr/bin/python3", "-u", "-c", WAITS, name])
+    process.kill()
+    process.communicate()
+    return cockpits
+
+
+def shown(cockpits: Cockpits) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cockpits.cockpit("ps", "--json", cockpits.name).stdout)
+    return found
+
+
+def forgotten(slurm: Slurm, job: str) -> str:
+    return slurm.lab.run(["scontrol", "show", "job", job], env=slurm.env).stderr

@@ -247,3 +247,16 @@ def test_ends_of_orphans_are_not_kept_for_ever(tmp_path: Path) -> None:
     assert len(ranks._reaped) <= 1024
     ranks.settle()
     assert told == ["rank_started", "rank_exited"]
+
+
+def test_attempts_that_are_over_are_not_kept_for_ever(tmp_path: Path) -> None:
+    ranks = Ranks(str(tmp_path), [0], lambda *_, **__: None, lambda: "")
+    end = {"t": 1.0, "rank": 0, "code": 1, "signal": None, "maxrss_kb": 1, "utime_s": 0.0, "stime_s": 0.0}
+    for attempt in range(100):
+        identity = {"pid": 4_000_000 + attempt, "ticks": 7, "wrapper": 4_100_000, "wrapper_ticks": 7}
+        more = {"t": 1.0, "rank": 0, "local_rank": 0, "world_size": 1, "max_restarts": 0, "parent": 1}
+        start = {**identity, **more, "attempt": attempt, "parent_ticks": 1}
+        ranks.told("rank-0.start.json", json.dumps(start))
+        ranks.told("rank-0.exit.json", json.dumps({**end, "attempt": attempt, "pid": 4_000_000 + attempt}))
+    assert ranks.attempts == 100
+    assert len(ranks._all) == 1

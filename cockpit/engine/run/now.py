@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,20 @@ async def model_now(
         if vanished or model.job_end or any(isinstance(error, Reclaimed) for error in errors.values()):
             for event in await asyncio.to_thread(folder.job_ended, ask=True, vanished=vanished):
                 model.apply(event)
+                if model.job_end_final:
+                    _note(folder, event)
     return model, errors
+
+
+def _note(folder: RunFolder, event: Event) -> None:
+    """Keep what may not be known any more later, unless another cockpit does."""
+    mine = RunFolder(folder.path)
+    with suppress(CockpitError):  # it is as true without
+        try:
+            if mine.lock():
+                mine.write(event)
+        finally:
+            mine.close()
 
 
 _ENDS = (events.RankExited, events.RankLost, events.StopRequested, events.Ended)

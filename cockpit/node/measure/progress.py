@@ -12,6 +12,8 @@ from cockpit.node import procfs, safefiles
 
 _RING = re.compile(r"(0|[1-9][0-9]{0,6})\.([1-9][0-9]{0,9})\.ring")
 
+_PROCESSES = 16384
+"""Whose last steps are remembered."""
 MOST_RINGS = 16
 """Rings of one rank that are looked at, the newest processes first."""
 
@@ -52,7 +54,10 @@ class Rings:
     def _of(self, rank: int, pid: int) -> Optional[Tuple[int, Dict[str, Any]]]:
         """When the last step of this process ended (monotonic), and its progress."""
         path = os.path.join(self._folder, "%d.%d.ring" % (rank, pid))
-        since, floor = self._seen.get((rank, pid), (0, 0))
+        since, floor = self._seen.pop((rank, pid), (0, 0))  # the newest comes last
+        self._seen[rank, pid] = since, floor
+        if len(self._seen) > _PROCESSES:
+            del self._seen[next(iter(self._seen))]
         try:
             found = ring.read(safefiles.read(path, ring.SIZE), floor)
         except (OSError, ValueError):

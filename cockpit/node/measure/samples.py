@@ -20,6 +20,8 @@ from cockpit.node.run.status import read_record
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_PROCESSES = 16384
+"""Whose CPU time is remembered: more than a node has ranks; those that were started again are others."""
 
 CHILDREN_EVERY = 5
 """Samples between two looks at every process of the node, which is most of the cost of a sample."""
@@ -168,9 +170,11 @@ class _Sampler:
         :param t: when we looked at it
         """
         identity = process.pid, process.ticks
-        before = self._used.get(identity)
+        before = self._used.pop(identity, None)  # the newest comes last
         used = process.cpu_ticks
         self._used[identity] = t, used
+        if len(self._used) > _PROCESSES:
+            del self._used[next(iter(self._used))]
         if before is None:
             return None
         return 100 * max(0, used - before[1]) / _TICKS_S / max(1e-3, t - before[0])

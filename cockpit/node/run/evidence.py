@@ -42,6 +42,9 @@ BUDGET_S = {"asked": 5.0, "stall": 20.0}
 SPARE_S = 0.5
 """What is left of that wait for the wrapper to be told."""
 
+_REMEMBERED = 256
+"""Names and troubles, of the newest ones, that are not given or told twice."""
+
 _SAID = 64 << 10
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -264,6 +267,8 @@ class Evidence:
 
     def _name(self, why: str) -> str:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        while len(self._told) > _REMEMBERED:
+            del self._told[next(iter(self._told))]
         number = self._told[stamp] = self._told.get(stamp, 0) + 1
         return "%s%s-%s.evidence" % (stamp, "-%d" % number if number > 1 else "", why)
 

@@ -157,7 +157,7 @@ class Ranks:
         self._own = frozenset(own)
         self._emit = emit
         self._trouble = trouble
-        self._notes = 0
+        self._notes = self._attempts = 0
         self._all: Dict[Tuple[int, int, int], Attempt] = {}
         self._seen: Set[Tuple[int, int]] = set()
         self._bad: Dict[str, Tuple[int, int]] = {}
@@ -173,7 +173,7 @@ class Ranks:
     @property
     def attempts(self) -> int:
         """How often a rank has started."""
-        return len(self._all)
+        return self._attempts
 
     def live(self) -> List[Attempt]:
         """Ranks that started and whose end is not known yet."""
@@ -256,6 +256,10 @@ class Ranks:
             self._emit("note", text="further notes about logs and records of ranks are left out")
 
     def _started(self, start: Start) -> None:
+        self._attempts += 1
+        for key, older in list(self._all.items()):
+            if older.rank == start.rank and older.ended and not procfs.alive(*older.wrapper):
+                del self._all[key]
         rank = self._all[start.rank, start.attempt, start.pid] = Attempt(start)
         rank.reaped = self._reaped.pop(rank.training, None)
         self._emit("rank_started", **start.told())

@@ -172,6 +172,8 @@ def read_record(folder: str) -> Dict[str, Any]:
     return facts
 
 
+_FOLDERS = 256
+"""Whose facts are remembered: an agent that looks at more asks again."""
 _known: Dict[str, Dict[str, Any]] = {}
 
 
@@ -180,6 +182,8 @@ def supervisor_alive(folder: str) -> Optional[bool]:
     facts = _known.get(folder)
     if facts is None:
         try:
+            if len(_known) > _FOLDERS:
+                _known.clear()
             facts = _known[folder] = read_record(folder)
         except NodeError:
             return None
