@@ -160,9 +160,9 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
     failed = list(dict.fromkeys(rank.node for rank in model.failures() if not model.nodes[rank.node].done))
     if connect and failed and folder.manifest.foreign is None:
         # Its log says why, and may be longer there.
-        pool = pools.of(folder.manifest)
-        async with telling(lambda: pool.roll, failures=False):
-            for node, why in (await keep(folder, pool, failed[:FAILED])).items():
+        links = pools.of(folder.manifest)
+        async with telling(lambda: pools.roll, failures=False):
+            for node, why in (await keep(folder, links, failed[:FAILED])).items():
                 say(f"{node}: {why}; the cause below is from what is here")
     estimate(folder, model, book.pace)
     if connect and untold(model, book.pace):

@@ -27,7 +27,7 @@ from tests.node.conftest import Launch
 from tests.waiting import until
 
 RANK = """trap 'exit 0' TERM
-until [ -e {go} ]; do sleep 0.05; done
+until [ -e {go} ]; do echo .; sleep 0.05; done
 exit $((RANK * 7))
 """
 

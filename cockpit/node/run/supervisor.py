@@ -439,7 +439,7 @@ class Supervisor:
             disk = os.statvfs(self._folder)
         except OSError as error:
             return str(error.strerror)
-        refused = self._events.trouble or self._times.trouble
+        refused = self._times.trouble or self._events.refused()
         if refused:
             return refused
         free = disk.f_bavail * disk.f_frsize
