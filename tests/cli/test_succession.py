@@ -123,6 +123,17 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
         assert (run.spool_dir(entry) / name).read_bytes() == there, name
 
 
+def test_that_the_one_that_acts_is_suspended_is_said(tmp_path: Path, started: Callable[..., Cockpit]) -> None:
+    first = started("first", *run_words(tmp_path, "--headless"))
+    until(lambda: first.lines.count(b"line") > 5, "lines", timeout=90)
+    second = started("second", "attach", RUN, "--headless")
+    second.told("reading along")
+    first.process.send_signal(signal.SIGSTOP)
+    second.told(f"is suspended: kill -CONT {first.process.pid}")
+    first.process.send_signal(signal.SIGCONT)
+    second.told("keeps this run and acts for it")
+
+
 def _holder(path: Path) -> int:
     try:
         return int(json.loads((path / "lock").read_text())["pid"])

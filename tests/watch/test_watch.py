@@ -157,6 +157,20 @@ def test_a_stalled_run_is_stopped_if_that_was_wanted(folder: Path, started: Call
     assert model.exit_code() is Exit.HUNG
 
 
+def test_the_watch_is_kept_by_the_one_that_takes_over(folder: Path, started: Callable[..., Cockpit]) -> None:
+    first = started("first", *run_words(folder, "--on-hang", "stop"))
+    until(lambda: first.steps() > ENOUGH, "steps", timeout=90)
+    second = started("second", "attach", RUN, "--hang-after", "3", "--on-hang", "stop")
+    until(lambda: second.steps() > ENOUGH, "steps", timeout=90)
+    first.process.kill()
+    first.process.wait()
+    until(lambda: any("acts for it" in event["text"] for event in second.events("note")), "an heir")
+    (folder / "hang").touch()
+    assert second.ends() == Exit.HUNG
+    (asked,) = second.events("stop_asked")
+    assert "rank 3" in asked["reason"]
+
+
 def test_without_the_watch_nothing_is_looked_at(folder: Path, started: Callable[..., Cockpit]) -> None:
     cockpit = started("blind", *run_words(folder, "--no-watch"))
     until(lambda: cockpit.steps() > 5, "steps", timeout=90)

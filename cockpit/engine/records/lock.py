@@ -60,6 +60,11 @@ class Holder:
             return False
         return _ticks(self.pid) != self.ticks and not _hidden(self.pid)
 
+    def suspended(self) -> bool:
+        """Whether it is on this machine and stopped: Ctrl-Z, SIGSTOP, a debugger."""
+        here = bool(self.boot and self.ticks) and (self.boot, self.pids) == (_boot(), _pids())
+        return here and _ticks(self.pid) == self.ticks and _state(self.pid) in ("T", "t")
+
     def __str__(self) -> str:
         return f"pid {self.pid} on {self.host}" if self.host and self.pid > 0 else ""
 
@@ -195,6 +200,10 @@ class Writer:
         self._other = Holder()
         return not self.taken and not self._holds(self._lock) and self._next_file() is not None
 
+    def suspended(self) -> str:
+        """What to type where the one that writes is stopped; empty: it is not, or that cannot be seen."""
+        return f"kill -CONT {self._other.pid}" if self._other.suspended() else ""
+
     def attend(self) -> None:
         """Be there to take over, which :meth:`succeeded` tells the one that writes."""
         with suppress(OSError):
@@ -284,6 +293,11 @@ def _pids() -> str:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
+
+
+def _state(pid: int) -> str:
+    """``R``, ``S``, ``T``: what a process does; empty: there is none."""
+    return _text(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
 
 
 def _ticks(pid: int) -> int | None:

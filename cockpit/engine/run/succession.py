@@ -17,7 +17,7 @@ from cockpit.errors import CockpitError
 LOOK_S = 1.0
 """Seconds between two looks at whether the one that writes is still there."""
 VACANT_S = 4.0
-"""Seconds for which nobody has written before that is said: somebody else may be about to."""
+"""Seconds for which nobody has written, or could, before that is said: somebody else may be about to."""
 
 
 class Succession:
@@ -42,7 +42,7 @@ class Succession:
         self._remark = remark
         self._take_over = take_over
         self._said = ""
-        self._vacant_at = math.inf
+        self._absent_at = math.inf
         self.alone = ""
         """That nobody acts for the run, and what to type; empty: somebody does."""
 
@@ -62,23 +62,28 @@ class Succession:
                 self._tell(not may and writer.vacant(), before)
                 before = writer.holder or before
             except CockpitError as error:
-                self._say(f"cannot see whether another cockpit still keeps this run: {error}")
+                self._say(f"cannot take over this run if the cockpit that keeps it goes: {error}")
             await asyncio.sleep(LOOK_S)
 
     def _tell(self, vacant: bool, before: str) -> None:
         writer = self._folder.writer
-        self._vacant_at = min(self._vacant_at, time.monotonic()) if vacant else math.inf
-        if not vacant and (self.alone or (before and writer.holder not in ("", before))):
+        resume = writer.suspended()
+        absent = vacant or bool(resume)
+        self._absent_at = min(self._absent_at, time.monotonic()) if absent else math.inf
+        if not absent and (self.alone or (before and writer.holder not in ("", before))):
             who = f" ({writer.holder})" if writer.holder else ""
             self._say(f"another cockpit{who} keeps this run and acts for it")
-        elif time.monotonic() >= self._vacant_at + VACANT_S:
+        elif time.monotonic() >= self._absent_at + VACANT_S:
             who = f"only {writer.owner} can" if writer.owner else "without --read-only"
+            remedy = f"{who}: cockpit attach {quote(self._folder.name)}"
+            if resume:
+                remedy = f"the cockpit that keeps it ({writer.holder}) is suspended: {resume}"
             self.alone = (
                 "nobody acts for this run: whatever happens, nothing is stopped and no evidence fetched; "
-                f"{who}: cockpit attach {quote(self._folder.name)}"
+                f"{remedy}"
             )
             self._say(self.alone)
-        self.alone = self.alone if vacant else ""
+        self.alone = self.alone if absent else ""
 
     def _say(self, text: str) -> None:
         if text != self._said:
