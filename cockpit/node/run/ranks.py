@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Type, TypeVar, Union
 
@@ -178,6 +179,18 @@ class Ranks:
     def live(self) -> List[Attempt]:
         """Ranks that started and whose end is not known yet."""
         return [rank for rank in self._all.values() if not rank.ended]
+
+    def written(self, rank: Optional[int]) -> int:
+        """How long the file is that a rank has for its output, whatever its name is by now; 0: not known."""
+        for one in self._all.values():
+            if one.rank == rank and not one.ended and procfs.alive(*one.training):
+                try:
+                    info = os.stat("/proc/%d/fd/1" % one.training[0])
+                except OSError:
+                    continue
+                if stat.S_ISREG(info.st_mode):
+                    return info.st_size
+        return 0
 
     def wrapped(self) -> bool:
         """Whether a wrapper still lives."""

@@ -274,6 +274,8 @@ class Supervisor:
         changed = {}
         for name in self._logs:
             size = safefiles.size(os.path.join(self._folder, name))
+            if size is None or size < self._sizes.get(name, 0):
+                size = self._ranks.written(record.logged_rank(name)) or size
             if size is not None and self._sizes.get(name) != size:
                 self._sizes[name] = changed[name] = size
         self._evidence.logged(self._sizes)
