@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +19,6 @@ from cockpit.base.gate import Malformed
 from cockpit.base.record import TIMES, log_name, logged_rank
 from cockpit.config import Quotas
 from cockpit.core.logs.folding import Source as LogSource
-from cockpit.core.run.events import Event
 from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
@@ -67,7 +66,7 @@ def session_of(
     return Session(folder, *listeners, source=source, pool=pool, writer=writer, quotas=quotas)
 
 
-class ForeignJob:
+class ForeignJob(Source):
     """A job that others started, as the source of a session.
 
     :param desk: the session
@@ -75,7 +74,7 @@ class ForeignJob:
     """
 
     def __init__(self, desk: Desk, told: Mapping[str, OutputsAnswer] | None = None) -> None:
-        self._desk = desk
+        super().__init__(desk)
         self._told = dict(told or {})
         assert desk.manifest.foreign is not None
         self._foreign: Foreign = desk.manifest.foreign
@@ -104,13 +103,6 @@ class ForeignJob:
     def kept(self, name: str, file: str, size: int) -> int:
         """See :meth:`Source.kept`: bytes of unknown origin are taken back."""
         return size if file in RECORD else self._noted.get((name, logged_rank(file)), 0)
-
-    def recorded(self, entry: NodeEntry) -> Iterator[Event]:
-        """See :meth:`Source.recorded`: what was seen of it is in our journal."""
-        return iter(())
-
-    async def taken_in(self, name: str, data: bytes) -> None:
-        """See :meth:`Source.taken_in`: there is no record."""
 
     # What is asked of nodes
 
@@ -186,9 +178,6 @@ class ForeignJob:
             self._keep(one, self._outlets.rest(one))
         desk.note(name, events.Ended())
         return True
-
-    async def catch_up(self, entry: NodeEntry, link: Link) -> None:
-        """See :meth:`Source.catch_up`: nobody has kept anything."""
 
     def heard(self, name: str, data: bytes) -> None:
         """See :meth:`Source.heard`: a launcher's word counts, as it is the one who saw how a rank ended."""
@@ -318,8 +307,8 @@ class ForeignJob:
 
     def environ_of(self, rank: Rank) -> verbs.Environ:
         """See :meth:`Source.environ_of`."""
-        entry = next(each for each in self._desk.manifest.nodes if each.name == rank.node)
-        return verbs.Environ(entry.dir, rank.rank, Target(rank.rank, rank.pid or 1, rank.ticks or 0))
+        target = Target(rank.rank, rank.pid or 1, rank.ticks or 0)
+        return verbs.Environ(self._desk.dir(rank.node), rank.rank, target)
 
     def log_place(self, rank: Rank) -> str:
         """See :meth:`Source.log_place`."""
@@ -335,9 +324,6 @@ class ForeignJob:
         """See :meth:`Source.refusal`: there is ``cockpit stop --foreign``."""
         name = self._desk.folder.name
         return CockpitError(REFUSED, where=name, hint=f"what that would do: cockpit stop {name}")
-
-    async def stop(self, name: str, link: Link, asked: events.StopAsked) -> None:
-        """See :meth:`Source.stop`: it is refused."""
 
     def close(self) -> None:
         """See :meth:`Source.close`."""

@@ -16,7 +16,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.record import INDEX, logged_rank
 from cockpit.core.run.event_table import known
 from cockpit.core.run.events import Event, RecordReader, journaled
-from cockpit.core.run.model import LIVE, Rank
+from cockpit.core.run.model import LIVE
 from cockpit.engine.files import lines
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError
@@ -24,10 +24,9 @@ from cockpit.engine.records.folder import NodeEntry
 from cockpit.engine.run.boots import booted
 from cockpit.engine.run.copies import CREDIT, PORTION
 from cockpit.engine.run.join import still_there
-from cockpit.engine.run.source import Desk
+from cockpit.engine.run.source import Desk, Source
 from cockpit.engine.run.unwatched import kept_steps
 from cockpit.engine.turns import by_turns
-from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 
 _SLICE_S = 0.005
@@ -40,16 +39,14 @@ _JOURNAL = 256 << 10
 """Bytes of a journal that are read for it, most of them at the end."""
 
 
-class OurRun:
+class OurRun(Source):
     """Its nodes are followed; what is lost of a node is what its processes say where its folder is gone.
 
     :param desk: the session
     """
 
-    refusal: CockpitError | None = None
-
     def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+        super().__init__(desk)
         self._records = {entry.name: RecordReader(entry.name, entry.ranks) for entry in desk.manifest.nodes}
         self._links: dict[str, Link] = {}
         """The last link of each node."""
@@ -61,13 +58,6 @@ class OurRun:
         """How long the journal was when it was read for each node."""
 
     # What is here
-
-    def recall(self) -> None:
-        """See :meth:`Source.recall`: all of it is in the copies."""
-
-    def kept(self, name: str, file: str, size: int) -> int:
-        """See :meth:`Source.kept`."""
-        return size
 
     def recorded(self, entry: NodeEntry) -> Iterator[Event]:
         """See :meth:`Source.recorded`."""
@@ -215,13 +205,6 @@ class OurRun:
             await self._without_folder(entry.name, link, item.gone, alive=item.alive is True)
         return self._desk.model.nodes[entry.name].ended and not self._desk.behind[entry.name]
 
-    def again(self, name: str, item: FollowItem) -> bool:
-        """See :meth:`Source.again`."""
-        return False
-
-    def heard(self, name: str, data: bytes) -> None:
-        """See :meth:`Source.heard`: how its ranks end is recorded."""
-
     async def _without_folder(self, name: str, link: Link, gone: Remains, *, alive: bool) -> None:
         """The run folder of a node is gone, but something of the run is still there."""
         desk = self._desk
@@ -256,36 +239,17 @@ class OurRun:
 
     # What is asked
 
-    def measured(self, entry: NodeEntry) -> verbs.Samples:
-        """See :meth:`Source.measured`."""
-        return verbs.Samples(entry.dir)
-
     async def stop(self, name: str, link: Link, asked: StopAsked) -> None:
         """See :meth:`Source.stop`."""
         await self._send_stop(name, link, asked)
 
     async def _send_stop(self, name: str, link: Link, asked: StopAsked) -> StopAnswer:
-        folder = self._dir(name)
-        run = self._desk.manifest.run
+        run, folder = self._desk.manifest.run, self._desk.dir(name)
         request = verbs.Stop(folder, asked.reason, asked.by, asked.hard, run=run, node=name)
         answer = await link.call(request, deadline_s=20)
         if answer.survivors:
             self._desk.note(name, events.Survivors(answer.survivors))
         return answer
-
-    def _dir(self, name: str) -> str:
-        return next(entry.dir for entry in self._desk.manifest.nodes if entry.name == name)
-
-    def environ_of(self, rank: Rank) -> verbs.Environ:
-        """See :meth:`Source.environ_of`."""
-        return verbs.Environ(self._dir(rank.node), rank.rank)
-
-    def log_place(self, rank: Rank) -> str:
-        """See :meth:`Source.log_place`."""
-        return ""
-
-    def close(self) -> None:
-        """See :meth:`Source.close`: nothing is open."""
 
 
 def _gaps(path: Path, name: str) -> Iterator[tuple[Event, Gap]]:

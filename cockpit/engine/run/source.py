@@ -35,6 +35,9 @@ class Desk(Protocol):
     def writer(self) -> bool:
         """Whether this process keeps the run's folder."""
 
+    def dir(self, node: str) -> str:
+        """The run folder on a node."""
+
     def note(self, name: str, fact: Fact, *, record: bool = True) -> None:
         """What we ourselves see of a node now."""
 
@@ -51,8 +54,14 @@ class Desk(Protocol):
         """A copy of a log has grown."""
 
 
-class Source(Protocol):
-    """What is asked of nodes, and what their answers are."""
+class Source:
+    """What is asked of nodes, and what their answers are; as it is here for one of which there is nothing.
+
+    :param desk: the session, which does all the rest
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
 
     def recall(self) -> None:
         """Read again what is kept here of the source itself.
@@ -62,9 +71,11 @@ class Source(Protocol):
 
     def kept(self, name: str, file: str, size: int) -> int:
         """How many bytes of a copy of this size are known to be right."""
+        return size
 
     def recorded(self, entry: NodeEntry) -> Iterator[Event]:
         """The events that the copy of a node's record has."""
+        return iter(())
 
     async def taken_in(self, name: str, data: bytes) -> None:
         """The copy of a node's run record has grown."""
@@ -74,6 +85,7 @@ class Source(Protocol):
 
         :raises CockpitError: the node cannot say what there is
         """
+        raise NotImplementedError
 
     async def take(self, entry: NodeEntry, item: Any, data: bytes) -> None:
         """Take in one part of what a node sends.
@@ -81,21 +93,25 @@ class Source(Protocol):
         :raises Malformed: it does not fit what was asked
         :raises CockpitError: it cannot be kept
         """
+        raise NotImplementedError
 
     async def catch_up(self, entry: NodeEntry, link: Link) -> None:
         """Take in what a node has kept while nobody watched it."""
 
     async def ends(self, entry: NodeEntry, link: Link, item: Any) -> bool:
         """Whether nothing more comes of a node, after this part."""
+        raise NotImplementedError
 
     def again(self, name: str, item: Any) -> bool:
         """Whether the node is to be asked anew."""
+        return False
 
     def heard(self, name: str, data: bytes) -> None:
         """The console of a node's launcher said this."""
 
     def measured(self, entry: NodeEntry) -> verbs.Samples | None:
         """The request for measurements of a node; None: there is nothing to measure."""
+        return verbs.Samples(entry.dir)
 
     async def stop(self, name: str, link: Link, asked: StopAsked) -> None:
         """Ask a node to end its ranks.
@@ -106,12 +122,15 @@ class Source(Protocol):
     @property
     def refusal(self) -> CockpitError | None:
         """Why a session does not stop it; None: it does."""
+        return None
 
     def environ_of(self, rank: Rank) -> verbs.Environ:
         """The request for the environment that a rank's process was started with."""
+        return verbs.Environ(self._desk.dir(rank.node), rank.rank)
 
     def log_place(self, rank: Rank) -> str:
         """Where a rank's log is on its node, in words; empty: in the run folder there."""
+        return ""
 
     def close(self) -> None:
         """Close what is open."""
