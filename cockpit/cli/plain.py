@@ -111,7 +111,9 @@ class Live:
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""
         if isinstance(event.fact, Gap) and is_log(event.fact.file):
-            self.gap((event.node, logged_rank(event.fact.file)), event.fact, event.at)
+            rank = logged_rank(event.fact.file)
+            self.count(rank, b"\n")
+            self.gap((event.node, rank), event.fact, event.at)
         elif self._json:
             self._json.event(event.kind, **{name: v for name, v in event.as_json().items() if name != "e"})
         elif self._narrator:

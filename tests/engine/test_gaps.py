@@ -21,8 +21,12 @@ from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import Reader
 from cockpit.engine.logs.said import written
 from cockpit.engine.logs.spooled import Placed
-from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.run.board import Board
+from cockpit.engine.run.session import Session
 from tests.engine.books import CREATED, Writer, all_after, all_before, by_source, run_folder
+from tests.engine.pools import Fakes
+from tests.engine.test_session import ENDED, Node, part
 
 RANK = ("gpu1", 0)
 LOG = rank_log(0)
@@ -171,3 +175,29 @@ def test_the_end_of_an_index_knows_when_its_last_part_was_there() -> None:
     assert written(index[3:], LOG, 12) is None
     assert written(index, LOG, -3) is None
     assert math.isclose(written(index[:2], LOG, 50) or 0.0, 2.0)
+
+
+def test_no_number_is_read_from_two_halves_of_lines() -> None:
+    log = "rank-0.log"
+    first = part((log, 0, b"step 11 loss 2.0 | lr 0.1\nstep 12"))
+    again = part((log, 0, b"34 loss 1.5 | lr 0.1\n"), begun=[[log, 100]])
+    node = Node([first, again, part(("events.jsonl", 0, ENDED))])
+
+    async def main() -> tuple[Session, Board]:
+        entries = [NodeEntry("a", "/none/a", [0])]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        board = Board(folder)
+        session = Session(folder, board, pool=Fakes({"a": node}))
+        await session.rejoin()
+        session.watch()
+        while not session.model.done:
+            await asyncio.wait_for(session.wait(), 60)
+        await session.close()
+        board.close()
+        return session, board
+
+    session, board = asyncio.run(main())
+    step = board.metrics.latest_of(0).step
+    assert step is not None
+    assert step < 1234
+    assert session.said_step is None or session.said_step[0] < 1234

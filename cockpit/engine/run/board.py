@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from cockpit.base.events import ClockMeasured, Gap, Note
+from cockpit.base.record import is_log, logged_rank
 from cockpit.core.finding import Finding
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
@@ -178,8 +179,12 @@ class Board:
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied to the model."""
-        if isinstance(event.fact, Gap):
+        if isinstance(event.fact, Gap) and is_log(event.fact.file):
             self.book.gap(event.node, event.fact)
+            source = event.node, logged_rank(event.fact.file)
+            # Nothing is read from two halves of lines.
+            self.pages.read(source, b"\n")
+            self.metrics.feed(source[1], b"\n", time.time())
         self._changed |= changed
         self.trends.take(event)
         self.timeline.tell(event)

@@ -281,6 +281,8 @@ class Session:
                 elif isinstance(error, RemoteError) and error.kind == "gone":
                     self._link_event(name, "ok")
                     self.note(name, lost(link, self.manifest, entry, error.what))
+                elif isinstance(error, RemoteError) and error.kind == "unreadable":
+                    self._lose(name, link, LinkError(error.what, where=name))
                 else:
                     # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
                     self._lose(name, link, error)
@@ -452,6 +454,9 @@ class Session:
             self.folder.write(event)
         if isinstance(event.fact, events.StopRequested):
             self._failures.stopped(event.node, event.fact)
+        if isinstance(event.fact, events.Gap) and is_log(event.fact.file):
+            # A number is not read from two halves of lines.
+            self._noticing.log(event.node, logged_rank(event.fact.file), b"\n")
         changed = self.model.apply(event)
         try:
             self.paces.event(self.model, event)
