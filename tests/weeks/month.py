@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cockpit import paths
-from cockpit.base import record
+from cockpit.base import record, times
 from cockpit.base.events import ClockMeasured, Notice
 from cockpit.base.progress import ring
 from cockpit.base.times import FINEST_S
@@ -29,8 +29,8 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.paces import FILE, PaceBook
 from cockpit.engine.run.thinning import thin
 from cockpit.engine.turns import Turn
+from cockpit.node.run.lasting import Lasting
 from cockpit.node.run.past import Keeper
-from cockpit.node.run.times import Times
 
 START = 1_764_100_000.0
 """When it begins, unix seconds."""
@@ -70,24 +70,26 @@ class Load:
             yield at
 
 
-class Seldom(Times):
+class Seldom(Lasting):
     """Writes many moments at once: so a month is written in a minute."""
 
     _adds = 0
 
     def flush(self) -> bool:
-        """See :meth:`Times.flush`."""
+        """See :meth:`Lasting.flush`."""
         self._adds += 1
         return self._adds % 100 > 0 or super().flush()
 
 
 def node_month(folder: Path, load: Load) -> None:
     """Write what a supervisor writes of a month into a run folder, but for the logs."""
-    times, sizes = Seldom(str(folder / record.TIMES)), [0] * load.ranks
+    limit = times.LIMIT
+    index = Seldom(str(folder / record.TIMES), limit, lambda data: times.thinned(data, limit))
+    sizes = [0] * load.ranks
     for at in load.looks():
         sizes = [size + load.line_bytes + rank for rank, size in enumerate(sizes)]
-        times.add(at, {record.rank_log(rank): size for rank, size in enumerate(sizes)})
-    Times.flush(times)
+        index.add(times.line(at, {record.rank_log(rank): size for rank, size in enumerate(sizes)}))
+    Lasting.flush(index)
     (folder / record.EVENTS).touch()
     keeper, each = Keeper(str(folder), range(load.ranks)), ring.CAPACITY - 8
     for first in range(0, round(load.days * 86_400 / load.step_s), each):

@@ -11,14 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from cockpit.base import record
+from cockpit.base import record, times
 from cockpit.base.progress.ring import Ring, Step
 from cockpit.engine.links.link import Clock as LinkClock
 from cockpit.node import procfs
 from cockpit.node.run.jsonlines import JsonLines
+from cockpit.node.run.lasting import Lasting
 from cockpit.node.run.past import Keeper
 from cockpit.node.run.supervisor import EVENTS_ROOM
-from cockpit.node.run.times import Times
 from tests.engine.pools import MadeUp
 from tests.weeks.truth import Truth
 
@@ -27,6 +27,16 @@ NEWEST = 16
 
 PID = 10_000
 """Of rank 0; others follow."""
+
+
+class Index(Lasting):
+    """The time index of a node whose disk may be full."""
+
+    full = False
+
+    def flush(self) -> bool:
+        """See :meth:`Lasting.flush`."""
+        return not self.full and super().flush()
 
 
 class Node(MadeUp):
@@ -53,7 +63,7 @@ class Node(MadeUp):
         self.stopped: list[Any] = []
         """Requests to stop."""
         self._wakes: list[Callable[[], None]] = []
-        self._kept_open: dict[JsonLines | Times, int] = {}
+        self._kept_open = 0
         folder.mkdir(parents=True, mode=0o700)
         me = {"pid": os.getpid(), "ticks": procfs.ticks(os.getpid())}
         facts = {
@@ -64,7 +74,8 @@ class Node(MadeUp):
         }  # fmt: skip
         (folder / record.RECORD).write_text(json.dumps(facts))
         self._events = JsonLines(str(folder / record.EVENTS), EVENTS_ROOM)
-        self._times = Times(str(folder / record.TIMES))
+        limit = times.LIMIT
+        self._times = Index(str(folder / record.TIMES), limit, lambda data: times.thinned(data, limit))
         self._sizes: dict[str, int] = {}
         self._keeper = Keeper(str(folder), ranks) if keeps else None
         told = ("boot_id", "run", "node", "ranks", "format", "host", "umask", "probe")
@@ -100,7 +111,7 @@ class Node(MadeUp):
             if self._sizes.get(name) != size:
                 self._sizes[name] = changed[name] = size
         if changed:
-            self._times.add(time.time(), changed)
+            self._times.add(times.line(time.time(), changed))
         self._events.flush()
         if self._keeper is not None and not self.full:
             steps = tuple(self.steps)
@@ -126,15 +137,13 @@ class Node(MadeUp):
 
     def fill_disk(self, full: bool) -> None:
         """The disk is full, or there is room again."""
-        self.full = full
-        for file in (self._events, self._times):
-            if full:
-                self._kept_open[file] = os.dup(file._file)
-                number = os.open("/dev/full", os.O_WRONLY)
-            else:
-                number = self._kept_open.pop(file)
-            os.dup2(number, file._file)
-            os.close(number)
+        self.full = self._times.full = full
+        number = self._kept_open
+        if full:
+            self._kept_open = os.dup(self._events._file)
+            number = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(number, self._events._file)
+        os.close(number)
 
     def news(self) -> None:
         """Something has changed: whoever waits for that looks at once."""

@@ -17,7 +17,7 @@ LIMIT = 64 << 10
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little room, for days in place of months."""
-    monkeypatch.setattr("cockpit.node.run.times.Times.__init__.__defaults__", (LIMIT,))
+    monkeypatch.setattr(times, "LIMIT", LIMIT)
     monkeypatch.setattr(paces, "LIMIT", 1 << 20)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, List
 from cockpit.base import record, verbs
 from cockpit.base.progress.past import EVERY_S, ROWS, Stretch, folded, rows
 from cockpit.node.calls import Call
-from cockpit.node.run.past import STEPS_BYTES, Rows, by_rank
+from cockpit.node.run.past import by_rank, read
 
 SPANS = 4000
 """In one item, about: whoever reads it has other things to do as well."""
@@ -24,7 +24,7 @@ def past(call: Call) -> Dict[str, Any]:
     found = (
         row
         for name in (record.STEPS_FOLDED, record.STEPS)
-        for row in Rows(os.path.join(asked.dir, name), STEPS_BYTES * max(1, len(ranks))).read()
+        for row in read(os.path.join(asked.dir, name), max(1, len(ranks)))
         if row.rank in ranks and row.end > asked.since
     )
     told: List[Stretch] = []

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import stat
 import time
 from itertools import groupby
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
@@ -16,6 +14,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.progress import ring
 from cockpit.base.progress.past import EVERY_S, Piece, Stretch, folded, pieces, rows, stretch_of
 from cockpit.node import safefiles
+from cockpit.node.run.lasting import Lasting
 
 STEPS_BYTES = 288 << 10
 """For each rank, of the file from which on older steps become fewer: hours of them are there one by one."""
@@ -35,9 +34,6 @@ _EVENTS_READ = 256 << 10
 AROUND = ("rank_exited", "rank_lost", "evidence", "stop_requested")
 """Kinds of these events; and that a rank was started again."""
 
-# Without waiting: whoever trains may have put a FIFO there.
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
 
 class _Last(NamedTuple):
     """The newest step that is known of a rank, and of which process."""
@@ -55,7 +51,8 @@ class Keeper:
     def __init__(self, folder: str, own: Iterable[int]) -> None:
         self._folder = folder
         ranks = max(1, len(frozenset(own)))
-        self._rows = Rows(os.path.join(folder, record.STEPS), STEPS_BYTES * ranks)
+        self._limit = STEPS_BYTES * ranks
+        self._file = Lasting(os.path.join(folder, record.STEPS), self._limit, self._thinned)
         self._last: Dict[int, _Last] = {}
         self._pending: Dict[Tuple[int, int], List[Piece]] = {}
         self._flushed = time.monotonic()
@@ -85,28 +82,22 @@ class Keeper:
             return
         self._flushed = time.monotonic()
         pending, self._pending = self._pending, {}
-        with contextlib.suppress(OSError, ValueError):  # a full disk, a folder that is gone, odd numbers
+        with contextlib.suppress(ValueError):  # odd numbers
             found = [row for (rank, source), some in pending.items() for row in rows(rank, source, some)]
-            if self._rows.full:
-                self._fold()
-            self._rows.add(found)
+            self._file.add(b"".join(row.line() for row in found))
 
-    def _fold(self) -> None:
-        """Have fewer steps, the older they are, in half of the room.
-
-        :raises OSError: the file cannot be read or written
-        """
-        found, wanted, older = list(self._rows.read()), self._rows.limit // 2, OLDER
+    def _thinned(self, data: bytes) -> bytes:
+        """Fewer steps, the older they are, in half of the room."""
+        found, wanted, older = list(_rows_of(data)), self._limit // 2, OLDER
         while True:
             # Around events steps stay by themselves for as long as there is room for that.
             found = fewer(found, older, self._events() if older >= _FAR else ())
-            size = sum(len(row.line()) for row in found)
-            if size <= wanted or not found:
-                break
+            lines = b"".join(row.line() for row in found)
+            if len(lines) <= wanted or not found:
+                return lines
             if older == 1:
                 found = found[len(found) // 2 :]
-            older = coarser(older, size, wanted)
-        self._rows.replace(found)
+            older = coarser(older, len(lines), wanted)
 
     def _events(self) -> Sequence[Tuple[float, float]]:
         """The times around what the run record says has happened."""
@@ -124,57 +115,17 @@ class Keeper:
         return [(at - AROUND_S, at + AROUND_S) for at in times[-MOST_EVENTS:]]
 
 
-class Rows:
-    """A file of rows.
+def read(path: str, ranks: int) -> Iterator[Stretch]:
+    """The rows of a file of so many ranks; what is there beyond twice its limit is ignored."""
+    with contextlib.suppress(OSError):
+        yield from _rows_of(safefiles.part(path, 0, 2 * STEPS_BYTES * ranks))
 
-    :param limit: bytes from which on it is full
-    """
 
-    def __init__(self, path: str, limit: int) -> None:
-        self._path = path
-        self.limit = limit
-
-    @property
-    def full(self) -> bool:
-        """Whether it has reached its limit."""
-        return (safefiles.size(self._path) or 0) >= self.limit
-
-    def add(self, some: Iterable[Stretch]) -> None:
-        """Append rows.
-
-        :raises OSError: there is no room, or no folder
-        """
-        data = b"".join(row.line() for row in some)
-        if data:
-            self._write(self._path, _APPEND, data)
-
-    def replace(self, some: Iterable[Stretch]) -> None:
-        """Have these rows instead.
-
-        :raises OSError: there is no room, or no folder
-        """
-        new = self._path + ".new"
-        self._write(new, _APPEND | os.O_TRUNC, b"".join(row.line() for row in some))
-        os.rename(new, self._path)
-
-    def read(self) -> Iterator[Stretch]:
-        """Its rows; damaged ones are ignored, as is all that is there beyond twice the limit."""
-        try:
-            data = safefiles.part(self._path, 0, 2 * self.limit)
-        except OSError:
-            return
-        for line in data.split(b"\n"):
-            with contextlib.suppress(Malformed):
-                yield stretch_of(line)
-
-    def _write(self, path: str, flags: int, data: bytes) -> None:
-        with os.fdopen(os.open(path, flags, 0o600), "ab", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", path)
-            written = file.write(data)
-            if written < len(data):
-                # What was cut is a damaged row, and the next one begins a line.
-                file.write(b"\n")
+def _rows_of(data: bytes) -> Iterator[Stretch]:
+    """The rows in some lines; damaged ones are ignored."""
+    for line in data.split(b"\n"):
+        with contextlib.suppress(Malformed):
+            yield stretch_of(line)
 
 
 def fewer(some: Sequence[Stretch], older: int, kept: Sequence[Tuple[float, float]]) -> List[Stretch]:

@@ -18,11 +18,12 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
-from cockpit.base import record
+from cockpit.base import record, times
 from cockpit.node import procfs, safefiles
-from cockpit.node.run import evidence, helpers, probing, reports, stopping, times
+from cockpit.node.run import evidence, helpers, probing, reports, stopping
 from cockpit.node.run.folder import StartError, start, write_new
 from cockpit.node.run.jsonlines import JsonLines
+from cockpit.node.run.lasting import Lasting
 from cockpit.node.run.place import RunFolderError
 from cockpit.node.run.ranks import Ranks, how
 
@@ -68,7 +69,7 @@ class Supervisor:
         self._user_umask = user_umask
         self._began = time.time()
         self._events = JsonLines(os.path.join(folder, record.EVENTS), EVENTS_ROOM)
-        self._times = times.Times(os.path.join(folder, record.TIMES))
+        self._times = Lasting(os.path.join(folder, record.TIMES), times.LIMIT, times.thinned)
         self._sizes: Dict[str, int] = {}
         self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
         self._ranks = Ranks(folder, spec["ranks"], self._emit, self._why_missing)
@@ -280,7 +281,7 @@ class Supervisor:
                 self._sizes[name] = changed[name] = size
         self._evidence.logged(self._sizes)
         if changed:
-            self._times.add(time.time(), changed)
+            self._times.add(times.line(time.time(), changed))
 
     def _pass_on(self) -> None:
         while self._to_pass_on:
