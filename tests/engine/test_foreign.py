@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,10 +19,11 @@ from uuid import uuid4
 
 import pytest
 
-from cockpit.base import verbs
+from cockpit.base import times, verbs
 from cockpit.base.answers import Launching, OpenFile, OutputsAnswer, SeekAnswer, WatchItem
 from cockpit.base.events import Gap, RankStarted
 from cockpit.base.gate import RANKS_A_NODE, read
+from cockpit.base.record import TIMES
 from cockpit.config import Quotas
 from cockpit.core.run.events import Event
 from cockpit.core.run.jobs import Job, group
@@ -467,6 +469,19 @@ def test_what_was_held_of_a_line_is_kept_when_its_file_is_cut() -> None:
     node = Node([rank(0, 100)], files, [part((0, 0, b"half a li")), cut, part(ranks=(), launchers=[])])
     _, heard = watch(made(a=node), a=node)
     assert heard.logs["a", 0] == b"half a linew\n"
+
+
+def test_the_index_of_a_job_that_is_watched_for_months_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "LIMIT", 2000)
+    monkeypatch.setattr(times, "thinned", partial(times.thinned, limit=2000))
+    lines = [part((0, 4 * place, b"abc\n")) for place in range(300)]
+    node = Node([rank(0, 100)], [file("own", 0)], [*lines, OVER])
+    folder = made(a=node)
+    watch(folder, a=node)
+    assert spooled(folder, "rank-0.log") == b"abc\n" * 300
+    index = spooled(folder, TIMES)
+    assert len(index) <= 2100
+    assert list(times.ticks(index.split(b"\n")))[-1][1] == {"rank-0.log": 1200}
 
 
 def test_a_launchers_words_tell_how_a_rank_ended() -> None:
