@@ -32,7 +32,9 @@ def made(switches: Notices, told: list[Fact], *, step: bool = True, allocation: 
     :param step: in a step of it
     """
     node = SimpleNamespace(name="gpu0", dir="/tmp/c/r/gpu0")
-    manifest = SimpleNamespace(foreign=None, nodes=[node], allocation=allocation)
+    manifest = SimpleNamespace(
+        foreign=None, nodes=[node], allocation=allocation, launcher="command", world=[0]
+    )
     folder = SimpleNamespace(manifest=manifest, slurm_job="12" if step else "", name="otter")
     model = RunModel()
     model.apply(happened(time.time(), "planned", "", {"nodes": {"gpu0": (0,)}}))
