@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -239,7 +239,7 @@ class _Job:
 
         return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
 
-    problems = ()
+    twice: Mapping[int, str] = {}
 
     async def refresh(self) -> None:
         """Nothing changes."""

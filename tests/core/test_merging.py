@@ -11,13 +11,17 @@ from cockpit.core.finding import Finding
 from cockpit.core.stacks.merging import merged
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.errors import CockpitError
+from tests.core.fates import end
 
 ELSEWHERE = "not found on the nodes that were asked"
 
 
 def taken(node: str, ranks: range, at: float, *, samples: int = 2, run: str = "") -> Snapshot:
     """A snapshot of a job of four ranks, of which one node has these."""
-    places = {rank: Place(node, rank) if rank in ranks else Place("", why=ELSEWHERE) for rank in range(4)}
+    places = {
+        rank: Place(node, rank) if rank in ranks else Place("", why=ELSEWHERE, end=end(ELSEWHERE))
+        for rank in range(4)
+    }
     thread = Thread("MainThread", 1, True, False, (Frame("main", "train.py", 3),))
     looks = [
         Sample(at + number, {rank: Dump(rank, at, threads=(thread,)) for rank in ranks}, {}, 0.5)

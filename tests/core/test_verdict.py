@@ -16,6 +16,7 @@ from cockpit.core.masks import mask_of
 from cockpit.core.stacks import verdict as verdicts
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import KINDS, RULES, verdict
+from tests.core.fates import end
 
 C10D = "torch/distributed/distributed_c10d.py"
 MAIN = (Frame("<module>", "./train.py", 240), Frame("main", "./train.py", 212))
@@ -133,7 +134,8 @@ def snapshot(
     found = Snapshot("20261121-040441", "otter", "otter")
     for rank in range(world):
         node = f"gpu{1 + 2 * rank // world}"
-        found.ranks[rank] = Place(node, None, 41_000 + rank, (why or {}).get(rank, ""))
+        gone = (why or {}).get(rank, "")
+        found.ranks[rank] = Place(node, None, 41_000 + rank, gone, end=end(gone))
     for look in range(looks):
         sample = Sample(1000.0 + look, silent=dict(silent or {}), took_s=0.4)
         for rank, place in found.ranks.items():
@@ -426,7 +428,8 @@ def test_who_is_not_heard_of_may_be_the_one() -> None:
 
 def test_a_rank_may_be_on_a_node_that_did_not_answer() -> None:
     taken = snapshot(4, still(ALL_REDUCE), {3: lambda look: None})
-    taken.ranks[3] = Place("", why="not found on the nodes that were asked; gpu2 did not answer")
+    missing = "not found on the nodes that were asked; gpu2 did not answer"
+    taken.ranks[3] = Place("", why=missing, end=end(missing))
     assert verdict(taken).id == "missing"
     taken.samples[-1].silent["gpu2"] = "no route to it"
     found = verdict(taken)

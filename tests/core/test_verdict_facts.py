@@ -15,6 +15,7 @@ from cockpit.core.stacks.collectives import Collectives, Mismatch, Transfer, Var
 from cockpit.core.stacks.progress import Done, Progress, SlowRank
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import standstill, verdict, wanted
+from tests.core.fates import end
 from tests.core.test_verdict import (
     ALL_REDUCE,
     BROADCAST,
@@ -731,7 +732,7 @@ def test_one_that_left_with_0_before_others_failed_is_named_and_nobody_surely() 
     # Later it is for some other reason, and what crashed did so by itself.
     taken.ranks[1] = replace(taken.ranks[1], ended_at=995.0)
     named(verdict(taken), "ended", 0, certainty="likely")
-    crashed = replace(taken.ranks[0], why="killed by SIGSEGV")
+    crashed = replace(taken.ranks[0], why="killed by SIGSEGV", end=end("killed by SIGSEGV"))
     taken.ranks.update({0: crashed, 1: replace(taken.ranks[1], ended_at=990.2)})
     named(verdict(taken), "ended", 0, certainty="likely")
     # Most are through: that one has failed.
@@ -746,7 +747,7 @@ def test_the_first_of_several_that_ended_is_the_one() -> None:
         taken.ranks[rank] = replace(taken.ranks[rank], ended_at=at)
     assert "rank 1 exited 1" in named(verdict(taken), "ended", 2, certainty="sure")
     # Of errors at once, the first one to be recorded may be what followed from the other.
-    taken.ranks[2] = replace(taken.ranks[2], why="exited 1")
+    taken.ranks[2] = replace(taken.ranks[2], why="exited 1", end=end("exited 1"))
     named(verdict(taken), "ended", 2, certainty="sure")
     taken.ranks[1] = replace(taken.ranks[1], ended_at=926.0)
     named(verdict(taken), "ended", 2, certainty="likely")
@@ -754,9 +755,9 @@ def test_the_first_of_several_that_ended_is_the_one() -> None:
 
 def test_two_processes_with_one_rank() -> None:
     taken = snapshot(4, still(RENDEZVOUS))
-    taken.problems = ("rank 2 is there twice: process 7 on a is taken, not process 9 on b",)
+    taken.twice = {2: "rank 2 is there twice: process 7 on a is taken, not process 9 on b"}
     assert "process 9 on b" in named(verdict(taken), "twice", 2, certainty="likely")
-    moving = replace(snapshot(4, still(COMPUTES, moves=True)), problems=taken.problems)
+    moving = replace(snapshot(4, still(COMPUTES, moves=True)), twice=taken.twice)
     found = verdict(moving)
     assert (found.id, found.ranks, found.certainty) == ("moving", 0, "likely")
 

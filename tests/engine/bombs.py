@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,7 +175,7 @@ class _Job:
     def places(self) -> dict[int, Place]:
         return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
 
-    problems = ()
+    twice: Mapping[int, str] = {}
 
     async def refresh(self) -> None:
         pass

@@ -16,6 +16,7 @@ from cockpit.engine.stacks.ask import RankProcess
 from cockpit.errors import CockpitError
 from cockpit.node.recorder.ras_reading import answer
 from cockpit.transport.base import LinkError
+from tests.core.fates import end
 from tests.recorder.ras import body, job
 
 
@@ -41,7 +42,7 @@ class FakeJob:
 
     def places(self) -> dict[int, Place]:
         return {
-            rank: Place(self.nodes[rank // 2], pid=100 + rank, why=self._why)
+            rank: Place(self.nodes[rank // 2], pid=100 + rank, why=self._why, end=end(self._why))
             for rank in range(2 * len(self.nodes))
         }
 

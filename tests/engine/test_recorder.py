@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,7 +71,7 @@ class FakeJob:
     def places(self) -> dict[int, Place]:
         return {rank: Place(self.nodes[rank // 2], pid=rank) for rank in range(4)}
 
-    problems = ()
+    twice: Mapping[int, str] = {}
 
     async def refresh(self) -> None:
         pass

@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from cockpit.base.stacks.packing import pack
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.stacks.collectives import Collectives, Wait
+from cockpit.core.stacks.fate import End, Fate
 from cockpit.core.stacks.progress import Done, Progress, SlowRank
 from cockpit.core.stacks.ras import Ras
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
@@ -40,6 +41,7 @@ from cockpit.engine.stacks.parties import RunParty, open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
+from tests.core.fates import end
 from tests.happened import happened
 from tests.waiting import soon
 
@@ -116,7 +118,7 @@ class FakeParty:
     def places(self) -> dict[int, Place]:
         return {rank: Place(node) for node in self.nodes for rank in self.ranks(node)}
 
-    problems = ()
+    twice: Mapping[int, str] = {}
 
     async def refresh(self) -> None:
         pass
@@ -554,7 +556,7 @@ def made_up() -> Snapshot:
     ranks = {
         0: Place("gpu01", 0, 1000, ns_pid=7, inferred="order"),
         1: Place("gpu01", 1, 1001),
-        2: Place("gpu02", why="exited 3"),
+        2: Place("gpu02", why="exited 3", end=end("exited 3")),
     }
     first = Sample(10.0, {0: dump(0), 1: dump(1, MAIN)}, {}, 0.2)
     second = Sample(11.0, {0: dump(0), 1: dump(1, notes=("continued",))}, {"gpu03": "no route"}, 0.3)
@@ -572,6 +574,32 @@ def test_a_snapshot_reopens_as_it_was(tmp_path: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     assert saved.new_folder(tmp_path, made_up()).name == "20261121-040000-2"
+
+
+def test_what_became_of_ranks_is_known_of_an_older_snapshot_too(tmp_path: Path) -> None:
+    """It has that in words only."""
+    words = (
+        "",
+        "exited 3",
+        "killed by SIGKILL",
+        "lost: its node is gone",
+        "starting",
+        "gone: it was",
+        "not found",
+    )
+    taken = made_up()
+    taken.ranks = {rank: Place("gpu01", why=why, end=end(why)) for rank, why in enumerate(words)}
+    taken.ranks[7] = Place("gpu01", why="killed by signal 64", end=End(Fate.KILLED, signal=64))
+    taken.twice = {3: "rank 3 is there twice: process 7 on a is taken, not process 9 on b"}
+    taken.problems = ("no answer",)
+    folder = saved.new_folder(tmp_path, taken)
+    saved.save(taken, folder)
+    head = json.loads((folder / "snapshot.json").read_text())
+    for place in head["ranks"].values():
+        del place["end"]
+    head["problems"] += head.pop("twice").values()
+    (folder / "snapshot.json").write_text(json.dumps(head))
+    assert saved.load(folder) == taken
 
 
 DAMAGES = ["", "[]", "{}", '{"format": 99}', "\udcff", '{"samples": [{"rank": 7}]}', "[" * 99999]
@@ -708,7 +736,7 @@ def test_a_snapshot_from_disk_has_its_room_too(tmp_path: Path, monkeypatch: pyte
 
 def test_ranks_that_said_nothing_have_no_file(tmp_path: Path) -> None:
     snapshot = made_up()
-    snapshot.ranks.update({rank: Place("", why="not found") for rank in range(3, 5000)})
+    snapshot.ranks.update({rank: Place("", why="not found", end=end("not found")) for rank in range(3, 5000)})
     folder = saved.new_folder(tmp_path, snapshot)
     saved.save(snapshot, folder)
     assert len(list(folder.iterdir())) == 5
@@ -865,7 +893,7 @@ def test_all_that_a_verdict_uses_is_kept(tmp_path: Path) -> None:
     taken.progress = Progress(1000.0, 0.5, True, {0: Done(7, 990.0)}, (SlowRank(1, 1.5, 0.5, 0.66),), 6)
     taken.collectives = Collectives(1000.0, 0b11, 0b10, (Wait("group 4", "gloo:4", 9, "a", "a", 1, 2),))
     taken.ras = Ras(1000.0, "gpu01", "2.28.9", 0, 1, 0, silent={"gpu02": "NCCL RAS gave no answer"})
-    taken.problems = ("rank 1 is there twice",)
+    taken.twice = {1: "rank 1 is there twice"}
     folder = saved.new_folder(tmp_path, taken)
     saved.save(taken, folder)
     assert saved.load(folder) == taken

@@ -18,6 +18,7 @@ from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.errors import CockpitError
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.screen import StackScreen
+from tests.core.fates import end
 from tests.tui.scenes import busy, text_of, until
 from tests.waiting import PATIENCE_S
 
@@ -151,6 +152,7 @@ class Played:
                 41_000 + rank,
                 (gone or {}).get(rank, ""),
                 inferred=inferred,
+                end=end((gone or {}).get(rank, "")),
             )
             for rank in range(world)
         }

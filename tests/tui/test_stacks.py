@@ -556,6 +556,7 @@ def test_the_verdict_uses_what_is_known_only_after_the_last_stack() -> None:
 MORE: dict[str, Callable[[Snapshot], object]] = {
     "recorders": lambda taken: setattr(taken, "collectives", Collectives(1000.0, 0b11, 0b10, ())),
     "problems": lambda taken: setattr(taken, "problems", ("two processes are rank 1",)),
+    "twice": lambda taken: setattr(taken, "twice", {1: "two processes are rank 1"}),
     "an earlier look": lambda taken: setattr(taken, "stood", {1: 940.0}),
     "a closer look": lambda taken: taken.closer.update({1: waits(1, 1000.0)}),
     "an end": lambda taken: taken.ranks.update({1: replace(taken.ranks[1], ended_at=999.0)}),

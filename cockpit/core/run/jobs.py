@@ -84,6 +84,7 @@ class Job:
     :param address: where its ranks meet; empty if only its launcher's name for it tells it from others
     :param name: its launcher's name for it, if nothing else tells it from others; may be empty
     :param problems: what does not fit together, one sentence each
+    :param twice: ranks that several processes have, with the sentence among the problems
     """
 
     key: Key
@@ -96,6 +97,7 @@ class Job:
     name: str
     ranks: dict[int, Found] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    twice: dict[int, str] = field(default_factory=dict)
 
     @property
     def nodes(self) -> list[str]:
@@ -381,8 +383,8 @@ def _is_loopback(addr: str) -> bool:
 def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
     """The job of these processes: what most of them say it is."""
     claims = _renumbered(claims)
-    problems: list[str] = []
     ranks: dict[int, Found] = {}
+    twice: dict[int, str] = {}
     by_rank: defaultdict[int, list[_Claim]] = defaultdict(list)
     for claim in claims:
         by_rank[claim.rank].append(claim)
@@ -390,7 +392,8 @@ def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
         several.sort(key=lambda one: (one.attempt, one.found.started, one.found.ticks), reverse=True)
         ranks[rank] = several[0].found
         if len(several) > 1:
-            problems.append(_twice(rank, several))
+            twice[rank] = _twice(rank, several)
+    problems = list(twice.values())
     sizes: defaultdict[int, set[int]] = defaultdict(set)
     for claim in claims:
         if claim.job.world:
@@ -413,7 +416,7 @@ def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
         rest = f"{minutes:.0f} min before the others: left over from an earlier job?"
         problems.append(f"{ranks_named(old)} {'was' if len(old) == 1 else 'were'} started {rest}")
     first = max(claims, key=lambda one: (one.attempt, -one.rank))
-    job = replace(first.job, world=world, ranks=ranks, problems=problems)
+    job = replace(first.job, world=world, ranks=ranks, problems=problems, twice=twice)
     if job.missing:
         problems += [missing_text(job), *stuck]
     if len(problems) > PROBLEMS:

@@ -11,6 +11,7 @@ from cockpit.base.stacks.kinds import WAITING, python_frames
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.classes import SWITCHES_S, RankClass, classes, places
 from cockpit.core.stacks.collectives import Collectives
+from cockpit.core.stacks.fate import RECORDED, End, Fate
 from cockpit.core.stacks.parts import (
     DEAD,
     STOPPED,
@@ -24,9 +25,6 @@ from cockpit.core.stacks.parts import (
 )
 from cockpit.core.stacks.progress import Progress
 from cockpit.core.stacks.snapshot import Sample, Snapshot
-
-RECORDED = ("exited", "killed")
-"""How the text of a rank's state begins whose end was recorded: no dump knows better."""
 
 STUCK = frozenset({"frozen", "polls"})
 """Movements of those that do not get on."""
@@ -46,9 +44,9 @@ class Facts:
         self.taken = [sample for sample in snapshot.samples if sample.dumps]
         self.sample = snapshot.samples[-1] if snapshot.samples else Sample(0.0)
         self.classes: Sequence[RankClass] = classes(snapshot) if self.taken else ()
-        self.ended: dict[int, str] = {}
+        self.ended: dict[int, End] = {}
         """Ranks whose process is over, and how."""
-        self.absent: dict[int, str] = {}
+        self.absent: dict[int, End] = {}
         """Ranks whose process was never seen, and why."""
         self.unheard: dict[int, str] = {}
         """Ranks that seem to be there, but have no stack, and why."""
@@ -66,28 +64,27 @@ class Facts:
 
     def _sort(self, rank: int) -> None:
         place, dump = self.snapshot.ranks[rank], self.sample.dumps.get(rank)
-        state = state_of(dump)
-        if place.why.startswith(RECORDED):
-            self.ended[rank] = place.why if place.why[0] == "e" else f"was {place.why}"
+        state, end = state_of(dump), place.end
+        fate = None if end is None else end.fate
+        if end is not None and fate in RECORDED:
+            self.ended[rank] = end
         elif state in STOPPED:
             self.stopped |= 1 << rank
         elif state in DEAD or (dump is not None and dump.error == "zombie"):
-            self.ended[rank] = "is dead (a zombie)"
+            self.ended[rank] = End(Fate.DEAD)
         elif dump is not None and dump.threads:
             return
-        elif place.why.startswith("lost"):
-            self.ended[rank] = place.why if place.why[0] == "e" else f"was {place.why}"
-        elif (dump is not None and dump.error == "gone") or place.why.startswith("gone"):
-            self.ended[rank] = "is gone"
+        elif end is not None and fate is Fate.LOST:
+            self.ended[rank] = end
+        elif (dump is not None and dump.error == "gone") or fate is Fate.GONE:
+            self.ended[rank] = End(Fate.GONE)
         elif dump is not None:
             self.unheard[rank] = dump.what or dump.error or "no stack"
-        elif place.why in ("waiting", "starting"):
-            self.absent[rank] = "has not started"
-        elif place.why and not place.node and self.sample.silent:
+        elif fate is Fate.UNSEEN and not place.node and self.sample.silent:
             # It may well be on one of the nodes that did not answer.
             self.unheard[rank] = place.why
-        elif place.why:
-            self.absent[rank] = "has no process"
+        elif end is not None:
+            self.absent[rank] = end
         elif place.node in self.sample.silent:
             self.unheard[rank] = f"{place.node}: {self.sample.silent[place.node]}"
         elif self.sample.took_s is None:

@@ -13,6 +13,7 @@ from cockpit.core.recorder.look import Recorded, look
 from cockpit.core.recorder.members import Memberships
 from cockpit.core.run.model import LIVE, RunModel
 from cockpit.core.stacks.collectives import of_look
+from cockpit.core.stacks.fate import of_rank
 from cockpit.core.stacks.progress import Done, Progress
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 
@@ -162,7 +163,7 @@ def _place(model: RunModel, number: int, at: float, dump: Dump | None, *, failed
     over = ended is not None and (failed or ended <= at + ENDED_S)
     pid = dump.process.pid if dump is not None and dump.process is not None else rank.pid
     if over and not (dump is not None and dump.threads):
-        return Place(rank.node, None, pid, rank.text, ended_at=ended)
+        return Place(rank.node, None, pid, rank.text, ended_at=ended, end=of_rank(rank))
     return Place(rank.node, None, pid)
 
 

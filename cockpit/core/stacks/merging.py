@@ -90,6 +90,7 @@ def merged(parts: Mapping[str, Snapshot]) -> Merged:
         max(known, key=lambda one: one.at, default=None),
         collectives.merged(one.collectives for one in parts.values()),
         tuple(dict.fromkeys(text for one in parts.values() for text in one.problems)),
+        {rank: text for one in parts.values() for rank, text in one.twice.items()},
         {
             rank: one
             for name in by_age

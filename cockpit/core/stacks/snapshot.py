@@ -10,6 +10,7 @@ from cockpit.base.stacks.dump import Dump, Frame
 from cockpit.core.inferred import sentences
 from cockpit.core.masks import mask_of
 from cockpit.core.stacks.collectives import Collectives
+from cockpit.core.stacks.fate import End
 from cockpit.core.stacks.progress import Progress
 from cockpit.core.stacks.ras import Ras
 from cockpit.core.stacks.tree import StackTree
@@ -20,12 +21,13 @@ class Place:
     """Where a rank is.
 
     :param node: name of its node; empty if no node of the hostfile has it
-    :param why: why there is no process to look at ("killed by SIGKILL", "no process with RANK 3"); empty
-        while there is one
+    :param why: why there is no process to look at, in words ("killed by SIGKILL", "no process with RANK 3");
+        empty while there is one
     :param ns_pid: its pid in its own pid namespace, if it is in a container
     :param inferred: how its rank was found if its environment does not say it, a word of
         :data:`cockpit.core.inferred.WORDS`
     :param ended_at: when its process ended, unix seconds on our clock, where that was recorded
+    :param end: why there is none, as a fact; None while there is one
     """
 
     node: str
@@ -35,6 +37,7 @@ class Place:
     ns_pid: int | None = None
     inferred: str = ""
     ended_at: float | None = None
+    end: End | None = None
 
     @property
     def pid_text(self) -> str:
@@ -96,7 +99,9 @@ class Snapshot:
     collectives: Collectives | None = None
     """What their recorders said; None: they were not asked, or have none."""
     problems: tuple[str, ...] = ()
-    """What does not fit together, a sentence each: two processes with one rank."""
+    """What does not fit together or could not be asked, a sentence each."""
+    twice: Mapping[int, str] = field(default_factory=dict)
+    """Ranks that two processes have, with a sentence about them."""
     closer: dict[int, Dump] = field(default_factory=dict)
     """More about single ranks than all were asked for: native frames, or variables that say whom they wait
     for."""

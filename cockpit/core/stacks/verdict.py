@@ -85,7 +85,8 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     if case.snapshot.asking:
         doubts.append("steps and flight recorders are still to answer")
     doubts += reasons(case, found)
-    doubts += [text for text in case.snapshot.problems if found.id != "twice"][:2]
+    if found.id != "twice":
+        doubts += [*case.snapshot.twice.values(), *case.snapshot.problems][:2]
     inferred = (found.ranks or case.snapshot.world) & case.snapshot.inferred
     if inferred:
         doubts.append(_inferred_fact(case, inferred))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import TypeVar
 
 from cockpit.base.stacks.dump import Frame
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import mask_text
+from cockpit.core.stacks.fate import End
+
+T = TypeVar("T")
 
 WORDS = 40
 """Characters a set of ranks may take in a sentence; longer ones are counted."""
@@ -27,9 +31,9 @@ def place_text(frame: Frame | None) -> str:
     return f"{frame.place} {frame.name}" if frame is not None else ""
 
 
-def by_reason(reasons: Mapping[int, str], ranks: int) -> list[tuple[str, int]]:
+def by_reason(reasons: Mapping[int, T], ranks: int) -> list[tuple[T, int]]:
     """Reasons with the ranks that have them, those of the fewest ranks first."""
-    found: dict[str, int] = defaultdict(int)
+    found: dict[T, int] = defaultdict(int)
     for rank in ranks_of(ranks):
         found[reasons[rank]] |= 1 << rank
     return sorted(found.items(), key=lambda item: (count(item[1]), item[1] & -item[1]))
@@ -55,10 +59,6 @@ def every_text(ranks: int, one: str, more: str) -> str:
     return f"all {number_text(ranks, one, more)}" if count(ranks) > 1 else ranks_words(ranks, one, more)
 
 
-def ended_words(why: str, ranks: int) -> str:
+def ended_words(end: End, ranks: int) -> str:
     """``rank 13 was killed by SIGKILL``, ``ranks 1,2 have no process``."""
-    if count(ranks) > 1:
-        forms = {"was": "were", "is": "are", "has": "have"}
-        verb, _, rest = why.partition(" ")
-        why = f"{forms.get(verb, verb)} {rest.replace('dead (a zombie)', 'dead (zombies)')}"
-    return f"{ranks_words(ranks)} {why}"
+    return f"{ranks_words(ranks)} {end.words(many=count(ranks) > 1)}"

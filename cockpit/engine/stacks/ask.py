@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,8 +90,8 @@ class Party(Protocol):
         ...
 
     @property
-    def problems(self) -> Sequence[str]:
-        """What does not fit together, a sentence each: two processes with one rank."""
+    def twice(self) -> Mapping[int, str]:
+        """Ranks that two processes have, with a sentence about them."""
         ...
 
     async def refresh(self) -> None:

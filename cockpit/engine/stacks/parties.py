@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain
 
@@ -14,6 +14,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.jobs import Found, Job, choose, group, has_named, was_on, within
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
+from cockpit.core.stacks.fate import End, Fate, of_rank
 from cockpit.core.stacks.snapshot import Place
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
@@ -67,12 +68,14 @@ class RunParty:
         heard = self._model.nodes[rank.node].link == "ok"
         runs = rank.state is RankState.RUNNING or (rank.state in LIVE and not heard)
         ended_at = None if runs or not rank.ended_at else self._model.ended_at(rank)
-        return Place(rank.node, None, rank.pid, "" if runs else rank.text, ended_at=ended_at)
+        if runs:
+            return Place(rank.node, None, rank.pid)
+        return Place(rank.node, None, rank.pid, rank.text, ended_at=ended_at, end=of_rank(rank))
 
     @property
-    def problems(self) -> Sequence[str]:
+    def twice(self) -> Mapping[int, str]:
         """None: the run record has one process for each rank."""
-        return ()
+        return {}
 
     async def refresh(self) -> None:
         """Take in what was recorded meanwhile, such as how ranks have ended."""
@@ -217,13 +220,14 @@ class JobParty:
         for rank in range(self.job.world):
             node = "" if rank in found else was_on(self.job, rank)
             gone = f"gone: it was started on {node}, and is not there any more"
-            found.setdefault(rank, Place(node, why=gone if node else why))
+            end = End(Fate.GONE if node else Fate.UNSEEN)
+            found.setdefault(rank, Place(node, why=gone if node else why, end=end))
         return found
 
     @property
-    def problems(self) -> Sequence[str]:
-        """What does not fit together, a sentence each."""
-        return [text for text in self.job.problems if " is there twice" in text]
+    def twice(self) -> Mapping[int, str]:
+        """Ranks that two processes have."""
+        return self.job.twice
 
     async def refresh(self) -> None:
         """Nothing is recorded of these ranks."""

@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,14 @@ from cockpit import __version__, paths
 from cockpit.base.gate import (
     COUNT,
     FLAG,
-    PID,
     RANK,
     RANK_LIMIT,
     TIME,
     Digits,
-    FieldKind,
     ListOf,
     MapOf,
     Maybe,
     Of,
-    Text,
-    Whole,
     bound,
     maybe,
     read,
@@ -48,10 +44,11 @@ from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.collectives import Collectives
 from cockpit.core.stacks.progress import Progress
 from cockpit.core.stacks.ras import Ras
-from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.core.stacks.snapshot import Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import one_line
 from cockpit.engine.files import create, read_small
+from cockpit.engine.stacks.places import WORDS, PlaceJson, place_json, twice_of
 from cockpit.errors import CockpitError
 from cockpit.private import private_dir
 
@@ -69,54 +66,32 @@ ROOM = 1 << 30
 _BROKEN = (OSError, ValueError, RecursionError)
 """What reading a file raises if it is not as it was written."""
 
-_MOST = Text(100_000)
-
-
-class _Words(FieldKind):
-    """Text, made harmless."""
-
-    def read(self, value: Any) -> str:
-        return one_line(_MOST.read(value))
-
-
-_WORDS = _Words()
-
-
-@dataclass(frozen=True)
-class _Place:
-    node: str = bound(_WORDS)
-    local_rank: int | None = bound(Maybe(Whole(0, RANK_LIMIT)))
-    pid: int | None = bound(Maybe(PID))
-    why: str = bound(_WORDS)
-    ns_pid: int | None = maybe(PID)
-    inferred: str = bound(_WORDS, "")
-    ended_at: float | None = maybe(TIME)
-
 
 @dataclass(frozen=True)
 class _Sample:
     at: float = bound(TIME)
     took_s: float | None = bound(Maybe(TIME))
-    silent: dict[str, str] = bound(MapOf(_WORDS, _WORDS, 1 << 16))
+    silent: dict[str, str] = bound(MapOf(WORDS, WORDS, 1 << 16))
 
 
 @dataclass(frozen=True)
 class _Head:
     """``snapshot.json``."""
 
-    name: str = bound(_WORDS)
-    title: str = bound(_WORDS)
-    run: str = bound(_WORDS)
-    options: dict[str, bool] = bound(MapOf(_WORDS, FLAG, 100))
-    ranks: dict[int, _Place] = bound(MapOf(Digits(RANK), Of(_Place), RANK_LIMIT))
+    name: str = bound(WORDS)
+    title: str = bound(WORDS)
+    run: str = bound(WORDS)
+    options: dict[str, bool] = bound(MapOf(WORDS, FLAG, 100))
+    ranks: dict[int, PlaceJson] = bound(MapOf(Digits(RANK), Of(PlaceJson), RANK_LIMIT))
     samples: tuple[_Sample, ...] = bound(ListOf(Of(_Sample), 100_000))
     files: tuple[int, ...] | None = maybe(ListOf(RANK, RANK_LIMIT))
     progress: Progress | None = maybe(Of(Progress))
     collectives: Collectives | None = maybe(Of(Collectives))
     ras: Ras | None = maybe(Of(Ras))
-    problems: tuple[str, ...] = bound(ListOf(_WORDS, 100), ())
+    problems: tuple[str, ...] = bound(ListOf(WORDS, 100), ())
+    twice: dict[int, str] | None = maybe(MapOf(Digits(RANK), WORDS, RANK_LIMIT))
     stood: dict[int, float] = bound(MapOf(Digits(RANK), TIME, RANK_LIMIT), {})
-    by_nodes: str = bound(_WORDS, "")
+    by_nodes: str = bound(WORDS, "")
 
 
 @dataclass(frozen=True)
@@ -124,7 +99,7 @@ class _Version:
     """The part of ``snapshot.json`` that every version has."""
 
     format: int = bound(COUNT)
-    version: str = bound(_WORDS, "")
+    version: str = bound(WORDS, "")
 
 
 @dataclass(frozen=True)
@@ -177,13 +152,14 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "title": snapshot.title,
         "run": snapshot.run,
         "options": dict(snapshot.options),
-        "ranks": {str(rank): asdict(place) for rank, place in snapshot.ranks.items()},
+        "ranks": {str(rank): place_json(place) for rank, place in snapshot.ranks.items()},
         "samples": [sample.as_json() for sample in snapshot.samples],
         "files": files,
         "progress": snapshot.progress and snapshot.progress.as_json(),
         "collectives": snapshot.collectives and snapshot.collectives.as_json(),
         "ras": snapshot.ras and snapshot.ras.as_json(),
         "problems": list(snapshot.problems),
+        "twice": {str(rank): text for rank, text in snapshot.twice.items()},
         "stood": {str(rank): since for rank, since in snapshot.stood.items()},
         "by_nodes": snapshot.by_nodes,
     }
@@ -236,9 +212,11 @@ def load(folder: Path) -> Snapshot:
 def _opened(head: _Head) -> Snapshot:
     """The snapshot, still without dumps."""
     samples = [Sample(**vars(one)) for one in head.samples]
-    ranks = {rank: Place(**vars(one)) for rank, one in head.ranks.items()}
+    ranks = {rank: one.place for rank, one in head.ranks.items()}
     more: dict[str, Any] = {"progress": head.progress, "collectives": head.collectives, "ras": head.ras}
-    more |= {"problems": head.problems, "by_nodes": head.by_nodes}
+    more["by_nodes"] = head.by_nodes
+    more["twice"] = twice = twice_of(head.problems) if head.twice is None else head.twice
+    more["problems"] = tuple(text for text in head.problems if text not in twice.values())
     # Nobody has stood still since a time that was still to come.
     begun = samples[0].at if samples else 0.0
     more["stood"] = {rank: at for rank, at in head.stood.items() if rank in ranks and at <= begun}

@@ -136,7 +136,7 @@ class Sampler:
         return sum(not place.why for place in self.snapshot.ranks.values())
 
     def _look_around(self) -> None:
-        self.snapshot.problems = tuple(clean(text) for text in self.party.problems)
+        self.snapshot.twice = {rank: clean(text) for rank, text in self.party.twice.items()}
         places = self.party.places().items()
         self.snapshot.ranks.update({rank: place for rank, place in places if self.ask.wants(rank)})
 

@@ -48,7 +48,7 @@ class Lookout:
         told = len(sample.dumps), len(sample.silent), sample.took_s, self._samples.judges(sample)
         # Each of these is replaced as a whole when more is known.
         known = snapshot.progress, snapshot.collectives, snapshot.ras
-        more = snapshot.asking, *known, snapshot.problems, snapshot.stood
+        more = snapshot.asking, *known, snapshot.problems, snapshot.twice, snapshot.stood
         places = tuple(snapshot.ranks.values())
         return number, told, more, len(snapshot.closer), places, self.pattern
 

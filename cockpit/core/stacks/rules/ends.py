@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
+from signal import SIGKILL, SIGTERM
 
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.collectives import Mismatch
 from cockpit.core.stacks.evidence import EVIDENCE, Case
+from cockpit.core.stacks.fate import End, Fate
 from cockpit.core.stacks.parts import state_of
 from cockpit.core.stacks.rules.recorder import broke, mismatch_headline, mismatch_words
 from cockpit.core.stacks.words import by_reason, ended_words, every_text, place_text, ranks_words
@@ -37,7 +38,7 @@ def ended(case: Case) -> Finding | None:
     """Ranks whose process is over."""
     if not case.ended:
         return None
-    good = mask_of(rank for rank, why in case.ended.items() if why == "exited 0")
+    good = mask_of(rank for rank, why in case.ended.items() if why.good)
     bad = mask_of(case.ended) & ~good
     if good == case.snapshot.world:
         return Finding(
@@ -49,7 +50,7 @@ def ended(case: Case) -> Finding | None:
     if not bad and not case.frozen and not case.stands:
         return None
     # SIGTERM is what launchers end the others with.
-    late = mask_of(rank for rank in ranks_of(bad) if "SIGTERM" in case.ended[rank])
+    late = mask_of(rank for rank in ranks_of(bad) if case.ended[rank].signal == SIGTERM)
     # One that leaves takes the connections of the others with it: they may have failed because of that.
     few = good if 2 * count(good) < count(case.snapshot.world) else 0
     left = few if bad and _left(case, few, bad) else 0
@@ -68,14 +69,14 @@ def ended(case: Case) -> Finding | None:
     alone = count(first) == 1
     # A failure that was recorded is one, whatever the others do; an end that was not may be a restart.
     waited = case.all_frozen and case.heard and not case.others
-    recorded = bool(bad) and why.startswith(("exited", "was killed", "is dead"))
-    sure = alone and why != "is gone" and (waited or recorded) and not (bad and few)
+    recorded = bool(bad) and why.recorded
+    sure = alone and why.fate is not Fate.GONE and (waited or recorded) and not (bad and few)
     # Who fails because of another one may be through with it sooner.
-    sure = sure and not (why.startswith("exited") and _at_once(case, first, bad & ~late & ~first))
+    sure = sure and not (why.fate is Fate.EXITED and _at_once(case, first, bad & ~late & ~first))
     if rest := bad & ~late & ~first:
         more = [*more, *by_reason(case.ended, rest)]
     facts = [mismatch_words(differing)] if differing is not None else []
-    facts += [ended_words(text, group) for text, group in more]
+    facts += [ended_words(end, group) for end, group in more]
     facts.append(case.wait_fact())
     if late & ~first:
         facts.append(f"{ranks_words(late & ~first)} ended by SIGTERM, as launchers end the others")
@@ -96,9 +97,9 @@ def _ended_detail(differing: Mismatch | None, *, alone: bool) -> str:
     return "" if alone else "Several ranks have ended: which one was first is not in the stacks."
 
 
-def _outside(why: str) -> bool:
+def _outside(why: End) -> bool:
     """Whether somebody else ended them: no call of theirs did."""
-    return "SIGKILL" in why or "SIGTERM" in why
+    return why.signal in (SIGKILL, SIGTERM)
 
 
 def _at_once(case: Case, ranks: int, others: int) -> bool:
@@ -117,9 +118,8 @@ def _left(case: Case, ranks: int, others: int) -> bool:
     """Whether all of these had ended when the others failed, none of which crashed: by records of both."""
     ends = [[case.snapshot.ranks[rank].ended_at for rank in ranks_of(some)] for some in (ranks, others)]
     mine, theirs = ([at for at in some if at is not None] for some in ends)
-    failed = all(
-        case.ended[rank].startswith("exited") or "SIGTERM" in case.ended[rank] for rank in ranks_of(others)
-    )
+    theirs_ended = [case.ended[rank] for rank in ranks_of(others)]
+    failed = all(end.fate is Fate.EXITED or end.signal == SIGTERM for end in theirs_ended)
     known = bool(mine and theirs) and len(mine) == count(ranks)
     return failed and known and max(mine) <= min(theirs) + AT_ONCE_S
 
@@ -134,14 +134,14 @@ def _earliest(case: Case, ranks: int) -> int:
     return mask_of(rank for rank, at in known.items() if at - first < TOGETHER_S)
 
 
-def _ended_steps(case: Case, rank: int, why: str) -> tuple[Step, ...]:
+def _ended_steps(case: Case, rank: int, why: End) -> tuple[Step, ...]:
     node, pid = case.process_of(rank)
     steps = []
     if case.snapshot.run:
         steps.append(Step(f"cockpit logs {quote(case.snapshot.run)} --rank {rank}", "its last words"))
-    if node and "SIGKILL" in why:
+    if node and why.signal == SIGKILL:
         steps.append(Step("dmesg -T | grep -i oom", node=node))
-    if node and "zombie" in why:
+    if node and why.fate is Fate.DEAD:
         steps.append(Step(f"ps -o ppid= -p {pid}", "its parent takes no note of its end", node))
     return tuple(steps)
 
@@ -185,21 +185,16 @@ def stopped(case: Case) -> Finding | None:
 
 def twice(case: Case) -> Finding | None:
     """Two processes that have one rank, while nothing goes on."""
-    told = [text for text in case.snapshot.problems if " is there twice" in text]
+    told = case.snapshot.twice
     if not told or not case.stands or case.goes_on:
         return None
-    ranks = mask_of(rank for text in told for rank in _named(text)) & case.snapshot.world
+    ranks = mask_of(told) & case.snapshot.world
     headline = f"{ranks_words(ranks, 'is', 'are')} there twice"
     if case.waits:
         headline += f": {case.wait_words()}"
-    facts = (*told, case.wait_fact(), case.unheard_fact())
+    facts = (*told.values(), case.wait_fact(), case.unheard_fact())
     detail = "Two processes with one number: two launches at once, or one that an earlier job has left."
     return Finding("twice", headline, ranks, "", detail, facts, "likely")
-
-
-def _named(text: str) -> list[int]:
-    found = re.match(r"rank (\d{1,6}) is there twice", text)
-    return [int(found.group(1))] if found else []
 
 
 def not_there(case: Case) -> Finding | None:
@@ -215,7 +210,7 @@ def not_there(case: Case) -> Finding | None:
         headline += f": {case.wait_words()}"
     steps: tuple[Step, ...] = ()
     detail = "The launcher runs, the training process does not yet."
-    if why != "has not started":
+    if why.fate is not Fate.UNSTARTED:
         detail = "They have ended, or are on nodes that were not asked."
         if count(ranks) == 1:
             detail = "It has ended, or is on a node that was not asked."
