@@ -53,6 +53,7 @@ SIGNAL = Whole(1, 255)
 STARTS = Whole(0, 1 << 30)
 RANK_SET = ListOf(RANK, RANK_LIMIT)
 """Ranks of any number of nodes."""
+SAMPLES = "samples"
 STEPS_A_SAMPLE = 512
 """Steps of a rank in one measurement: as many as its ring has room for."""
 
@@ -235,9 +236,10 @@ class Survivors(Fact):
 
 @dataclass(frozen=True)
 class Note(Fact):
-    """a sentence for a person"""
+    """a sentence for a person; `about`: `samples`, if it says why there are none"""
 
     text: str = bound(SENTENCE, "")
+    about: str = bound(WORD, "")
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ class Desk:
         """Whether a person is being asked now."""
         self._kept: dict[_Group, _Kept] = {}
         self._coded: dict[_Group, int] = {}
-        self._closed: dict[_Group, str] = {}
+        self._closed: dict[_Group, tuple[str, str]] = {}
         self._holders: dict[_Group, Login] = {}
         self._queues: dict[_Group, dict[Login, asyncio.Future[None]]] = {}
         self._one_at_a_time: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
@@ -290,7 +290,7 @@ class Login:
             return False
         desk, group = self._desk, self._group
         if group in desk._closed:
-            self._stop(desk._closed[group])
+            self._stop(*desk._closed[group])
             return False
         silent = group in desk._kept and group not in desk._coded and not self._refusals
         if not silent and self._unasked:
@@ -437,7 +437,7 @@ class Login:
         await self._desk._wait(self._group, self)
         self.blocked = False
         if self._group in self._desk._closed:
-            self._stop(self._desk._closed[self._group])
+            self._stop(*self._desk._closed[self._group])
             assert self.stopped
             raise self.stopped
 
@@ -457,19 +457,17 @@ class Login:
         :raises NeedsPerson: answers for it were refused, and nobody has asked for another try
         """
         if self._group[0] == "hop" and self._group in self._desk._closed:
-            self._stop(self._desk._closed[self._group])
+            self._stop(*self._desk._closed[self._group])
             assert self.stopped
             raise self.stopped
 
     def _close(self, why: str) -> None:
         """Nothing of this group is tried any more until a person says so."""
-        text = f"{self.hop} {why}"
-        self._desk._closed[self._group] = text
-        self._stop(text)
+        self._desk._closed[self._group] = self.hop, why
+        self._stop(self.hop, why)
 
-    def _stop(self, why: str) -> None:
-        mine = why.startswith(f"{self.hop} ")
-        what = f"login failed: {why}" if mine else f"login not attempted: {why}"
+    def _stop(self, hop: str, why: str) -> None:
+        what = f"login {'failed' if hop == self.hop else 'not attempted'}: {hop} {why}"
         self.stopped = NeedsPerson(
             what, where=self.where, hint=f"there is no automatic retry; check with: {self._by_hand} true"
         )

@@ -42,6 +42,10 @@ class NotBySsh(LinkError):
     """No sshd lets us in there: none listens or answers, or it wants a SLURM job of ours on that node."""
 
 
+class Dropped(LinkError):
+    """The other side closed the connection, as a busy sshd does before the login."""
+
+
 class UnknownHostKey(LinkError):
     """A host that is in no known_hosts file: a person may look at its key and trust it.
 

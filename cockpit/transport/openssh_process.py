@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from cockpit.transport.asking import VERDICT_S, Desk, NeedsPerson
-from cockpit.transport.base import ConnectStage, LinkError
+from cockpit.transport.base import ConnectStage, Dropped, LinkError
 from cockpit.transport.child import ChildPipe, ChildTransport
 from cockpit.transport.openssh_asking import Askpass, Questions
 from cockpit.transport.openssh_config import OpensshConfig
-from cockpit.transport.openssh_words import Failure, Said, dropped
+from cockpit.transport.openssh_words import Failure, Said
 
 HANDSHAKES_PER_HOP = 6
 """Logins over one jump host, or to one sshd, at a time: MaxStartups starts to drop them at 10."""
@@ -151,7 +151,12 @@ class SshProcess(ChildTransport):
                     await login.turn()
                     attempt = 0
                     continue
-                if attempt >= _TRIES or not dropped(error) or questions.unsettled or questions.stopped:
+                if (
+                    attempt >= _TRIES
+                    or not isinstance(error, Dropped)
+                    or questions.unsettled
+                    or questions.stopped
+                ):
                     questions.refused()
                     raise self._final(questions.stopped or error) from None
                 await asyncio.sleep(random.uniform(0.3, 1.0) * attempt)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cockpit.base.shell import join, quote
 from cockpit.transport.adopt import barred
-from cockpit.transport.base import ConnectStage, LinkError, Progress, Tail
+from cockpit.transport.base import ConnectStage, Dropped, LinkError, Progress, Tail
 
 _STAGES = (
     (re.compile(r"Executing proxy command"), ConnectStage.JUMP),
@@ -124,7 +124,8 @@ class Failure:
         for pattern, sentence in _SENTENCES:
             if found := pattern.search(text):
                 what, hint, retry = sentence(found, self)
-                return LinkError(what, where=self.node, hint=hint, retry=retry)
+                kind = Dropped if sentence is _CLOSED else LinkError
+                return kind(what, where=self.node, hint=hint, retry=retry)
         last = text.splitlines()[-1][:300] if text else f"ssh ended with {status} and no word"
         return LinkError(f"connection failed: {last}", where=self.node, hint=f"try: {self.command('true')}")
 
@@ -162,12 +163,6 @@ class Failure:
         return self.said.user or self.asked.get("user", "")
 
 
-def dropped(error: LinkError) -> bool:
-    """Whether the other side closed the connection before the login, as a busy sshd does."""
-    return error.what.startswith(_DROPPED)
-
-
-_DROPPED = "connection lost: "
 _Sentence = tuple[str, str, bool]
 
 
@@ -244,6 +239,8 @@ def _said(what: str, hint: str, retry: bool) -> Callable[[re.Match[str], Failure
 # How ssh begins what a connection came to: its own, and that of a jump host to the node.
 _CONNECT = r"^(?:ssh: connect to host .{0,400}|channel \d+: open failed: connect failed): "
 
+_CLOSED = _said("connection lost: {said}", "sshd may be dropping parallel logins", True)
+
 _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sentence]], ...] = tuple(
     (re.compile(pattern, re.MULTILINE), sentence)
     for pattern, sentence in (
@@ -292,7 +289,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
             r"^(?P<said>(?:kex|ssh)_exchange_identification: .{0,400}|Connection (?:closed|reset) by .{0,400}"
             r"|client_loop: send disconnect.{0,400}|Connection to .{0,400} closed.{0,400}"
             r"|.{0,400}Broken pipe)",
-            _said(_DROPPED + "{said}", "sshd may be dropping parallel logins", True),
+            _CLOSED,
         ),
     )
 )

@@ -90,7 +90,9 @@ def test_native_frames_neither_part_ranks_nor_move_them() -> None:
 
 def test_those_without_a_stack_are_one_class_for_one_reason() -> None:
     gone = {rank: Dump(rank, 0.0, error="gone", what=f"its process {100 + rank} ended") for rank in range(3)}
-    (found,) = classes(snapshot({**gone}))
+    taken = snapshot({**gone})
+    taken.ranks = {rank: Place("gpu01", pid=100 + rank) for rank in range(4)}
+    (found,) = classes(taken)
     assert (found.ranks, found.doing.text) == (mask_of(range(3)), "its process ended")
 
 

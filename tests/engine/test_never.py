@@ -104,4 +104,4 @@ def test_a_node_that_is_not_measured_says_so(monkeypatch: pytest.MonkeyPatch, tm
         await link.close()
         return [event.fact for event in found]
 
-    assert asyncio.run(main()) == [events.Note("no measurements: no answer within 0.2 s")]
+    assert asyncio.run(main()) == [events.Note("no measurements: no answer within 0.2 s", "samples")]

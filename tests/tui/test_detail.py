@@ -320,7 +320,8 @@ def test_before_anything_is_known() -> None:
     run = Run()
     run.tell(5, "launched", "gpu02", dir="/tmp")
     assert "not measured yet" in shown(run, None)
-    run.tell(6, "note", "gpu02", text="no measurements: run folder /x: no space")
+    why = "no measurements: run folder /x: no space"
+    run.tell(6, "note", "gpu02", text=why, about="samples")
     assert "no measurements: run folder /x: no space" in shown(run, 3)
 
 

@@ -56,6 +56,9 @@ class Frame(NamedTuple):
         return "%s:%d" % (file, self.line) if self.line else file
 
 
+LISTENING = "listening socket"
+"""The target of a call that waits for others to connect."""
+
 LEFT_OUT = Frame("(frames left out)", "", 0)
 """Replaces the missing frames in a stack that was cut."""
 

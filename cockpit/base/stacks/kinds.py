@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple, Optional, Pattern, Tuple
 
-from cockpit.base.stacks.dump import Dump, Frame, Process
+from cockpit.base.stacks.dump import LISTENING, Dump, Frame, Process
 from cockpit.base.stacks.file_names import is_library
 
 KINDS = {
@@ -133,12 +133,19 @@ class Doing(NamedTuple):
     :param what: the collective, the file or the lock in one word; empty if there is none
     :param frame: the innermost frame of the user's own code; None if there is none
     :param text: all that in words: ``waits in all_reduce``, ``reads /data/shard-7.bin``
+    :param how: which kind of input and output it is: the first of the calls that do the same,
+        :data:`EVENT_LOOP`, :data:`DEBUGGER`; empty if it is none
     """
 
     kind: str
     what: str
     frame: Optional[Frame]
     text: str
+    how: str = ""
+
+
+EVENT_LOOP, DEBUGGER = "event loop", "debugger"
+ACCEPTS = "accept"
 
 
 def python_frames(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
@@ -213,23 +220,22 @@ _COMPILED = re.compile(r"\b_c10d_functional\.(\w+)")
 _WORK = "Work.wait"
 """What the wait is for if only the handle of a collective is known, not which one it is."""
 
-_WORDS = {
-    "reads": ("read", "pread64", "readv"),
-    "receives from": ("recvfrom", "recvmsg", "recvmmsg"),
-    "writes to": ("write", "writev", "pwrite64"),
-    "sends to": ("sendto", "sendmsg"),
-    "connects to": ("connect",),
-    "opens": ("open", "openat"),
-    "looks at": ("stat", "lstat", "fstat", "newfstatat", "statx"),
-    "flushes": ("fsync", "fdatasync"),
-    "waits for the lock on": ("flock", "fcntl"),
-    "waits on": (
-        *("accept", "accept4", "poll", "ppoll", "select", "pselect6"),
-        *("epoll_wait", "epoll_pwait", "epoll_pwait2"),
-    ),
-    "waits for a child": ("wait4", "waitid", "vfork"),
-}
-_CALLS = {call: words for words, calls in _WORDS.items() for call in calls}
+_FAMILIES = (
+    ("reads", "", ("read", "pread64", "readv")),
+    ("receives", " from", ("recvfrom", "recvmsg", "recvmmsg")),
+    ("writes", " to", ("write", "writev", "pwrite64")),
+    ("sends", " to", ("sendto", "sendmsg")),
+    ("connects", " to", ("connect",)),
+    ("opens", "", ("open", "openat")),
+    ("looks", " at", ("stat", "lstat", "fstat", "newfstatat", "statx")),
+    ("flushes", "", ("fsync", "fdatasync")),
+    ("waits for the lock", " on", ("flock", "fcntl")),
+    ("waits", " on", (ACCEPTS, "accept4")),
+    ("waits", " on", ("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2")),
+    ("waits for a child", "", ("wait4", "waitid", "vfork")),
+)
+_CALLS = {call: (words, joint, calls[0]) for words, joint, calls in _FAMILIES for call in calls}
+"""What a call does, in words; what stands before its target; the first of those that do the same."""
 
 
 def doing(
@@ -347,17 +353,17 @@ def _by_kernel(
     if call in _LOCKS or (inner == "lock" and call not in _CALLS):
         return _of_lock(frames[-1] if frames else None, user)
     if call in _CALLS and _further_in(frames, user, _DEBUGGERS):
-        return Doing("io", target, user, "waits in a debugger for somebody to type")
+        return Doing("io", target, user, "waits in a debugger for somebody to type", DEBUGGER)
     if call in _CALLS and _further_in(frames, user, _EVENTS):
-        return Doing("io", target, user, "waits in its event loop")
+        return Doing("io", target, user, "waits in its event loop", EVENT_LOOP)
     if call in _CALLS:
-        return Doing("io", target, user, _call_text(call, target))
+        return Doing("io", target, user, _call_text(call, target), _CALLS[call][2])
     if inner == "io":
         return Doing("io", "", user, "reads or writes")
     if process is not None and process.state == "R":
         return Doing("runs", "", user, "runs")
     if inner == "library":
-        return Doing("library", "", user, "in %s" % _package(file))
+        return Doing("library", _package(file), user, "in %s" % _package(file))
     return Doing("user", "", user, "in its own code") if frames else Doing("", "", None, "no Python stack")
 
 
@@ -395,7 +401,8 @@ def _of_lock(inner: Optional[Frame], user: Optional[Frame]) -> Doing:
         return Doing("lock", "thread", user, text)
     if inner is not None and kind(inner) == "library" and not inner.file.startswith(("python/", "<frozen ")):
         # It may be a wait for other ranks that no rule knows.
-        return Doing("library", "", user, "waits in %s" % _package(inner.file))
+        package = _package(inner.file)
+        return Doing("library", package, user, "waits in %s" % package)
     return Doing("lock", "", user, _TEXTS["lock"])
 
 
@@ -411,10 +418,10 @@ def _package(file: str) -> str:
 
 def _call_text(call: str, target: str) -> str:
     """What a system call does, and with what if that is known."""
-    words = _CALLS[call]
+    words, joint, _ = _CALLS[call]
     if target:
-        return "%s %s%s" % (words, "a " if target in ("pipe", "socket", "listening socket") else "", target)
-    return "waits in %s" % call if words.endswith((" on", " from", " to", " at")) else words
+        return "%s%s %s%s" % (words, joint, "a " if target in ("pipe", "socket", LISTENING) else "", target)
+    return "waits in %s" % call if joint else words
 
 
 def _further_in(frames: Tuple[Frame, ...], user: Optional[Frame], files: Pattern[str]) -> bool:

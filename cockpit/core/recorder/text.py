@@ -57,10 +57,15 @@ def _waits(look: Look) -> Iterator[str]:
 
 def title(group: Group, number: int) -> str:
     """``number 13 of all ranks (group 0)``, ``number 50 of group 4 (tp)``."""
+    return f"number {number} of {group_title(group)}"
+
+
+def group_title(group: Group) -> str:
+    """``all ranks (group 0)``, ``group 4 (tp)``."""
     if group.everybody:
-        return f"number {number} of all ranks (group {group.name})"
+        return f"all ranks (group {group.name})"
     desc = f" ({group.desc})" if group.desc not in ("", "undefined") else ""
-    return f"number {number} of group {group.name}{desc}"
+    return f"group {group.name}{desc}"
 
 
 def call_text(call: Call) -> str:

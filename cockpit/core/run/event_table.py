@@ -278,7 +278,13 @@ def _evidence(run: Run, node: Node, at: float, fact: events.EvidenceKept) -> Ite
     yield replace(node, evidence=tuple(before.values()))
 
 
-def _noted(node: Node, text: str) -> Node:
+def _tells(node: Node, at: float, fact: events.Note) -> Node:
+    return _noted(node, fact.text, fact.about)
+
+
+def _noted(node: Node, text: str, about: str = "") -> Node:
+    if about == events.SAMPLES and text:
+        node = replace(node, unmeasured=text)
     if len(node.notes) < NOTES:
         return replace(node, notes=(*node.notes, text))
     return replace(node, notes_dropped=node.notes_dropped + 1)
@@ -552,7 +558,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Survivors: EventKind(
         NODE, _node(lambda node, at, fact: replace(node, survivors=fact.procs)), _tell_survivors
     ),
-    events.Note: EventKind(NODE, _node(lambda node, at, fact: _noted(node, fact.text)), _tell_note),
+    events.Note: EventKind(NODE, _node(_tells), _tell_note),
     events.Ended: EventKind(NODE, _ended, _says(lambda fact: "ended", aside=True)),
     events.Planned: EventKind(OURS, _planned, None, whole=True),
     events.Launched: EventKind(OURS, _launched, _says(lambda fact: "launched", aside=True)),

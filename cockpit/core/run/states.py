@@ -150,6 +150,8 @@ class Node:
     """The supervisor vanished: what happens from now on may go unrecorded."""
     notes: tuple[str, ...] = ()
     notes_dropped: int = 0
+    unmeasured: str = ""
+    """Why there are no measurements of it; empty: nothing says so."""
     """How many more notes there were."""
     damaged: int = 0
     """Lines of its run record that make no sense and are ignored."""

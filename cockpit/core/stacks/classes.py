@@ -10,7 +10,7 @@ from itertools import pairwise, takewhile
 from cockpit.base.stacks.dump import Dump, Frame, Process
 from cockpit.base.stacks.kinds import WAITING, Doing, of_dump, python_frames, user_frame
 from cockpit.core.masks import count, ranks_of
-from cockpit.core.stacks.snapshot import Snapshot
+from cockpit.core.stacks.snapshot import Place, Snapshot
 
 CPU_SHARE = 0.01
 """A main thread that uses more than this share of a core between two samples is doing something."""
@@ -59,9 +59,6 @@ AWAIT_CHILD = frozenset(("wait4", "waitid", "vfork"))
 
 ASKS = re.compile(r"\bis_(completed|success|done|ready)\(|\.(query|done|check)\(")
 """Loops that ask whether something is over that others do; without a pause they use a whole core."""
-
-
-_PID = re.compile(r"(?<=\bprocess) \d+")
 
 
 @dataclass(frozen=True)
@@ -191,7 +188,7 @@ def classes(snapshot: Snapshot) -> list[RankClass]:
         state = dump.process.state if dump.process is not None else ""
         state = state if state in "DTtZ" else ""
         moves = movement(snapshot.dumps(rank)) if dump.threads else ""
-        does = _doing(dump)
+        does = _doing(dump, snapshot.ranks.get(rank))
         # The file that is read differs from rank to rank.
         what = does.what if does.kind == "collective" else "" if dump.threads else does.text
         alike: tuple[object, ...] = (python_frames(dump.frames), does.kind, what)
@@ -204,7 +201,7 @@ def classes(snapshot: Snapshot) -> list[RankClass]:
     for (state, moves, _), ranks in groups.items():
         lowest = next(ranks_of(ranks))
         dump = newest[lowest]
-        does = _named(_doing(dump), ranks, snapshot)
+        does = _named(_doing(dump, snapshot.ranks.get(lowest)), ranks, snapshot)
         made.append(RankClass(ranks, dump.frames, does, state, moves, dump.source, lowest))
     return sorted(
         made, key=lambda one: (one.doing.kind in WAITING and not one.state, count(one.ranks), one.ranks)
@@ -222,7 +219,9 @@ def _named(does: Doing, ranks: int, snapshot: Snapshot) -> Doing:
     return does
 
 
-def _doing(dump: Dump) -> Doing:
+def _doing(dump: Dump, place: Place | None) -> Doing:
     if dump.threads:
         return of_dump(dump)
-    return Doing("", "", None, _PID.sub("", dump.what) or dump.error)
+    # Each has a pid of its own, and the same trouble.
+    what = re.sub(rf" ?\b{place.pid}\b", "", dump.what) if place is not None and place.pid else dump.what
+    return Doing("", "", None, what or dump.error)

@@ -25,7 +25,7 @@ from cockpit.base.gate import (
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import mask_text, read_ranks
 from cockpit.core.recorder.look import Collective, Look
-from cockpit.core.recorder.text import call_text, title
+from cockpit.core.recorder.text import call_text, group_title
 from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
 
@@ -251,7 +251,7 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
         tuple(map(_wait, look.open(SHORT_US)[:WAITS])),
         tuple(
             Mismatch(
-                _group(found),
+                group_title(found.group),
                 found.number,
                 difference.what,
                 tuple(Variant(mask, call_text(call)) for mask, call in difference.calls[:1000]),
@@ -268,7 +268,7 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
                 pair.entry.number,
                 pair.alone,
                 pair.waited_us / 1e6,
-                title(pair.entry.call.group, pair.entry.number).partition(" of ")[2],
+                group_title(pair.entry.call.group),
             )
             for pair in lasting[:WAITS]
         ),
@@ -278,7 +278,7 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
 
 def _wait(found: Collective) -> Wait:
     return Wait(
-        _group(found),
+        group_title(found.group),
         f"{found.group.backend}:{found.group.name}",
         found.number,
         found.call.op,
@@ -290,10 +290,6 @@ def _wait(found: Collective) -> Wait:
         not found.sure and found.going == found.members and found.going.bit_count() == 1,
         next((place for place, _ in found.places(found.going)), ""),
     )
-
-
-def _group(found: Collective) -> str:
-    return title(found.group, found.number).partition(" of ")[2]
 
 
 def merged(several: Iterable[Collectives | None]) -> Collectives | None:

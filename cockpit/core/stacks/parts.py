@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cockpit.base.stacks.dump import Child, Dump
-from cockpit.base.stacks.kinds import WAITING, kind, python_frames
+from cockpit.base.stacks.dump import LISTENING, Child, Dump
+from cockpit.base.stacks.kinds import ACCEPTS, DEBUGGER, EVENT_LOOP, WAITING, kind, python_frames
 from cockpit.core.stacks.classes import RankClass
 from cockpit.core.stacks.words import place_text
 
@@ -15,12 +15,6 @@ _SYNC = re.compile(r"\.(item|cpu|tolist|synchronize)\(")
 
 STOPPED = frozenset("Tt")
 DEAD = frozenset("ZXx")
-
-LISTENING = "listening socket"
-"""What a node calls a socket at which a rank waits for others to connect."""
-
-EVENTS = "waits in its event loop"
-"""What ranks do that wait for whatever comes, in words."""
 
 OUTSIDE = re.compile(r"socket|/dev/(tty|pts|console)")
 """What people and other programs are behind, who may just have nothing to say."""
@@ -69,15 +63,15 @@ class ClassPart:
         if self.kind not in WAITING:
             frame = self.found.doing.frame
             own = frame is not None and self.kind != "library"
-            return frame.name if own and frame is not None else self.found.doing.text.rpartition(" ")[2]
+            return frame.name if own and frame is not None else self.found.doing.what or self.kind
         named = (frame.name for frame in self.found.frames if kind(frame) == self.kind != "backward")
         return self.found.doing.what or next(named, self.kind).rpartition(".")[2]
 
     @property
-    def deed(self) -> str:
-        """What they do, in words, whatever file of its own each of them does it with."""
+    def deed(self) -> tuple[str, str, str]:
+        """What they do, whatever file of its own each of them does it with."""
         act = self.found.doing
-        return act.text.removesuffix(act.what).rstrip()
+        return act.kind, act.how, "" if act.kind == "io" else act.what
 
     @property
     def where(self) -> str:
@@ -110,18 +104,18 @@ def state_of(dump: Dump | None) -> str:
 def listens(part: ClassPart) -> bool:
     """Whether ranks wait for others to connect."""
     act = part.found.doing
-    return LISTENING in act.what or act.text.startswith("waits in accept")
+    return LISTENING in act.what.split(", ") or act.how == ACCEPTS
 
 
 def serves(part: ClassPart) -> bool:
     """Whether ranks wait for requests, or for whatever else may come."""
-    return listens(part) or part.found.doing.text == EVENTS
+    return listens(part) or part.found.doing.how == EVENT_LOOP
 
 
 def may_serve(part: ClassPart) -> bool:
     """Whether ranks wait at a socket or a terminal for somebody to ask something; else they have asked."""
     act = part.found.doing
-    if part.kind != "io" or not OUTSIDE.search(act.what) or "debugger" in act.text:
+    if part.kind != "io" or not OUTSIDE.search(act.what) or act.how == DEBUGGER:
         return False
     return not any(_CLIENTS.match(frame.file) for frame in part.found.frames)
 

@@ -206,7 +206,8 @@ async def _samples(link: Link, request: verbs.Samples) -> list[Event]:
         raise
     except LinkError as error:
         # What the node reported about its ranks still holds.
-        return [*found, Event(time.time(), link.node, events.Note(f"no measurements: {error.what}"))]
+        why = events.Note(f"no measurements: {error.what}", events.SAMPLES)
+        return [*found, Event(time.time(), link.node, why)]
     finally:
         await stream.close()
-    return found or [Event(time.time(), link.node, events.Note("no measurements"))]
+    return found or [Event(time.time(), link.node, events.Note("no measurements", events.SAMPLES))]

@@ -389,7 +389,7 @@ class Session:
             return  # the loss of the link shows elsewhere
         except RemoteError as error:
             # A node without measurements still runs.
-            self.note(entry.name, events.Note(f"no measurements: {error}"), record=False)
+            self.note(entry.name, events.Note(f"no measurements: {error}", events.SAMPLES), record=False)
 
     def _take_sample(self, name: str, item: SamplesItem) -> None:
         sample = events.Sample(item.node, item.ranks, item.gpus, item.memory, item.disks)

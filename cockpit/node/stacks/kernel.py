@@ -338,13 +338,15 @@ def _restarted(wchan: str) -> str:
 
 def _file(pid: int, number: int) -> str:
     """What is behind a file descriptor: a path, ``pipe``, ``socket``."""
+    from cockpit.base.stacks.dump import LISTENING
+
     if number >= 1 << 31:
         return ""
     target = procfs.link("/proc/%d/fd/%d" % (pid, number))
     kind, colon, _ = target.partition(":[")
     if colon and not target.startswith("/"):
         if kind == "socket" and _listens(pid, target[8:-1]):
-            return "listening socket"
+            return LISTENING
         return kind.replace("anon_inode", "")
     return target.replace("anon_inode:", "")
 

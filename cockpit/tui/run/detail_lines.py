@@ -175,7 +175,7 @@ def _rank(sight: About, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]
 def _age(node: Node, rank: Rank | None, now: float, paper: _Paper) -> Iterator[Line]:
     """How old the measurements are, if that needs saying."""
     if node.sampled_at is None:
-        note = next((note for note in node.notes if note.startswith("no measurements")), "")
+        note = node.unmeasured
         if note or node.launched:
             yield from paper.text(safe(note) or "not measured yet", "warning" if note else "label")
         return
