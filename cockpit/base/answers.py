@@ -442,7 +442,7 @@ class BegunOutput:
 @dataclass(frozen=True)
 class WatchItem:
     """new bytes and sizes by file; who lives; `begun`: files that were shortened; `marks` of what was sent;
-    `trouble` with a file"""
+    `trouble` with a file; files that their processes have `exchanged` for others"""
 
     parts: Tuple[AddedBytes, ...] = bound(ListOf(RowOf(AddedBytes), FILES_A_NODE))
     sizes: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), SIZE, FILES_A_NODE))
@@ -451,6 +451,7 @@ class WatchItem:
     begun: Tuple[BegunOutput, ...] = bound(ListOf(RowOf(BegunOutput), FILES_A_NODE), ())
     marks: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), MARK, FILES_A_NODE), {})
     trouble: Dict[int, str] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), SENTENCE, FILES_A_NODE), {})
+    exchanged: Tuple[int, ...] = bound(ListOf(Whole(0, FILES_A_JOB), FILES_A_NODE), ())
 
 
 @dataclass(frozen=True)

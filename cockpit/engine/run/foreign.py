@@ -162,8 +162,7 @@ class ForeignJob(Source):
     def again(self, name: str, item: WatchItem) -> bool:
         """See :meth:`Source.again`: it is time to look for other processes or files."""
         lacks = len(item.ranks) < len(self._desk.model.nodes[name].ranks)
-        changed = any(text.endswith("exchanged") for text in item.trouble.values())
-        return (lacks or changed) and time.monotonic() - self._looked[name] >= _AGAIN_S
+        return (lacks or bool(item.exchanged)) and time.monotonic() - self._looked[name] >= _AGAIN_S
 
     async def ends(self, entry: NodeEntry, link: Link, item: WatchItem) -> bool:
         """See :meth:`Source.ends`; what is held of last lines is kept then."""

@@ -25,7 +25,7 @@ def watch(call: Call) -> Dict[str, Any]:
     ``credit`` (bytes in flight). Item: ``parts`` [[number, offset, length], …] with the bytes as payload,
     ``sizes`` {number: size}, ``ranks`` and ``launchers`` (pids) that live, ``begun`` [[number, length], …]:
     files that were shortened, and are sent from their start; ``marks`` {number: mark}: of all that was sent;
-    ``trouble`` {number: why it cannot be read}.
+    ``trouble`` {number: why it cannot be read}; ``exchanged`` [number, …]: their processes write to others.
     """
     asked = call.asked(verbs.Watch)
     users = _users(asked)
@@ -53,6 +53,7 @@ def watch(call: Call) -> Dict[str, Any]:
                     "begun": begun,
                     "marks": {str(number): marks[number] for number, _, _ in parts},
                     "trouble": {str(file.number): file.trouble for file in files if file.trouble},
+                    "exchanged": [file.number for file in files if file.exchanged],
                 }
                 call.item(item, data)
                 last = now
@@ -80,7 +81,9 @@ class _File:
         self.number = asked.number
         self.followed: Optional[Followed] = None
         self._asked = asked
-        self._closed = self._moved = ""
+        self._closed = ""
+        self.exchanged = False
+        """Whether its process writes to another file instead."""
         self._looked = 0.0
         try:
             self._place = Held(asked.path, _opened(asked, users))
@@ -100,25 +103,26 @@ class _File:
     def trouble(self) -> str:
         """What to say of it; empty: nothing."""
         why = "" if self.followed is None else self.followed.trouble
-        return self._closed or self._moved or (why and "%s %s" % (self._asked.path, why))
+        if self.exchanged:
+            why = "was exchanged"
+        return self._closed or (why and "%s %s" % (self._asked.path, why))
 
     def look(self) -> Optional[Begun]:
         """See how long it is; return if it begins anew."""
         if self.followed is None:
             return None
-        if not self._moved and time.monotonic() - self._looked >= BEAT_S:
+        if not self.exchanged and time.monotonic() - self._looked >= BEAT_S:
             self._looked = time.monotonic()
-            self._moved = self._exchanged()
+            self.exchanged = self._is_exchanged()
         return self.followed.look()
 
-    def _exchanged(self) -> str:
-        """What to say if its process writes to another file instead."""
+    def _is_exchanged(self) -> bool:
         one = self._asked
         try:
             same = _is(os.stat(self._descriptor), one)
         except OSError:
-            return ""
-        return "" if same or not procfs.alive(one.pid, one.ticks) else "%s was exchanged" % one.path
+            return False
+        return not same and procfs.alive(one.pid, one.ticks)
 
     @property
     def _descriptor(self) -> str:
