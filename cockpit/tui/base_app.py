@@ -35,7 +35,7 @@ from cockpit.private import private_dir
 from cockpit.transport.asking import DESK, Prompter
 from cockpit.tui.commands import Id, keymap
 from cockpit.tui.door import Door, explained, notice
-from cockpit.tui.escape import reads_escapes
+from cockpit.tui.driver import ours
 from cockpit.tui.look import themes
 from cockpit.tui.look.ascii_filter import AsciiFilter
 from cockpit.tui.look.few_colours import FewColours
@@ -108,8 +108,8 @@ class BaseApp(App[int]):
         return themes.defaults()
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's driver, with our reading of ``esc``."""
-        return reads_escapes(super().get_driver_class())
+        """Textual's driver, with our ways."""
+        return ours(super().get_driver_class())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's own filters, then ours: in signs and colours that the terminal can show."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -210,10 +211,15 @@ class Deeds:
         self.noted("open the log", logs)
         words = [sys.executable, "-c", "from cockpit.cli.main import main; raise SystemExit(main())"]
         # Through `cockpit logs`, which makes the ranks' output harmless: a pager may not.
-        command = f"{join([*words, *logs])} | {os.environ.get('PAGER') or 'less -R'}"
+        # A ctrl+c is meant for the pager, which decides whether it ends: neither the shell nor the app does.
+        command = f"trap : INT; {join([*words, *logs])} | {os.environ.get('PAGER') or 'less -R'}"
         self._screen.run_worker(self._page(command), group="pager", exclusive=True)
 
     async def _page(self, command: str) -> None:
         with self._screen.app.batch_update(), self._screen.app.suspend():
-            pager = await asyncio.create_subprocess_exec("/bin/sh", "-c", command)
-            await pager.wait()
+            before = signal.signal(signal.SIGINT, lambda number, frame: None)
+            try:
+                pager = await asyncio.create_subprocess_exec("/bin/sh", "-c", command)
+                await pager.wait()
+            finally:
+                signal.signal(signal.SIGINT, before)

@@ -10,7 +10,7 @@ from textual.events import Key
 
 from cockpit.config import Config
 from cockpit.tui.base_app import BaseApp
-from cockpit.tui.escape import EscapeParser
+from cockpit.tui.driver import EscapeParser
 
 
 def keys(written: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

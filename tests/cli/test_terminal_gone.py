@@ -1,0 +1,189 @@
+"""The app on a terminal that goes away, is stopped and continued, or is given to a pager for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.verbs import Verbs
+from tests.waiting import until
+
+SLOW = """
+import asyncio, sys
+from cockpit import config
+from cockpit.cli.terminal import _terminal_of
+from cockpit.tui.base_app import BaseApp
+
+async def main():
+    app = BaseApp(config.load())
+    with _terminal_of(app):
+        await app.run_async()
+        print("leaving", flush=True)
+        await asyncio.sleep(2)
+
+asyncio.run(main())
+"""
+"""An app whose links take a while to close once it is left."""
+
+
+PAGER = """#!/bin/sh
+trap 'echo interrupted' INT
+cat >/dev/null
+echo paged
+read end </dev/tty
+"""
+
+
+class Terminal:
+    """A terminal, and a program that leads its session there.
+
+    :param owned: whether it is that session's: who closes it else sends no signal
+    """
+
+    def __init__(self, words: list[str], env: Mapping[str, str], cwd: Path, *, owned: bool = True) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self.process = subprocess.Popen(
+            ["setsid", *["--ctty"] * owned, *words],
+            env=dict(env),
+            cwd=cwd,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+        )
+        os.close(slave)
+        self.shown = b""
+        self._open = True
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # how Linux says that no program has it open any more
+            while self._open:
+                if select.select([self._master], [], [], 0.05)[0]:
+                    self.shown += os.read(self._master, 1 << 16)
+
+    def shows(self, text: bytes, times: int = 1) -> None:
+        """Wait until it was shown."""
+        until(lambda: self.shown.count(text) >= times, f"{text!r} is shown")
+
+    def types(self, text: bytes) -> None:
+        """Press keys."""
+        os.write(self._master, text)
+
+    def close(self) -> None:
+        """Close the window."""
+        if self._open:
+            self._open = False
+            self._reader.join()
+            os.close(self._master)
+
+    def send(self, number: int) -> None:
+        """Send a signal to the program."""
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        """Wait for the end of the program; its code."""
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[list[Terminal]]:
+    made: list[Terminal] = []
+    yield made
+    for one in made:
+        one.close()
+        one.process.kill()
+        one.process.wait()
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "TERM": "xterm-256color", "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+@pytest.fixture
+def slow(tmp_path: Path, terminals: list[Terminal], env: dict[str, str]) -> Terminal:
+    """An app that is shown."""
+    terminals.append(Terminal([sys.executable, "-c", SLOW], env, tmp_path))
+    terminals[0].shows(b"\x1b[?1049h")
+    return terminals[0]
+
+
+LEAVE = b"\x11"
+"""ctrl+q"""
+
+
+def test_the_terminal_is_closed(slow: Terminal) -> None:
+    slow.close()
+    slow.ended()
+
+
+def test_the_terminal_is_closed_while_the_app_leaves(slow: Terminal) -> None:
+    slow.types(LEAVE)
+    slow.shows(b"leaving")
+    slow.close()
+    slow.ended()
+
+
+def test_a_terminal_of_which_only_its_end_tells_that_it_is_gone(
+    tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
+) -> None:
+    terminals.append(Terminal([sys.executable, "-c", SLOW], env, tmp_path, owned=False))
+    terminals[0].shows(b"\x1b[?1049h")
+    terminals[0].close()
+    terminals[0].ended()
+
+
+def test_it_is_left_as_ever_after_it_was_told_to_go_on(slow: Terminal) -> None:
+    for _ in range(3):
+        slow.send(signal.SIGCONT)
+    slow.types(LEAVE)
+    slow.shows(b"leaving")
+    assert slow.ended() == 0
+
+
+def test_it_goes_on_after_it_was_stopped(slow: Terminal) -> None:
+    slow.send(signal.SIGSTOP)
+    slow.send(signal.SIGCONT)
+    slow.shows(b"\x1b[?1049h", times=2)
+    slow.types(LEAVE)
+    slow.shows(b"leaving")
+    assert slow.ended() == 0
+
+
+def test_ctrl_c_in_the_pager_is_the_pagers(
+    tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
+) -> None:
+    verbs = Verbs(tmp_path / "state", tmp_path / "work")
+    words = [word for word in verbs.words("r", "echo a line; sleep 1000") if word != "--plain"]
+    pager = tmp_path / "pager"
+    pager.write_text(PAGER)
+    pager.chmod(0o755)
+    env |= {"PAGER": str(pager)}
+    terminals.append(Terminal([sys.executable, "-m", "cockpit", *words], env, tmp_path))
+    shown = terminals[0]
+    shown.shows(b"a line")
+    shown.types(b"o")
+    shown.shows(b"paged")
+    shown.types(b"\x03")
+    shown.shows(b"interrupted")
+    shown.types(b"\r")
+    shown.shows(b"\x1b[?1049h", times=2)
+    assert shown.process.poll() is None
+    shown.types(LEAVE)
+    shown.ended()
+    assert verbs.call("stop", "r", "--now").code == 0
