@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from cockpit.node import procfs
 from cockpit.node.run import remains
 from tests.cli.verbs import Verbs
-from tests.needs import lacking
+from tests.needs import lacking, require
 from tests.waiting import until
 
 RANK = """
@@ -38,12 +36,14 @@ class Sick:
         Path(f"/sys/fs/ext4/{self._device}/trigger_fs_error").write_text("1")
 
 
+pytestmark = pytest.mark.root
+
+
 @pytest.fixture
 def sick(tmp_path: Path) -> Iterator[Sick]:
     image, place = tmp_path / "image", tmp_path / "work" / "nodes"
     place.mkdir(parents=True)
-    if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
-        lacking("only root can mount a file system, and it takes mkfs.ext4")
+    require("mkfs.ext4")
     with image.open("wb") as file:
         file.truncate(64 << 20)
     subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
