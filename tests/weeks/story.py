@@ -36,6 +36,8 @@ FULL_S = 1200.0
 """For so long a disk is full, each week."""
 HANG_S, FAILURE_S = 50 * 60.0, 10 * 60.0
 """So long before the end they begin; the hang ends by itself in the middle between them."""
+TAKEN_S = 10.0
+"""Within so long after a cockpit has left another one writes."""
 HUNG, FAILED = 3, 13
 ROTATIONS = ("copytruncate", "rename", "truncate")
 
@@ -89,6 +91,7 @@ class Story:
             for index, entry in enumerate(entries)
         }
         self.told = Told()
+        self._session: Session
         self.step = 0
         self.hung_at = self.failed_at = 0.0
         """By the clock's ticks."""
@@ -100,7 +103,7 @@ class Story:
         with _paced():
             for node in self.nodes.values():
                 node.tick()
-            session = await attached(self.folder, self.nodes, self.told)
+            self._session = await attached(self.folder, self.nodes, self.told)
             chores = [asyncio.create_task(self._keep_house()), asyncio.create_task(self._visit())]
             try:
                 await self._train()
@@ -111,7 +114,7 @@ class Story:
                 for result in await asyncio.gather(*chores, return_exceptions=True):
                     if isinstance(result, Exception):
                         raise result
-            return session
+            return self._session
 
     # The ranks
 
@@ -188,14 +191,22 @@ class Story:
             day += 1
 
     async def _visit(self) -> None:
-        """Two more cockpits attach, and leave, now and then."""
+        """Two more cockpits attach now and then, and two of the three leave: often the one that writes."""
         while True:
             await asyncio.sleep(self._chance.uniform(0.3, 2) * self.scale.day_s)
-            folders = [RunFolder(self.folder.path) for _ in range(2)]
-            visitors = [await attached(folder, self.nodes, Told()) for folder in folders]
+            if self.clock.ticks > self.ends - HOUR:
+                return  # all that is told in the last hour is to be told by one
+            sessions = [self._session]
+            for _ in range(2):
+                visitor = await attached(RunFolder(self.folder.path), self.nodes, self.told)
+                visitor.stand_by()
+                sessions.append(visitor)
             await asyncio.sleep(self._chance.uniform(0.01, 0.1) * self.scale.day_s)
-            for visitor in visitors:
-                await visitor.close()
+            self._session = sessions.pop(self._chance.randrange(3))
+            for session in sessions:
+                await session.close()
+            await asyncio.sleep(TAKEN_S)
+            assert self._session.writer, "nobody has taken over"
 
 
 def _repeat_each(seconds: float) -> None:
