@@ -103,14 +103,12 @@ class Prompter(Protocol):
     @property
     def absent(self) -> str:
         """Why nobody can be asked; empty: somebody can."""
-        ...
 
     async def ask(self, challenge: Challenge) -> Sequence[str] | None:
         """The answers, one for each prompt; None: the person gives up on this login.
 
         It is cancelled when the answer is not wanted any more.
         """
-        ...
 
 
 @dataclass

@@ -127,22 +127,18 @@ class Pipe(Protocol):
 
         :raises LinkError: the connection under the pipe broke
         """
-        ...
 
     async def write(self, data: bytes) -> None:
         """Send ``data`` to stdin, waiting while the other side is slow.
 
         :raises LinkError: the pipe is closed
         """
-        ...
 
     async def close(self) -> None:
         """Close the pipe, within a few seconds; the command sees the end of its stdin."""
-        ...
 
     def last_words(self) -> str:
         """The end of what the command wrote to stderr, at most 4 KiB."""
-        ...
 
 
 class Transport(Protocol):
@@ -154,23 +150,19 @@ class Transport(Protocol):
     @property
     def kind(self) -> str:
         """Its name among :data:`cockpit.transport.registry.TRANSPORTS`."""
-        ...
 
     @property
     def job(self) -> str:
         """The number of the SLURM job of which its commands are steps; empty: of none."""
-        ...
 
     async def open(self, command: str) -> Pipe:
         """Start a shell command on the host.
 
         :raises LinkError: host unreachable, login refused, command not started
         """
-        ...
 
     async def close(self) -> None:
         """Close the connection and every pipe on it, within a few seconds, whatever the other side does."""
-        ...
 
 
 class Ways(Protocol):
@@ -178,11 +170,9 @@ class Ways(Protocol):
 
     async def to(self, node: str) -> Transport:
         """A transport to ``node`` (``host`` or ``user@host``), not connected yet."""
-        ...
 
     async def close(self) -> None:
         """Close what the transports share, within a few seconds."""
-        ...
 
 
 _FOR_ONE_COMMAND = frozenset({"accept_new"})

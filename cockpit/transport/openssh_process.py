@@ -56,14 +56,12 @@ class Passage(Protocol):
 
         :param ssh: the program with its configuration
         """
-        ...
 
     async def add_why(self, said: Said, asked: Mapping[str, str]) -> None:
         """Have an ssh say why it was refused its way: only the connection was told.
 
         :param asked: what the configuration says about where it was to go
         """
-        ...
 
 
 class Passages(Protocol):
@@ -77,7 +75,6 @@ class Passages(Protocol):
         :param at_node: what the configuration says about the node for which that is
         :raises LinkError: it cannot be opened
         """
-        ...
 
 
 class SshProcess(ChildTransport):

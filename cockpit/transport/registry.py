@@ -31,7 +31,6 @@ class Ending(Protocol):
         :param ask: whether they may be asked too, which takes a while
         :param gone: who that process was, if it has ended although supervisors were there
         """
-        ...
 
 
 @dataclass(frozen=True)

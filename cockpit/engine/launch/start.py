@@ -61,14 +61,12 @@ class Stages(Protocol):
 
     async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
         """Ask a person whether these host keys, which are not known, are the right ones."""
-        ...
 
     def ready(self, notes: Sequence[str], preflight: Diagnosis) -> None:
         """All nodes are fit; ``notes`` says what is not as one might expect, ``preflight`` what differs."""
 
     def listener(self, folder: RunFolder) -> Listener:
         """Who listens to the session of the run whose folder was just made."""
-        ...
 
 
 async def start(request: Wanted, stages: Stages) -> Session:

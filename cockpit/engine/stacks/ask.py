@@ -68,53 +68,43 @@ class Party(Protocol):
     @property
     def title(self) -> str:
         """The job's name for people."""
-        ...
 
     @property
     def run(self) -> str:
         """The run's name; empty for a job that cockpit did not start."""
-        ...
 
     @property
     def command(self) -> str:
         """The shell command that takes the same stacks."""
-        ...
 
     @property
     def nodes(self) -> Sequence[str]:
         """Every node that is asked."""
-        ...
 
     def places(self) -> dict[int, Place]:
         """Every rank the job should have, with what is known about it now."""
-        ...
 
     @property
     def twice(self) -> Mapping[int, str]:
         """Ranks that two processes have, with a sentence about them."""
-        ...
 
     async def refresh(self) -> None:
         """Take in what was recorded meanwhile, such as how ranks have ended.
 
         :raises CockpitError: nobody answers
         """
-        ...
 
     def folder(self, node: str) -> str:
         """The run folder on a node, whose supervisor may trace the ranks; empty if there is none."""
-        ...
 
     def link(self, node: str, /) -> Awaitable[Link]:
         """An open link.
 
         :raises CockpitError: there is none
         """
-        ...
 
     async def targets(self, node: str, link: Link) -> list[RankProcess]:
         """The job's processes on this node now.
 
         :raises CockpitError: the node cannot say
         """
-        ...

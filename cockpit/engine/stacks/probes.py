@@ -34,14 +34,12 @@ class Probe(Protocol):
 
         :raises CockpitError: it cannot have it
         """
-        ...
 
     def request(self, targets: Sequence[RankProcess], folder: str, ask: Ask) -> verbs.Request[Any, Any]:
         """What is asked.
 
         :param folder: the run folder on the node; empty if there is none
         """
-        ...
 
     def decode(self, data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:
         """The dumps in a part of the answer, and what is wrong with the rest of it; empty: nothing.
@@ -51,7 +49,6 @@ class Probe(Protocol):
         :param wanted: ranks that it may still speak for
         :param room: how much it may take up
         """
-        ...
 
 
 class PySpy:

@@ -40,11 +40,9 @@ class More(Protocol):
 
     async def gather(self, sampler: Sampler) -> None:
         """Ask for it, while a sample is taken."""
-        ...
 
     async def look_closer(self, sampler: Sampler) -> None:
         """Look once more at the ranks of which more would tell for whom they wait."""
-        ...
 
 
 class _InTurn:

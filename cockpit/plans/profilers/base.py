@@ -25,7 +25,6 @@ class Profiler(Protocol):
     @staticmethod
     def add_options(group: argparse._ArgumentGroup) -> None:
         """Add its options to a parser."""
-        ...
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Profiler:
@@ -33,17 +32,14 @@ class Profiler(Protocol):
 
         :raises CockpitError: they make no sense
         """
-        ...
 
     @property
     def places(self) -> tuple[str, ...]:
         """Where it may be on a node, the best first: a name to look for on PATH, or a pattern of paths."""
-        ...
 
     @property
     def missing(self) -> Finding:
         """What to say where it is in none of these places, and what would help."""
-        ...
 
     def argv(self, tool: str, folder: str, report: str) -> tuple[str, ...]:
         """The words before the launcher's.
@@ -53,8 +49,6 @@ class Profiler(Protocol):
         :param report: the report's path in it, without suffix
         :raises CockpitError: the options make no sense
         """
-        ...
 
     def script(self, command: str) -> str:
         """Shell text that runs the whole command, and ends as the launcher does."""
-        ...

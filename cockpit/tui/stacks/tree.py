@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
-from typing import overload
 
 from rich.cells import cell_len
 from textual import events
@@ -17,7 +17,7 @@ from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.classes import RankClass
 from cockpit.core.stacks.tree_lines import Key, TreeRow, place
 from cockpit.tui.panes.list_pane import ListPane
-from cockpit.tui.panes.text_pane import Line, Piece
+from cockpit.tui.panes.text_pane import Line, LinesLater, Piece
 from cockpit.tui.stacks.sight import Folding, Sight
 from cockpit.tui.stacks.words import cut
 
@@ -89,7 +89,7 @@ class StackTreePane(ListPane[TreeRow]):
         if not self.items:
             return super().build(width)
         self._starts = range(len(self.items))
-        return Lazy(self.items, lambda row: Line(tuple(self._pieces(row, width))))
+        return LinesLater(partial(self._line, row, width) for row in self.items)
 
     def _go_to_chosen(self) -> None:
         chosen = self._chosen
@@ -122,11 +122,14 @@ class StackTreePane(ListPane[TreeRow]):
 
     def item_lines(self, item: TreeRow, before: TreeRow | None, width: int) -> Sequence[Line]:
         """The ranks, the frame, and what there is to say about it."""
-        return [Line(tuple(self._pieces(item, width)))]
+        return [self._line(item, width)]
 
     def empty_lines(self, width: int) -> Sequence[Line]:
         """Nobody's stack is here."""
         return [Line.of(self.empty, "label")]
+
+    def _line(self, row: TreeRow, width: int) -> Line:
+        return Line(tuple(self._pieces(row, width)))
 
     def _pieces(self, row: TreeRow, width: int) -> Iterator[Piece]:
         own = self._chosen is not None and row.ranks >> self._chosen & 1
@@ -173,36 +176,6 @@ class StackTreePane(ListPane[TreeRow]):
         if row.kind in WAITING:
             return "waits", "waits"
         return "", ""
-
-
-class Lazy(Sequence[Line]):
-    """Lines that are made when somebody looks at them.
-
-    :param items: what they are made of, one each
-    :param make: makes one
-    """
-
-    def __init__(self, items: Sequence[TreeRow], make: Callable[[TreeRow], Line]) -> None:
-        self._items = items
-        self._make = make
-        self._made: dict[int, Line] = {}
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    @overload
-    def __getitem__(self, at: int) -> Line: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Line]: ...
-
-    def __getitem__(self, at: int | slice) -> Line | Sequence[Line]:
-        if isinstance(at, slice):
-            return [self[each] for each in range(*at.indices(len(self)))]
-        line = self._made.get(at)
-        if line is None:
-            line = self._made[at] = self._make(self._items[at])
-        return line
 
 
 def _arrivals(found: Sequence[TreeRow], moved: int) -> Iterator[tuple[Key, int]]:
