@@ -86,12 +86,7 @@ class Asks:
     """
 
     def __init__(
-        self,
-        *,
-        person: bool,
-        term: str,
-        leaving: str = "",
-        waiting: Callable[[], Sequence[str]] = tuple,
+        self, *, person: bool, term: str, leaving: str = "", waiting: Callable[[], Sequence[str]] = tuple
     ) -> None:
         self._waiting = waiting
         self.asking = False

@@ -46,15 +46,10 @@ def add_options(parser: Parser) -> None:
         "(docs/calls.md)",
     )
     group.add_argument(
-        "--no-watch",
-        action="store_true",
-        help="do not look at ranks unasked when steps stop; docs/watch.md",
+        "--no-watch", action="store_true", help="do not look at ranks unasked when steps stop; docs/watch.md"
     )
     add_seconds(
-        group,
-        "--hang-after",
-        None,
-        "look at ranks after so long without a step, or six usual steps (30)",
+        group, "--hang-after", None, "look at ranks after so long without a step, or six usual steps (30)"
     )
     group.add_argument(
         "--on-hang",

@@ -253,11 +253,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
         (r"^Host key verification failed", _failed),
         (
             r"Too many authentication failures",
-            _said(
-                "too many keys offered",
-                "set IdentitiesOnly and one IdentityFile for it in {file}",
-                False,
-            ),
+            _said("too many keys offered", "set IdentitiesOnly and one IdentityFile for it in {file}", False),
         ),
         (r"^(?:\S{1,200}@\S{1,200}: )?Permission denied \((?P<methods>[\w,.@-]*)\)", _refused),
         (

@@ -35,10 +35,7 @@ class Typeahead:
     """
 
     def __init__(
-        self,
-        app: App[Any],
-        handle: Callable[[events.Event], Awaitable[None]],
-        dropped: Callable[[int], None],
+        self, app: App[Any], handle: Callable[[events.Event], Awaitable[None]], dropped: Callable[[int], None]
     ) -> None:
         self._app = app
         self._handle = handle

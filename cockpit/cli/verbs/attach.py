@@ -33,12 +33,7 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"
     )
-    add_seconds(
-        parser,
-        "--give-up",
-        600.0,
-        GIVE_UP,
-    )
+    add_seconds(parser, "--give-up", 600.0, GIVE_UP)
     parser.add_argument(
         "--name", metavar="NAME", default="", help="what a job that others started is called here"
     )

@@ -72,12 +72,7 @@ def _parser() -> Parser:
     add_seconds(group, "--failure-wait", 30.0, "seconds from showing the failure to the stop (30)")
     add_seconds(group, "--grace", 30.0, "when stopping: seconds from SIGTERM to SIGKILL (30)")
     add_seconds(group, "--finalise-wait", 600.0, "seconds for a profiler to write its report (600)")
-    add_seconds(
-        group,
-        "--give-up",
-        600.0,
-        GIVE_UP,
-    )
+    add_seconds(group, "--give-up", 600.0, GIVE_UP)
     group.add_argument(
         "--node-dir",
         metavar="DIR",

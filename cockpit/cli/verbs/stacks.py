@@ -111,10 +111,7 @@ def _parser() -> Parser:
         help="a run's name, a part of it, or: last; a hostfile (-: stdin), for any job; a snapshot's folder",
     )
     parser.add_argument(
-        "more",
-        metavar="SNAPSHOT",
-        nargs="*",
-        help="snapshots taken on single nodes: they are merged",
+        "more", metavar="SNAPSHOT", nargs="*", help="snapshots taken on single nodes: they are merged"
     )
     group = parser.add_argument_group("what is asked of the ranks")
     group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
@@ -139,13 +136,7 @@ def _parser() -> Parser:
     group.add_argument(
         "--list", action="store_true", help="the snapshots of RUN so far, also those that its nodes took"
     )
-    group.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="keep the snapshot below DIR",
-    )
+    group.add_argument("-o", "--output", type=Path, metavar="DIR", help="keep the snapshot below DIR")
     return parser
 
 

@@ -106,11 +106,7 @@ class Calls:
             self._told.add("failure")
 
     def due(
-        self,
-        now: float,
-        model: RunModel,
-        cause: Callable[[], Finding | None],
-        stall: Finding | None = None,
+        self, now: float, model: RunModel, cause: Callable[[], Finding | None], stall: Finding | None = None
     ) -> Iterator[Call]:
         """The calls that are to be made now.
 

@@ -345,12 +345,7 @@ _LIMITS = (
         "kernel.perf_event_paranoid =",
         step=Step("sudo sysctl -w kernel.perf_event_paranoid=2"),
     ),
-    Trait(
-        "gpu_counters",
-        _counters,
-        "GPU performance counters:",
-        step=COUNTERS,
-    ),
+    Trait("gpu_counters", _counters, "GPU performance counters:", step=COUNTERS),
     Trait(
         "login",
         _login,

@@ -51,12 +51,7 @@ FAULTS: list[Rule] = []
 
 
 def _fault(
-    id: str,
-    *steps: Step,
-    source: str = "",
-    severity: str = "warning",
-    detail: str = "",
-    apart: bool = False,
+    id: str, *steps: Step, source: str = "", severity: str = "warning", detail: str = "", apart: bool = False
 ) -> Callable[[Callable[[Looks], Iterable[Told]]], None]:
     """Makes a rule of a function that tells what is wrong on which nodes.
 
@@ -402,10 +397,7 @@ def _name_loopback(looks: Looks) -> Iterator[Told]:
                 yield Told(node, what, (_lookup(node, name, _ITSELF),))
 
 
-@_fault(
-    "same_machine",
-    source="names of one node in a hostfile: short and full, host and address",
-)
+@_fault("same_machine", source="names of one node in a hostfile: short and full, host and address")
 def _same_machine(looks: Looks) -> Iterator[Told]:
     """Several names of one machine, before a launch takes it for several."""
     names: dict[str, list[str]] = {}

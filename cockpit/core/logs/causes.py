@@ -24,15 +24,7 @@ from cockpit.core.logs.cause_words import (
 )
 from cockpit.core.logs.levels import Level, level_of
 from cockpit.core.logs.prefixes import TRACEBACK, message, split
-from cockpit.core.logs.tracebacks import (
-    WORDS,
-    Traceback,
-    dumped,
-    read_lines,
-    read_tracebacks,
-    reason,
-    shown,
-)
+from cockpit.core.logs.tracebacks import WORDS, Traceback, dumped, read_lines, read_tracebacks, reason, shown
 from cockpit.core.text import one_line
 
 SURVIVED = 4

@@ -79,10 +79,7 @@ def session(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
         for path in files:
             for value in re.findall(r"(?im)^\s*KillUserProcesses\s*=\s*(\w+)", _text(path)):
                 kills = value.lower() in ("yes", "true", "1", "on")
-    return {
-        "kills": kills,
-        "lingers": os.path.exists("%s/%s" % (_LINGER, users.name(os.geteuid()))),
-    }
+    return {"kills": kills, "lingers": os.path.exists("%s/%s" % (_LINGER, users.name(os.geteuid())))}
 
 
 def code(asked: verbs.Checkup, payload: bytes) -> Dict[str, str]:

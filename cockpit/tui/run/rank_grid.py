@@ -23,15 +23,7 @@ from cockpit.core.run.slow_links import SLOW_S, slow_from
 from cockpit.tui.look.glyphs import STATES, UNICODE, Glyphs
 from cockpit.tui.panes.moving_pane import MovingPane
 from cockpit.tui.panes.text_pane import Piece
-from cockpit.tui.run.grid_lines import (
-    Columns,
-    Look,
-    Mark,
-    columns_for,
-    head_line,
-    node_line,
-    short_names,
-)
+from cockpit.tui.run.grid_lines import Columns, Look, Mark, columns_for, head_line, node_line, short_names
 from cockpit.tui.run.rank_lines import LEAST, Paces
 
 ROLES = (
@@ -107,10 +99,7 @@ class RankGrid(MovingPane):
     }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rank-grid--{role}" for role in ROLES}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("left", "step(-1)"),
-        ("right", "step(1)"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [("left", "step(-1)"), ("right", "step(1)")]
 
     @dataclass
     class Selected(Message):

@@ -145,8 +145,7 @@ class StackScreen(CommandScreen):
         return {
             "sample": Handler(self._do_sample, taking.why_no_sample),
             "cancel": Handler(
-                taking.cancel,
-                needs(lambda: taking.goes_on or self.stacks.busy, "no sample is being taken"),
+                taking.cancel, needs(lambda: taking.goes_on or self.stacks.busy, "no sample is being taken")
             ),
             "previous_sample": Handler(
                 lambda: samples.step(-1), needs(lambda: samples.number > 0, "no sample before this one")

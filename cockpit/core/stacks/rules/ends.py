@@ -42,9 +42,7 @@ def ended(case: Case) -> Finding | None:
     bad = mask_of(case.ended) & ~good
     if good == case.snapshot.world:
         return Finding(
-            "over",
-            every_text(good, "has ended with status 0", "have ended with status 0"),
-            certainty="sure",
+            "over", every_text(good, "has ended with status 0", "have ended with status 0"), certainty="sure"
         )
     # An end is early only if somebody waits for the rank: it may simply have finished.
     if not bad and not case.frozen and not case.stands:
