@@ -22,6 +22,7 @@ from cockpit.tui.panes.list_pane import ListPane
 class ListScreen(CommandScreen):
     """A top bar, one list, and the keys; ``esc`` goes back to the screen below."""
 
+    LIST: ClassVar[type[ListPane[Any]]]
     PANE: ClassVar[str]
     """The id of the list, and its name in the help."""
     HEADING: ClassVar[str]
@@ -30,10 +31,6 @@ class ListScreen(CommandScreen):
     DEFAULT_CSS = """
     ListScreen #left { display: none; }
     """
-
-    def make_list(self) -> ListPane[Any]:
-        """The list, with :attr:`PANE` as its id."""
-        raise NotImplementedError
 
     def begin(self) -> None:
         """The screen is there: start what fills the list."""
@@ -49,7 +46,7 @@ class ListScreen(CommandScreen):
         with Container(id="body"):
             yield Vertical(id="left")
             with Vertical(id="right"):
-                yield self.make_list()
+                yield self.LIST(ascii_only=self.app.glyphs.ascii, id=self.PANE)
         yield FilterBar(lambda text: None, id="filter")
         yield KeyBar(ascii_only=self.app.glyphs.ascii, id="keys")
         yield Static("", id="small", markup=False)
@@ -79,6 +76,10 @@ class ListScreen(CommandScreen):
     def on_the_right(self) -> str:
         """The one pane."""
         return self.PANE
+
+    def text_to_copy(self) -> str:
+        """What the cursor is on."""
+        return self.query_one(self.LIST).copy_text()
 
     def undoable(self) -> Sequence[tuple[object, Callable[[], object]]]:
         """What esc undoes: the screen."""

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from textual import events
 from textual.message import Message
 
-from cockpit.tui.panes.text_pane import Line, TextPane, copied
+from cockpit.core.text import one_line
+from cockpit.tui.panes.text_pane import Line, TextPane, copied, hanging
 
 T = TypeVar("T")
 
@@ -31,6 +32,10 @@ class ListPane(TextPane, Generic[T]):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"text-pane--{role}" for role in ("odd", "strong")}
     FOLLOWS: ClassVar[bool] = False
+    EMPTY_ROLE: ClassVar[str] = "label"
+
+    empty: Sequence[str] = ()
+    """What is said while there is no item, each on lines of its own."""
 
     @dataclass
     class Moved(Message):
@@ -68,7 +73,11 @@ class ListPane(TextPane, Generic[T]):
 
     def empty_lines(self, width: int) -> Sequence[Line]:
         """What to show when there is no item."""
-        return ()
+        return [
+            line
+            for text in self.empty
+            for line in hanging((), one_line(text, limit=2000), width, self.EMPTY_ROLE)
+        ]
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """As many lines as there are at that width: the current ones were made for the previous width."""

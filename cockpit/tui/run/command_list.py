@@ -29,6 +29,7 @@ class CommandList(ListPane[Ran]):
     """Commands in the order they ran, the newest last."""
 
     FOLLOWS = True
+    empty = ("no command was run yet",)
 
     def show(self, commands: Sequence[Ran]) -> None:
         """Show these."""
@@ -45,10 +46,6 @@ class CommandList(ListPane[Ran]):
             role = "label" if text.lstrip().startswith("#") else ""
             for number, piece in enumerate(fold(text, max(1, width - len(indent)))):
                 yield Line((Piece(indent), Piece(piece, role)), len(indent), joins=number > 0)
-
-    def empty_lines(self, width: int) -> Sequence[Line]:
-        """Nothing has been run so far."""
-        return [Line.of("no command was run yet", "label")]
 
     def copy_text(self) -> str:
         """The command under the cursor, without its title: ready to be pasted."""

@@ -49,6 +49,7 @@ class DoctorScreen(ListScreen):
     ABOUT = ABOUT
     BINDINGS: ClassVar[list[BindingType]] = bindings(DOCTOR)
 
+    LIST = FindingList
     PANE = "findings"
     HEADING = "nodes: differences and faults"
 
@@ -68,10 +69,6 @@ class DoctorScreen(ListScreen):
         self.last_keys = ("leave" if root else "back", "help")
         self._looking: Worker[None] | None = None
         self._found: Diagnosis | None = None
-
-    def make_list(self) -> FindingList:
-        """See :class:`ListScreen`."""
-        return FindingList(ascii_only=self.app.glyphs.ascii, id=self.PANE)
 
     def begin(self) -> None:
         """See :class:`ListScreen`."""
@@ -133,10 +130,6 @@ class DoctorScreen(ListScreen):
     def undoable(self) -> Sequence[tuple[object, Callable[[], object]]]:
         """What esc undoes: the screen."""
         return [(not self._root, self.dismiss)]
-
-    def text_to_copy(self) -> str:
-        """The first step against the finding under the cursor."""
-        return self._list.copy_text()
 
     def ask_to_leave(self) -> None:
         """Ctrl-C: there is nothing here to lose."""

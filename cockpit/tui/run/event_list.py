@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from cockpit.core.run.event_table import Entry
@@ -21,6 +21,7 @@ class EventList(ListPane[Entry]):
     """By level, for terminals with and without Unicode: never colour alone."""
 
     FOLLOWS = True
+    empty = ("nothing has happened yet",)
 
     def show(self, entries: Iterable[Entry]) -> None:
         """Show these; late entries are put where they belong."""
@@ -35,10 +36,6 @@ class EventList(ListPane[Entry]):
         sign = self.SIGNS.get(item.level, (" ", " "))[self.ascii_only]
         role = item.level if item.level in self.SIGNS else ""
         yield from hanging((Piece(f"{at} ", "time"), Piece(f"{sign} ", role)), item.text, width, role)
-
-    def empty_lines(self, width: int) -> Sequence[Line]:
-        """Nothing has happened so far."""
-        return [Line.of("nothing has happened yet", "label")]
 
 
 def _at(entry: Entry) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from typing import ClassVar
 
 from cockpit.core.doctor.diagnosis import line
@@ -25,8 +25,7 @@ class FindingList(ListPane[Finding]):
     }
     """By severity, for terminals with and without Unicode: never colour alone."""
 
-    empty: Sequence[str] = ()
-    """What is said while there is none, line by line."""
+    EMPTY_ROLE = ""
 
     def key_of(self, item: Finding) -> Hashable:
         """What it is, and about whom."""
@@ -47,10 +46,6 @@ class FindingList(ListPane[Finding]):
         arrow = "->" if self.ascii_only else "→"
         for step in item.steps:
             yield from hanging((Piece(f"  {arrow} ", "label"),), _shown(step.text), width)
-
-    def empty_lines(self, width: int) -> Sequence[Line]:
-        """That nothing is wrong, or that nothing is known so far."""
-        return [each for text in self.empty for each in hanging((), _shown(text), width)]
 
     def copy_text(self) -> str:
         """What to type first against the finding under the cursor."""

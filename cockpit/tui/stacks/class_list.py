@@ -30,8 +30,6 @@ class ClassList(ListPane[RankClass]):
         self._inferred = 0
         self._few = True
         self._low = False
-        self.empty: Sequence[str] = ()
-        """Why there is none, line by line."""
 
     def show(
         self,
@@ -98,10 +96,6 @@ class ClassList(ListPane[RankClass]):
             yield Line(tuple(_joined(facts, width)), 2)
         if self._few and not self._low:
             yield Line(heading=True)
-
-    def empty_lines(self, width: int) -> Sequence[Line]:
-        """Why there is none."""
-        return [Line.of(text, "label") for text in self.empty]
 
     @property
     def _shown(self) -> int | None:

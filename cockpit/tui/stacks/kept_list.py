@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 
 from rich.cells import cell_len
 
@@ -22,8 +22,7 @@ _DAY_S = 20 * 3600
 class KeptList(ListPane[Listed]):
     """Snapshots, the newest first."""
 
-    empty: Sequence[str] = ()
-    """What is said while there is none, line by line."""
+    EMPTY_ROLE = ""
 
     def key_of(self, item: Listed) -> Hashable:
         """Where it is."""
@@ -52,10 +51,6 @@ class KeptList(ListPane[Listed]):
             yield from hanging((Piece(f"{_INDENT}at ", "label"),), one_line(found.where, limit=500), width)
         for text in found.evidence[:EVIDENCE]:
             yield from hanging((Piece(_INDENT),), one_line(text, limit=500), width, "label")
-
-    def empty_lines(self, width: int) -> Sequence[Line]:
-        """That nothing was kept, or is not here yet."""
-        return [each for text in self.empty for each in hanging((), one_line(text, limit=500), width)]
 
 
 def moment(at: float | None) -> str:

@@ -53,6 +53,7 @@ class KeptScreen(ListScreen):
     ABOUT = ABOUT
     BINDINGS: ClassVar[list[BindingType]] = bindings(KEPT)
 
+    LIST = KeptList
     PANE = "kept"
     HEADING = "what the ranks were doing"
 
@@ -65,10 +66,6 @@ class KeptScreen(ListScreen):
         self._found: Sequence[Listed] | None = None
         self._read_from: object = None
         self._reading: Worker[None] | None = None
-
-    def make_list(self) -> KeptList:
-        """See :class:`ListScreen`."""
-        return KeptList(ascii_only=self.app.glyphs.ascii, id=self.PANE)
 
     def begin(self) -> None:
         """See :class:`ListScreen`."""
@@ -138,10 +135,6 @@ class KeptScreen(ListScreen):
     def renamed(self, pane: Pane) -> Mapping[Id, str]:
         """What opening is called here."""
         return {"open": "its stacks"}
-
-    def text_to_copy(self) -> str:
-        """The moment under the cursor."""
-        return self._list.copy_text()
 
     def activity(self) -> Activity | None:
         """Nothing goes on here."""

@@ -81,7 +81,7 @@ class RightSide(Vertical):
         :param empty: why there is no stack
         :param marked: the rank that a person marked
         """
-        self.tree_pane.empty = empty
+        self.tree_pane.empty = (empty,)
         self.tree_pane.show(sight, chosen=None if rank is None else rank.rank)
         if rank is not None and self.shown == "rank":
             self._draw_rank(rank)

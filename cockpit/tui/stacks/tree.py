@@ -46,8 +46,6 @@ class StackTreePane(ListPane[TreeRow]):
         """Where ranks have moved to: the innermost line of each of them, with the ranks."""
         self._sources: dict[Key, str] = {}
         """The line of code at a frame, if known."""
-        self.empty = ""
-        """Why there is no stack."""
 
     def show(self, sight: Sight, *, chosen: int | None) -> None:
         """Draw this.
@@ -123,10 +121,6 @@ class StackTreePane(ListPane[TreeRow]):
     def item_lines(self, item: TreeRow, before: TreeRow | None, width: int) -> Sequence[Line]:
         """The ranks, the frame, and what there is to say about it."""
         return [self._line(item, width)]
-
-    def empty_lines(self, width: int) -> Sequence[Line]:
-        """Nobody's stack is here."""
-        return [Line.of(self.empty, "label")]
 
     def _line(self, row: TreeRow, width: int) -> Line:
         return Line(tuple(self._pieces(row, width)))
