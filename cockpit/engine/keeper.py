@@ -12,11 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from cockpit.base import events, verbs
-from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.model import RunModel
 from cockpit.engine.links.link import Link
+from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.evidence import Depot, Shown, amiss, gather, lacking, none_of
 from cockpit.engine.stacks.probes import PySpy
@@ -43,7 +42,7 @@ def keep_evidence(session: Session) -> Keeper | None:
     return keeper
 
 
-class Keeper:
+class Keeper(Listener):
     """Fetches the evidence of one session's nodes."""
 
     def __init__(self, session: Session) -> None:
@@ -57,14 +56,6 @@ class Keeper:
         # Two at once would make one snapshot twice.
         self._turn = asyncio.Lock()
         self._asking: set[asyncio.Task[None]] = set()
-
-    # It listens to its session
-
-    def joined(self, model: RunModel, pace: Pace) -> None:
-        """See :class:`cockpit.engine.run.session.Listener`."""
-
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """See :class:`cockpit.engine.run.session.Listener`."""
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """A rank has failed, or a node has kept something."""
