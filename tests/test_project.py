@@ -194,7 +194,6 @@ OPENS = {
     "cli/output.py": 1,  # a file that a person named: a FIFO may be meant
     "cli/verbs/plan.py": 1,  # written, and no link is followed
     "demo/cluster.py": 2,  # a hostfile in a folder that it has just made; a pipe
-    "demo/ending.py": 1,  # /proc
     "demo/server.py": 1,  # in a folder that it has just made
     "engine/files.py": 1,  # a new file, exclusively
     "engine/links/payload.py": 3,  # our own code

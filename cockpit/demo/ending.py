@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
@@ -19,20 +18,7 @@ ROUND_S = 2.0
 
 def carriers(folder: Path) -> list[procfs.Stat]:
     """Every process, but this one and zombies, that was started behind the servers of a demo."""
-    tag = os.fsencode(f"{TAG}={folder}")
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            environment = Path("/proc", name, "environ").read_bytes()
-        except OSError:
-            continue  # it has just ended, or it is somebody else's and so none of ours
-        if tag in environment.split(b"\0"):
-            process = procfs.stat(int(name))
-            if process is not None and process.state not in "ZX":
-                found.append(process)
-    return found
+    return procfs.carrying({TAG: str(folder)})
 
 
 def end(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from cockpit.base import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable
+    from typing import Callable, Iterable, Mapping
 
 
 class Stat:
@@ -108,14 +108,20 @@ def send(pid: int, ticks: int, number: int) -> bool:
 def tagged(run: str, node: str, folder: str = "") -> list[Stat]:
     """Every process, except this one and zombies, whose environment carries the tags of a run's node.
 
-    That is the environment at exec: what a process changed later is invisible, and processes of others
-    cannot be read.
-
     :param folder: the run folder on the node, which tells runs of one name apart; empty: any
     """
     wanted = {record.ENV_RUN: run, record.ENV_NODE: node}
     if folder:
         wanted[record.ENV_DIR] = folder
+    return carrying(wanted)
+
+
+def carrying(wanted: Mapping[str, str]) -> list[Stat]:
+    """Every process, except this one and zombies, whose environment has all these variables.
+
+    That is the environment at exec: what a process changed later is invisible, and processes of others
+    cannot be read.
+    """
     tags = [os.fsencode("%s=%s" % pair) for pair in wanted.items()]
     found = []
     for name in os.listdir("/proc"):
