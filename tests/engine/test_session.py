@@ -106,6 +106,8 @@ class Heard:
     def __init__(self) -> None:
         self.text = b""
         self.events: list[Event] = []
+        self.had: list[int] = []
+        """How many bytes of logs it had been told before each event."""
 
     def joined(self, model: RunModel, pace: Pace) -> None:
         """It asks the session itself."""
@@ -115,6 +117,7 @@ class Heard:
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         self.events.append(event)
+        self.had.append(len(self.text))
 
 
 def watch(

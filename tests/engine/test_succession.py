@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import FollowItem, StopAnswer
-from cockpit.base.events import Note, RestKept, StopAsked, Watched
+from cockpit.base.events import Gap, Note, RestKept, StopAsked, Watched
 from cockpit.base.gate import read
 from cockpit.base.record import EVENTS
 from cockpit.core.run.events import Event
@@ -32,10 +32,16 @@ class Files:
 
     def __init__(self) -> None:
         self.bytes = {LOG: b"", EVENTS: b""}
+        self.shortened = 0
 
     def add(self, file: str, data: bytes) -> None:
         """The node writes."""
         self.bytes[file] += data
+
+    def shorten(self) -> None:
+        """Somebody shortens the log, which goes on from its start."""
+        self.bytes[LOG] = b""
+        self.shortened += 1
 
 
 class Node(MadeUp):
@@ -68,17 +74,22 @@ class Sending:
 
     def __init__(self, node: Node, offsets: dict[str, int] | None) -> None:
         self._node, self._at = node, offsets
+        self._shortened = node.files.shortened
 
     async def parts(self) -> AsyncIterator[tuple[FollowItem, bytes]]:
         while True:
             await asyncio.sleep(0.005)
             if self._at is None or self._node.blind:
                 continue
+            begun = []
+            if self._shortened != self._node.files.shortened:
+                self._shortened = self._node.files.shortened
+                begun = [[LOG, self._at.pop(LOG, 0)]]
             sent = {file: data[self._at.get(file, 0) :] for file, data in self._node.files.bytes.items()}
             parts = [[file, self._at.get(file, 0), len(data)] for file, data in sent.items()]
             sizes = {file: len(data) for file, data in self._node.files.bytes.items()}
             self._at = dict(sizes)
-            item = {"t": 1.0, "parts": parts, "sizes": sizes, "alive": True}
+            item = {"t": 1.0, "parts": parts, "sizes": sizes, "alive": True, "begun": begun}
             yield read(FollowItem, item), b"".join(sent.values())
 
     async def part(self, within_s: float) -> None:
@@ -198,6 +209,32 @@ def test_the_spool_goes_on_where_it_was_left_and_nothing_is_told_twice(ahead: st
         model = RunFolder(folder.path).model()
         assert model.done
         assert model.ranks[0].text == "exited 0"
+
+    run(test)
+
+
+def test_what_the_former_writer_has_seen_of_a_shortened_log_is_told_where_it_is() -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files).attach()
+        files.add(LOG, b"one\ntw")
+        await until(lambda: first.heard.text == second.heard.text == b"one\ntw")
+        second.node.blind = True
+        files.add(LOG, b"o\nthr")
+        await until(lambda: first.heard.text.endswith(b"thr"))
+        files.shorten()
+        await until(lambda: first.session.model.nodes["a"].gaps)
+        files.add(LOG, b"ten\n")
+        await until(lambda: first.heard.text.endswith(b"ten\n"))
+        await first.killed()
+        await until(lambda: second.session.writer)
+        second.node.blind = False
+        files.add(LOG, b"eleven\n")
+        await until(lambda: second.heard.text.endswith(b"eleven\n"))
+        assert second.heard.text == b"one\ntwo\nthrten\neleven\n"
+        (gap,) = [at for at, event in enumerate(second.heard.events) if isinstance(event.fact, Gap)]
+        assert second.heard.had[gap] == len(b"one\ntwo\nthr")
+        await second.session.close()
 
     run(test)
 

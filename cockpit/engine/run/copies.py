@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cockpit.base.events import Fact, Gap, Note
 from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, INDEX
 from cockpit.base.trail import SPAN, Trail
 from cockpit.config import Quotas
+from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spool import RECORD, Shelf, Spool
 from cockpit.engine.quotas import QuotaReached
@@ -104,11 +105,15 @@ class Copies:
         """What files have now that they did not have before; what they lack is not to be told again."""
         here = self.sizes[name]
         for file, size in here.items():
-            at = before.get(file, 0)
-            while at < size and (data := self.spools[name].read(file, at, min(PORTION, size - at))):
+            for at, data in self.between(name, file, before.get(file, 0), size):
                 yield file, at, data
-                at += len(data)
         self._told.update({(name, file): at for file, at in before.items() if at > here.get(file, 0)})
+
+    def between(self, name: str, file: str, at: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """What a file on the disk has there, as far as it can be read: pieces and their offsets."""
+        while at < end and (data := self.spools[name].read(file, at, min(PORTION, end - at))):
+            yield at, data
+            at += len(data)
 
     def untold(self, name: str, file: str, offset: int, data: bytes) -> tuple[int, bytes]:
         """The part of new bytes of a copy that was not told before."""
@@ -198,3 +203,17 @@ class Copies:
         """Close the files."""
         for spool in self.spools.values():
             spool.close()
+
+
+def unknown(said: Iterable[Event], before: Mapping[str, Gap]) -> list[Event]:
+    """What was said of each of our files that began anew, after what is known of it."""
+    found: dict[str, list[Event]] = {}
+    for event in said:
+        gap = event.fact
+        assert isinstance(gap, Gap)
+        known = before.get(gap.file)
+        if known is None or gap.at >= known.at:
+            found.setdefault(gap.file, []).append(event)
+        if gap == known:
+            found[gap.file] = []
+    return [event for each in found.values() for event in each]

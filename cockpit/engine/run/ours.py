@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError
 from cockpit.engine.records.folder import NodeEntry
 from cockpit.engine.run.boots import booted
-from cockpit.engine.run.copies import CREDIT, PORTION
+from cockpit.engine.run.copies import CREDIT, unknown
 from cockpit.engine.run.join import still_there
 from cockpit.engine.run.source import Desk, Source
 from cockpit.engine.run.unwatched import kept_steps
@@ -170,15 +170,12 @@ class OurRun(Source):
         said = self._said(name)
         for event in said:
             assert isinstance(event.fact, Gap)
-            file, at = event.fact.file, event.fact.at
-            along.setdefault(file, 0.0)
-            await self._tell_copy(name, file, at)
-            self._desk.copies.sizes[name][file] = at
-            self._desk.emit(event, record=False)
+            along.setdefault(event.fact.file, 0.0)
+            await self._desk.tell_gap(event, event.fact)
         for file, end in ends.items():
             if time.monotonic() >= along[file] + _LOOK_S:
                 along[file] = time.monotonic()
-                await self._tell_copy(name, file, end)
+                await self._desk.tell_copy(name, file, end)
 
     def _said(self, name: str) -> list[Event]:
         """What the one who writes has said since of files of a node that begin anew."""
@@ -187,15 +184,7 @@ class OurRun(Source):
         if size == self._read.get(name):
             return []
         self._read[name] = size
-        return _news(_gaps(path, name), self._desk.model.nodes[name].gaps)
-
-    async def _tell_copy(self, name: str, file: str, end: int) -> None:
-        copies = self._desk.copies
-        at = copies.size(name, file)
-        while at < end and (data := copies.spools[name].read(file, at, min(PORTION, end - at))):
-            await self._desk.tell_of(name, file, at, data)
-            at += len(data)
-            copies.sizes[name][file] = at
+        return unknown(_gaps(path, name), self._desk.model.nodes[name].gaps)
 
     # Its end
 
@@ -252,26 +241,14 @@ class OurRun(Source):
         return answer
 
 
-def _gaps(path: Path, name: str) -> Iterator[tuple[Event, Gap]]:
+def _gaps(path: Path, name: str) -> Iterator[Event]:
     """What a journal says at its end of files of a node that began anew."""
     for line in lines(path, _JOURNAL):
         if b'"gap"' in line:
             with suppress(Malformed):
                 event = journaled(line)
                 if event is not None and event.node == name and isinstance(event.fact, Gap):
-                    yield event, event.fact
-
-
-def _news(said: Iterable[tuple[Event, Gap]], before: Mapping[str, Gap]) -> list[Event]:
-    """What was said of each file after what is known of it."""
-    found: dict[str, list[Event]] = {}
-    for event, gap in said:
-        known = before.get(gap.file)
-        if known is None or gap.at >= known.at:
-            found.setdefault(gap.file, []).append(event)
-        if gap == known:
-            found[gap.file] = []
-    return [event for each in found.values() for event in each]
+                    yield event
 
 
 def _is_of(entry: NodeEntry, file: str) -> bool:

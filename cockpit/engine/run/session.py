@@ -27,7 +27,7 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planne
 from cockpit.engine.records.lock import Holder
 from cockpit.engine.run import job_end
 from cockpit.engine.run.boots import lost
-from cockpit.engine.run.copies import CREDIT, PORTION, Copies
+from cockpit.engine.run.copies import CREDIT, PORTION, Copies, unknown
 from cockpit.engine.run.failures import FailurePolicy
 from cockpit.engine.run.job_end import JobEnd
 from cockpit.engine.run.join import pool_for
@@ -214,14 +214,18 @@ class Session:
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        gaps: dict[str, list[Event]] = {name: [] for name in self._nodes}
         async for event in by_turns(self.folder.journal()):
-            if isinstance(event.fact, events.Gap):  # where they are in the copies that are there
-                self.model.apply(event)
+            if isinstance(event.fact, events.Gap) and not event.fact.of and event.node in gaps:
+                gaps[event.node].append(event)
             elif is_news(self.model, event):
                 self.emit(event, record=False)
         self._writing.set()
         self.source.recall()
         for name in self._nodes:
+            for event in unknown(gaps[name], self.model.nodes[name].gaps):
+                assert isinstance(event.fact, events.Gap)
+                await self.tell_gap(event, event.fact)
             with suppress(SpoolUnusable):
                 before = self.copies.recall(name, partial(self.source.kept, name))
                 for file, at, data in self.copies.fresh(name, before):
@@ -238,6 +242,18 @@ class Session:
             await self.source.taken_in(name, self.copies.untold(name, file, offset, data)[1])
         elif file not in INDEX:
             self.log(name, logged_rank(file), offset, data)
+
+    async def tell_copy(self, name: str, file: str, end: int) -> None:
+        """Another cockpit's copy of a file goes as far as this: tell of all that was not told."""
+        for at, data in self.copies.between(name, file, self.copies.size(name, file), end):
+            await self.tell_of(name, file, at, data)
+            self.copies.sizes[name][file] = at + len(data)
+
+    async def tell_gap(self, event: Event, gap: events.Gap) -> None:
+        """Another cockpit has seen that a file began anew: tell what its copy had then, and of that."""
+        await self.tell_copy(event.node, gap.file, gap.at)
+        self.copies.sizes[event.node][gap.file] = gap.at
+        self.emit(event, record=False)
 
     async def resume(self) -> None:
         """Watch again after :meth:`wait` has raised: the nodes send from the end of our spool on."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from cockpit.base import verbs
-from cockpit.base.events import Fact, StopAsked
+from cockpit.base.events import Fact, Gap, StopAsked
 from cockpit.base.verbs import Request
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
@@ -49,6 +49,12 @@ class Desk(Protocol):
 
     async def tell_of(self, name: str, file: str, offset: int, data: bytes) -> None:
         """A copy has grown by these bytes."""
+
+    async def tell_copy(self, name: str, file: str, end: int) -> None:
+        """Another cockpit's copy of a file goes as far as this: tell of all that was not told."""
+
+    async def tell_gap(self, event: Event, gap: Gap) -> None:
+        """Another cockpit has seen that a file began anew: tell what its copy had then, and of that."""
 
     def log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
         """A copy of a log has grown."""
