@@ -80,7 +80,7 @@ def asked(heard: Heard) -> int:
 
 
 async def watched(
-    causes: list[Part], *, boot: str = "b", booted: float = NOW - 9000
+    causes: list[Part], *, boot: str = "b", booted: float | None = NOW - 9000
 ) -> tuple[Session, Heard, list[Node]]:
     """Watch until nothing more comes of these causes, and the policy has looked again and again."""
     nodes = {"a": Node(causes), "b": Node([part(("events.jsonl", 0, lines({**STARTED, "rank": 1})))])}
@@ -162,12 +162,13 @@ def test_a_new_boot_is_a_recorded_end(cause: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("booted", [NOW - 9000, None, NOW + 9000])
 @pytest.mark.parametrize("cause", ["of a boot that it has not had", "folder and processes gone"])
-def test_another_machine_of_its_name_says_nothing_of_its_ranks(cause: str) -> None:
-    """It is up since long before the run."""
+def test_another_machine_of_its_name_says_nothing_of_its_ranks(cause: str, booted: float | None) -> None:
+    """It is up since long before the run, or since nobody knows when: it does not show, or is yet to come."""
 
     async def main() -> None:
-        session, heard, nodes = await watched(CAUSES[cause], boot="c")
+        session, heard, nodes = await watched(CAUSES[cause], boot="c", booted=booted)
         assert not asked(heard)
         assert [node.stops for node in nodes] == [[], []]
         await session.close()

@@ -22,12 +22,15 @@ def lost(link: Link | None, manifest: Manifest, entry: NodeEntry, what: str) -> 
 
 
 def booted(link: Link | None, manifest: Manifest, entry: NodeEntry) -> bool:
-    """Whether the machine that ran the ranks of a node was booted anew since: none of them runs any more."""
+    """Whether the machine that ran the ranks of a node was booted anew since: none of them runs any more.
+
+    Where it cannot be seen when that was, such as with ``hidepid``, it may be another machine.
+    """
     before = entry.facts.get("boot_id")
     if link is None or not before or not link.hello.boot_id or before == link.hello.boot_id:
         return False
     at = _booted_at(link)
-    return at is None or at >= manifest.created - SLACK_S
+    return at is not None and at >= manifest.created - SLACK_S
 
 
 def _booted_at(link: Link) -> float | None:
@@ -56,7 +59,7 @@ def rebooted(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
         return ""
     at = _booted_at(link)
     if at is None:
-        return f"{entry.name} was rebooted since the run was started"
+        return f"{entry.name} was rebooted since the run was started, or is another machine now"
     if at < manifest.created - SLACK_S:
         return f"{entry.name} is another machine now, which was booted at {_clock(at)}"
     return f"{entry.name} was rebooted at {_clock(at)}"
