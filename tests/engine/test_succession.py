@@ -396,6 +396,25 @@ def test_whoever_writes_but_does_not_act_gives_way_to_one_that_does() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("policy", [True, False])
+def test_of_a_run_that_is_over_nobody_keeps_anything_and_nothing_is_said(policy: bool) -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files, policy=policy).attach()
+        files.add(EVENTS, ENDED)
+        await until(lambda: first.session.model.done and second.session.model.done)
+        before = len(second.heard.events)
+        await first.session.close()
+        (minds,) = second.session._companions
+        await until(lambda: minds.done() or len(second.heard.events) > before)
+        assert second.notes() == []
+        assert not second.session.writer
+        assert second.session.alone == ""
+        await second.session.close()
+
+    run(test)
+
+
 def test_whoever_leaves_knows_whether_another_one_takes_over() -> None:
     async def test(folder: RunFolder, files: Files) -> None:
         first = await Cockpit(folder, files).attach()

@@ -179,7 +179,11 @@ class Session:
         """
         if not self.writer:
             self._succession = Succession(
-                self.folder, may=self._policy, remark=self.remark, take_over=self._take_over
+                self.folder,
+                may=self._policy,
+                over=lambda: self.model.done,
+                remark=self.remark,
+                take_over=self._take_over,
             )
             self.accompany(self._succession.mind(), "taking over")
         elif not self._policy:

@@ -25,6 +25,7 @@ class Succession:
 
     :param folder: the run's
     :param may: whether this cockpit is to take over: it was not opened to read only
+    :param over: whether all of the run is here: nobody needs to act any more
     :param remark: says something to whoever watches here
     :param take_over: makes this cockpit the one that writes, and acts, once it has the lock
     """
@@ -34,11 +35,13 @@ class Succession:
         folder: RunFolder,
         *,
         may: bool,
+        over: Callable[[], bool],
         remark: Callable[[str], None],
         take_over: Callable[[str], Awaitable[None]],
     ) -> None:
         self._folder = folder
         self._may = may
+        self._over = over
         self._remark = remark
         self._take_over = take_over
         self._said = ""
@@ -47,13 +50,13 @@ class Succession:
         """That nobody acts for the run, and what to type; empty: somebody does."""
 
     async def mind(self) -> None:
-        """Look again and again; return once this cockpit has taken over; cancel it to end it."""
+        """Look until this cockpit has taken over, or the run is over; cancel it to end it."""
         writer = self._folder.writer
         may = self._may and not writer.owner
         before = writer.holder
         if may:
             writer.attend()
-        while True:
+        while not self._over():
             try:
                 if may and writer.take():
                     gone = f"the cockpit that kept it ({before})" if before else "the cockpit that kept it"
@@ -64,6 +67,7 @@ class Succession:
             except CockpitError as error:
                 self._say(f"cannot take over this run if the cockpit that keeps it goes: {error}")
             await asyncio.sleep(LOOK_S)
+        self.alone = ""
 
     def _tell(self, vacant: bool, before: str) -> None:
         writer = self._folder.writer
