@@ -137,6 +137,18 @@ def test_a_file_that_says_nothing_holds(tmp_path: Path, monkeypatch: pytest.Monk
     assert writer.held() == f"another cockpit writes here; if it is gone: rm {tmp_path / 'lock.1'}"
 
 
+def test_whoever_attends_is_seen_although_somebody_looked_in_that_moment(tmp_path: Path) -> None:
+    attends, looks = Writer(tmp_path), Writer(tmp_path)
+    number = os.open(tmp_path / "lock.attending", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(number, fcntl.LOCK_EX)
+    attends.attend()
+    os.close(number)
+    attends.attend()
+    assert looks.attended()
+    attends.close()
+    assert not looks.attended()
+
+
 def test_a_new_run_has_its_writer_before_anybody_sees_it() -> None:
     made = RunFolder.create(Manifest("run", 0.0, [NodeEntry("a", "/none", [0])], "command", ["true"], "/"))
     assert not RunFolder(made.path).lock()

@@ -205,11 +205,18 @@ class Writer:
         return f"kill -CONT {self._other.pid}" if self._other.suspended() else ""
 
     def attend(self) -> None:
-        """Be there to take over, which :meth:`succeeded` tells the one that writes."""
+        """Be there to take over, which :meth:`succeeded` tells the one that writes; call it again and again.
+
+        It fails while another cockpit looks whether somebody is.
+        """
+        if self.taken or self._attending is not None or self.owner:
+            return
         with suppress(OSError):
-            if self._attending is None and not self.owner:
-                self._attending = open_regular(self.folder / ATTENDING, os.O_RDWR | os.O_CREAT)
+            self._attending = open_regular(self.folder / ATTENDING, os.O_RDWR | os.O_CREAT)
+            try:
                 fcntl.flock(self._attending, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                self._leave_attending()
 
     def succeeded(self) -> bool:
         """Whether another cockpit acts once this one has left; False also where that cannot be known."""

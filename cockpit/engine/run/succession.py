@@ -54,10 +54,10 @@ class Succession:
         writer = self._folder.writer
         may = self._may and not writer.owner
         before = writer.holder
-        if may:
-            writer.attend()
         while not self._over():
             try:
+                if may:
+                    writer.attend()
                 if may and writer.take():
                     gone = f"the cockpit that kept it ({before})" if before else "the cockpit that kept it"
                     await self._take_over(f"{gone} is gone")
