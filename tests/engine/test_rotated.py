@@ -19,12 +19,13 @@ from cockpit.base.record import rank_log
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run import ours
+from cockpit.engine.run import ours, succession
 from cockpit.engine.run.session import Session
 from cockpit.node import following
 from cockpit.node.run.follow import _Reader
 from tests.engine.pools import Fakes, MadeUp
 from tests.engine.test_session import Heard
+from tests.engine.test_succession import kill, until
 from tests.node import folders
 
 LOG = rank_log(0)
@@ -218,6 +219,56 @@ def test_each_byte_is_here_or_declared_missing(rank: Rank) -> None:
         assert not one.session.writer
         for offset, data in one.heard.pieces:
             assert copy[offset : offset + len(data)] == data
+
+
+@pytest.mark.parametrize("rank", range(4), indirect=True)
+def test_whoever_takes_over_misses_nothing_and_tells_nothing_twice(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(succession, "LOOK_S", 0.003)
+    run = RunFolder.find("run").path
+
+    async def stands_by() -> tuple[int, Cockpit]:
+        one = await Cockpit(run, rank.folder).attach()
+        one.session.stand_by()
+        return one.session.copies.size("a", LOG), one
+
+    async def main() -> tuple[int, Cockpit]:
+        writer = (await stands_by())[1]
+        rank.write()
+        await writer.take(9)
+        begin, along = await stands_by()
+        for _ in range(40):
+            rank.write()
+            if rank.random.random() < 0.3:
+                rank.rotate()
+            await writer.take(rank.random.choice((0, 1, 9, 99)))
+            await along.take(rank.random.choice((0, 1, 9, 99)))
+            if rank.random.random() < 0.15:
+                await (kill if rank.random.random() < 0.5 else Session.close)(writer.session)
+                await until(along.session._companions[0].done)
+                assert along.session.writer
+                writer = along
+                begin, along = await stands_by()
+        rank.write()
+        for one in (writer, along):
+            await one.take(400)
+        await kill(writer.session)
+        await until(along.session._companions[0].done)
+        rank.write()
+        await along.take(400)
+        await along.session.close()
+        return begin, along
+
+    begin, along = asyncio.run(main())
+    folder = RunFolder(run)
+    copy = (folder.spool_dir(folder.manifest.nodes[0]) / LOG).read_bytes()
+    check(rank.said, copy, [event.fact for event in folder.journal() if isinstance(event.fact, Gap)])
+    assert along.heard.pieces
+    for offset, data in along.heard.pieces:
+        assert (offset, data) == (begin, copy[begin : begin + len(data)])
+        begin += len(data)
+    assert begin == len(copy)
 
 
 def check(said: bytes, copy: bytes, gaps: list[Gap]) -> None:

@@ -122,14 +122,8 @@ class Cockpit:
         return self
 
     async def killed(self) -> None:
-        """It is gone: whatever it has not written is lost, and the kernel ends its locks."""
-        tasks = [*self.session._tasks, *self.session._companions]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        number = self.folder.writer._number
-        assert number is not None
-        os.close(number)
+        """It is gone."""
+        await kill(self.session)
 
     def notes(self) -> list[str]:
         """What it has said."""
@@ -139,6 +133,17 @@ class Cockpit:
     def stops(self) -> list[StopAsked]:
         """What it has stopped, and why."""
         return [event.fact for event in self.heard.events if isinstance(event.fact, StopAsked)]
+
+
+async def kill(session: Session) -> None:
+    """A cockpit that writes is gone: what it has not written is lost, and the kernel ends its locks."""
+    tasks = [*session._tasks, *session._companions]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    number = session.folder.writer._number
+    assert number is not None
+    os.close(number)
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -234,6 +239,29 @@ def test_what_the_former_writer_has_seen_of_a_shortened_log_is_told_where_it_is(
         assert second.heard.text == b"one\ntwo\nthrten\neleven\n"
         (gap,) = [at for at, event in enumerate(second.heard.events) if isinstance(event.fact, Gap)]
         assert second.heard.had[gap] == len(b"one\ntwo\nthr")
+        await second.session.close()
+
+    run(test)
+
+
+def test_what_was_told_of_a_log_that_was_shortened_since_is_not_taken_for_what_comes() -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files).attach()
+        files.add(LOG, b"one\n")
+        await until(lambda: first.heard.text == second.heard.text == b"one\n")
+        first.node.blind = True
+        files.add(LOG, b"two\n")
+        await until(lambda: second.heard.text == b"one\ntwo\n")
+        second.node.blind = True
+        asked = len(second.node.asked)
+        await first.killed()
+        await until(lambda: second.session.writer and len(second.node.asked) > asked)
+        files.shorten()
+        files.add(LOG, b"ten\neleven\n")
+        second.node.blind = False
+        await until(lambda: second.heard.text.endswith(b"eleven\n"))
+        assert second.heard.text == b"one\ntwo\nten\neleven\n"
         await second.session.close()
 
     run(test)

@@ -178,6 +178,7 @@ class Copies:
         self._begun[key] = count + 1, time.monotonic()
         if not of:
             self._trails[key] = Trail()
+            self._told.pop(key, None)  # what comes is something else
         return Gap(file, self.size(name, file), lost, of)
 
     # Room
