@@ -209,7 +209,7 @@ def test_the_spool_goes_on_where_it_was_left_and_nothing_is_told_twice(ahead: st
         assert spooled(folder, EVENTS) == files.bytes[EVENTS]
         assert second.heard.text == b"two\nthree\nfour\nfive\n", "what was there before it came is not told"
         (said,) = [text for text in second.notes() if "keeps the run from now on" in text]
-        assert "is gone: this cockpit (pid" in said
+        assert "has left it: this cockpit (pid" in said
         await second.session.close()
         model = RunFolder(folder.path).model()
         assert model.done

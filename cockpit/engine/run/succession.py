@@ -59,8 +59,9 @@ class Succession:
                 if may:
                     writer.attend()
                 if may and writer.take():
-                    gone = f"the cockpit that kept it ({before})" if before else "the cockpit that kept it"
-                    await self._take_over(f"{gone} is gone")
+                    who = f" ({before})" if before else ""
+                    # Left for good, or given up to us: `cockpit logs -f` goes on.
+                    await self._take_over(f"the cockpit that kept it{who} has left it")
                     return
                 self._tell(not may and writer.vacant(), before)
                 before = writer.holder or before
