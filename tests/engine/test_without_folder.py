@@ -15,7 +15,12 @@ from uuid import uuid4
 
 import pytest
 
-from cockpit.base import record
+from cockpit.base import events, record
+from cockpit.base.answers import Remains
+from cockpit.base.fields import Target
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RankState, RunModel
+from cockpit.engine.run.join import still_there
 from cockpit.node import procfs
 from tests.engine.watched import COCKPIT, Watched
 from tests.node.runs import alive, program
@@ -76,6 +81,31 @@ class Wiped:
                 with suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
         until(lambda: not alive(self.supervisor), "the supervisor ended")
+
+
+STARTED = events.RankStarted(0, pid=10, ticks=1)
+ENDS: dict[str, events.Fact | None] = {
+    "running": None,
+    "missed once": events.RankLost(0, 0, 10, "is gone", by="agent"),
+    "recorded": events.RankExited(0, 0, 10, signal=9),
+}
+
+
+@pytest.mark.parametrize("pid", [10, 11])
+@pytest.mark.parametrize("end", ENDS)
+def test_a_process_that_is_there_is_told_once_and_takes_nothing_back_that_was_recorded(
+    end: str, pid: int
+) -> None:
+    told: list[events.Fact] = [STARTED, *filter(None, [ENDS[end]])]
+    model = RunModel.of(
+        [Event(1.0, "", events.Planned({"a": (0,)})), *(Event(2.0, "a", fact) for fact in told)]
+    )
+    gone = Remains("the run folder is gone", (Target(0, pid, 7),))
+    for event in still_there(model, "a", gone):
+        model.apply(event)
+    assert still_there(model, "a", gone) == [], "told each time"
+    state = RankState.KILLED if end == "recorded" else RankState.RUNNING
+    assert (model.ranks[0].state, model.ranks[0].pid) == (state, 10 if end == "recorded" else pid)
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ async def ask_all(
 def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
     """What a model does not know yet about a node whose run folder is gone, from its processes.
 
-    A rank whose process exists is running, whatever was recorded; one without a process has ended.
+    A rank whose process exists is running, unless its end is on record; one without a process has ended.
     """
     node = model.nodes[name]
     facts: list[events.Fact] = []
@@ -130,8 +130,12 @@ def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
         if process is None and rank.state in LIVE:
             why = "it does not run any more; the run folder is gone, and with it how it ended"
             facts.append(events.RankLost(rank.rank, rank.attempt, rank.pid, why, by="agent"))
-        elif process is not None and (rank.state is not RankState.RUNNING or rank.pid != process.pid):
-            again = {"attempt": rank.attempt, "max_restarts": rank.max_restarts}
+        elif process is None or (rank.recorded and rank.state not in LIVE):
+            continue
+        elif rank.state is not RankState.RUNNING or rank.pid != process.pid:
+            # An end that nobody recorded was none: only another attempt is told from what was said of it.
+            attempt = rank.attempt + (rank.state not in LIVE)
+            again = {"attempt": attempt, "max_restarts": max(attempt, rank.max_restarts)}
             facts.append(events.RankStarted(rank.rank, pid=process.pid, ticks=process.ticks, **again))
     # Facts about ranks are on the node's clock.
     return [Event(time.time() + node.offset_s, name, fact) for fact in facts]
