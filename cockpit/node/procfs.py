@@ -6,6 +6,7 @@ module is part of every rank wrapper, so it imports nothing that costs memory.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -15,6 +16,10 @@ from cockpit.base import record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterable, Mapping
+
+
+_BLIND = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What keeps files from being opened, which says nothing of them."""
 
 
 class Stat:
@@ -48,8 +53,24 @@ def booted() -> float | None:
 
 
 def stat(pid: int) -> Stat | None:
-    """Look at one process; None when there is none with this pid."""
-    text = contents("/proc/%d/stat" % pid).decode("utf-8", "replace")
+    """Look at one process; None when there is none with this pid, or nothing can be looked at now."""
+    try:
+        return _look(pid)
+    except OSError:
+        return None
+
+
+def _look(pid: int) -> Stat | None:
+    """See :func:`stat`.
+
+    :raises OSError: nothing can be looked at now
+    """
+    try:
+        text = read("/proc/%d/stat" % pid).decode("utf-8", "replace")
+    except OSError as error:
+        if error.errno in _BLIND:
+            raise
+        return None
     # The name may contain spaces and parentheses; nothing after it does.
     head, _, tail = text.rpartition(")")
     fields = tail.split()
@@ -64,14 +85,34 @@ def ticks(pid: int) -> int:
 
 def exists(pid: int, ticks: int) -> bool:
     """Whether this very process is there, even if only as a zombie that nobody waited for."""
-    found = stat(pid)
+    try:
+        found = _look(pid)
+    except OSError:
+        return _answers(pid)
     return found is not None and found.ticks == ticks
 
 
 def alive(pid: int, ticks: int) -> bool:
     """Whether this very process is there and not a zombie."""
-    found = stat(pid)
+    try:
+        return _lives(_look(pid), ticks)
+    except OSError:
+        return _answers(pid)
+
+
+def _lives(found: Stat | None, ticks: int) -> bool:
     return found is not None and found.ticks == ticks and found.state not in "ZX"
+
+
+def _answers(pid: int) -> bool:
+    """Whether there is a process of this pid, where it cannot be seen which: none is given up too early."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def send(pid: int, ticks: int, number: int) -> bool:
@@ -91,7 +132,7 @@ def send(pid: int, ticks: int, number: int) -> bool:
                 return False
             except OSError:
                 handle = -1  # an older kernel, or a filter that forbids it
-        if not alive(pid, ticks):
+        if not _lives(stat(pid), ticks):
             return False
         if sender and handle >= 0:
             sender(handle, number)

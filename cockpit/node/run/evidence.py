@@ -363,7 +363,7 @@ def _become(argv: List[str], out: int, folder: str) -> None:
 
 
 def _own(told: Any, own: List[int]) -> List[int]:
-    return sorted(set(told) & set(own)) if isinstance(told, list) else []
+    return [rank for rank in own if rank in told] if isinstance(told, list) else []
 
 
 def _work(live: List[Attempt]) -> Dict[int, Tuple[float, int]]:

@@ -79,7 +79,7 @@ class Helpers:
         self._waiting: List[socket.socket] = []
         self._running: Dict[int, socket.socket] = {}
         self._ending: Set[int] = set()
-        self._over = False
+        self._over = self._deaf = False
         with contextlib.suppress(OSError, AttributeError), reached(folder) as address:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
@@ -93,18 +93,22 @@ class Helpers:
 
     def sockets(self) -> List[int]:
         """What to wait on besides everything else."""
-        # A peer that is full, or has already hung up, would wake us endlessly.
-        listening = [self._listening] if self._listening is not None and not self._full() else []
+        # A peer that is full, or has already hung up, would wake us endlessly; so would one not let in.
+        shut = self._deaf or self._full()
+        listening = [self._listening] if self._listening is not None and not shut else []
         running = [peer for pid, peer in self._running.items() if pid not in self._ending]
         return [peer.fileno() for peer in (*listening, *self._waiting, *running)]
 
     def tick(self) -> None:
         """Take requests, start helpers, end those that nobody waits for any more."""
-        with contextlib.suppress(OSError):
+        self._deaf = False
+        try:
             while self._listening is not None and not self._full():
                 peer, _ = self._listening.accept()
                 peer.setblocking(False)
                 self._waiting.append(peer)
+        except OSError as error:
+            self._deaf = not isinstance(error, BlockingIOError)
         waiting, self._waiting = self._waiting, []
         for peer in waiting:
             try:

@@ -117,12 +117,22 @@ class Supervisor:
             launcher=self._launcher,
         )
         while True:
-            self._tick()
+            self._safely(self._tick)
             if self._over():
                 break
             _wait([self._wake, *self._helpers.sockets()], TICK_S)
             self._drain()
         self._finish()
+
+    def _safely(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # whatever it is, such as no file left to open: the run must not suffer
+            at = error.__traceback__
+            while at is not None and at.tb_next is not None:
+                at = at.tb_next
+            where = "%s:%d" % (at.tb_frame.f_code.co_filename, at.tb_lineno) if at is not None else "?"
+            self._ranks.remark("the supervisor goes on after %r at %s" % (error, where))
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -327,7 +337,7 @@ class Supervisor:
         if self._ended:
             return b"over"
         grace_s = float(self._spec["grace_s"])
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
             wished_s = float(wish.get("grace_s", grace_s))
             grace_s = wished_s if 0 <= wished_s < float("inf") else grace_s
         reason, by = (str(wish.get(name, ""))[:1000] for name in ("reason", "by"))
@@ -377,8 +387,8 @@ class Supervisor:
     def _finish(self) -> None:
         self._helpers.end_all()
         self._evidence.close()
-        run, node = self._spec["run"], self._spec["node"]
-        stopping.sweep(run, node, self._emit, self._meanwhile, os.getpid(), self._folder)
+        whose = self._spec["run"], self._spec["node"], self._emit, self._meanwhile, os.getpid(), self._folder
+        self._safely(lambda: stopping.sweep(*whose))
         self._probes.close()
         names = self._names()
         self._ranks.look(names)
