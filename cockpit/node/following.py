@@ -16,8 +16,8 @@ from typing import Callable, Iterable, Iterator, List, Mapping, NamedTuple, Opti
 from cockpit.base.trail import SPAN, Trail
 from cockpit.node import safefiles
 
-AGAIN_S = 1.0
-"""Seconds between two searches for a file that is gone."""
+AGAIN_S, REST = 1.0, 50
+"""Seconds between two searches for a file that is gone; and so many times as long as one takes."""
 
 KIN = 16
 """Files whose names begin with that of a followed one that are compared with it, the newest ones."""
@@ -129,7 +129,9 @@ class Followed:
         self._mark, self._marked = mark, offset if marked is None else max(offset, marked)
         self._seen: Optional[int] = None
         """How long it was when it was last known to be this file."""
-        self._searched = self._begun_at = 0.0
+        self._info: Optional[os.stat_result] = None
+        """What it was like when it was last known to be this file, and open."""
+        self._search_at = self._begun_at = 0.0
         self._begun = 0
 
     @property
@@ -187,7 +189,7 @@ class Followed:
         data = data[known:]
         trail.add(data)
         self.offset += len(data)
-        self._seen = max(self.offset, info.st_size)
+        self._seen, self._info = max(self.offset, info.st_size), info
         return data
 
     def _doubt(self) -> bytes:
@@ -242,22 +244,23 @@ class Followed:
         finally:
             place.release(number)
         self._identity, self._at, self._seen = _identity(info), place, info.st_size
+        self._info = info
+        self._saw(info)
         return True
 
     def _search(self) -> Optional[Begun]:
         """Look for it elsewhere; if it is not there, what is here now begins."""
         self.size = self.offset
-        info = self._here.stat()
-        if info is None:
-            now = time.monotonic()
-            if not self.offset or now < self._searched + AGAIN_S:
-                return None  # there was nothing yet, or it was looked for just now
-            self._searched = now
+        info, now = self._here.stat(), time.monotonic()
+        if info is None and (not self.offset or now < self._search_at):
+            return None  # there was nothing yet, or it was looked for just now
+        if info is not None and self._is_often():
+            return None
         for place in self._others() if self.offset else ():
             with suppress(OSError):
                 if self._fits(place):
-                    self._saw(os.stat(place.path))
                     return None
+        self._search_at = now + AGAIN_S * max(1.0, REST * (time.monotonic() - now))
         if info is None:
             self.trouble = _GONE
             return None
@@ -271,25 +274,26 @@ class Followed:
         if _identity(info) == self._identity:
             self._at = self._here
             return None
-        writes = self._writes()
-        if self._identity in writes or (_identity(info) not in writes and not info.st_size):
-            return None  # whoever writes it still has it open
+        if not info.st_size or self._identity in self._writes():
+            return None  # there is nothing, or whoever writes it still has it open
         return self._anew(info, self.offset)
 
     def _anew(self, info: os.stat_result, end: Optional[int]) -> Optional[Begun]:
         """What is here is read from its start."""
-        now = time.monotonic()
-        if self._begun >= OFTEN and now < self._begun_at + OFTEN_S:
+        if self._is_often():
             self.size = self.offset
             return None
         nothing = not self.offset and not end
         self._at, self._identity = self._here, _identity(info)
-        self._trail, self.offset, self._seen = Trail(), 0, 0
+        self._trail, self.offset, self._seen, self._info = Trail(), 0, 0, info
         self._saw(info)
         if nothing:
             return None  # of an empty file, nothing is missing
-        self._begun, self._begun_at = self._begun + 1, now
+        self._begun, self._begun_at = self._begun + 1, time.monotonic()
         return Begun(end)
+
+    def _is_often(self) -> bool:
+        return self._begun >= OFTEN and time.monotonic() < self._begun_at + OFTEN_S
 
     def _writes(self) -> Set[Identity]:
         """The files that whoever writes it has open."""
@@ -304,11 +308,23 @@ class Followed:
         yield self._here
         folder, name = os.path.split(self._here.path)
         with suppress(OSError):
-            kin = [one for one in os.scandir(folder) if one.name.startswith(name) and one.name != name]
-            for one in sorted(kin, key=_changed, reverse=True)[:KIN]:
-                yield Place(one.path)
+            names = (one.path for one in os.scandir(folder) if one.name.startswith(name) and one.name != name)
+            kin = [(info.st_mtime, path) for path in names if (info := self._kin(path)) is not None]
+            yield from (Place(path) for _, path in sorted(kin, reverse=True)[:KIN])
         for path in self._written():
             yield Place(path, link=True)
+
+    def _kin(self, path: str) -> Optional[os.stat_result]:
+        """What it may have been moved or copied to; None: it is another's, or as it was before that."""
+        try:
+            info = os.lstat(path)
+        except OSError:
+            return None
+        last = self._info
+        if last is None or _identity(info) == _identity(last):
+            return info
+        new = info.st_ctime_ns >= last.st_ctime_ns and info.st_uid in (last.st_uid, os.geteuid(), 0)
+        return info if new else None
 
 
 def batch(files: Mapping[Key, Followed], room: int, turn: int) -> Tuple[List[Tuple[Key, int, int]], bytes]:
@@ -332,13 +348,6 @@ def batch(files: Mapping[Key, Followed], room: int, turn: int) -> Tuple[List[Tup
             chunks.append(chunk)
             room -= len(chunk)
     return parts, b"".join(chunks)
-
-
-def _changed(entry: os.DirEntry[str]) -> float:
-    try:
-        return entry.stat(follow_symlinks=False).st_mtime
-    except OSError:
-        return 0.0
 
 
 def _identity(info: os.stat_result) -> Identity:

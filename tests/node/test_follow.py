@@ -20,6 +20,7 @@ from cockpit.node.calls import Call
 from cockpit.node.run.follow import BULK, _Reader, follow
 from cockpit.node.run.status import _status
 from tests.node import folders
+from tests.waiting import until
 
 
 def test_one_rank_far_behind_is_not_held_up_by_chatty_ones(tmp_path: Path) -> None:
@@ -301,3 +302,93 @@ def test_a_record_that_began_anew_has_what_wrappers_wrote_told_again(reading: Re
     follow(call)
     assert [event["e"] for event in items[-1]["found"]] == ["rank_started"]
     assert [name for item in items for name, _ in item["begun"]] == [record.EVENTS]
+
+
+def _followed(path: Path, **facts: Any) -> following.Followed:
+    found = following.Followed(following.Place(str(path)), **facts)
+    found.look()
+    found.read(1 << 20)
+    return found
+
+
+def test_a_file_of_like_name_and_start_that_was_left_alone_is_not_its_rest(tmp_path: Path) -> None:
+    log, old = tmp_path / "train.log", tmp_path / "train.log.old"
+    old.write_bytes(b"Starting\nyesterday\n")
+    until(lambda: not log.write_bytes(b"Starting\n") or log.stat().st_ctime_ns > old.stat().st_ctime_ns)
+    found = _followed(log)
+    log.rename(tmp_path / "elsewhere")
+    log.write_bytes(b"Another\n")
+    assert found.look() == following.Begun(9)
+    assert found.read(1 << 20) == b"Another\n"
+
+
+@pytest.mark.root
+def test_a_copy_of_anothers_is_not_its_rest(tmp_path: Path) -> None:
+    log, forged = tmp_path / "train.log", tmp_path / "train.log.1"
+    log.write_bytes(b"Starting\n")
+    found = _followed(log)
+    log.rename(tmp_path / "elsewhere")
+    forged.write_bytes(b"Starting\nforged\n")
+    os.chown(forged, 12345, 12345)
+    found.look()
+    assert found.read(1 << 20) == b""
+
+
+def test_searching_a_huge_folder_takes_a_small_part_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, searched = [1000.0], []
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return now[0]
+
+    def slowly(folder: str) -> list[os.DirEntry[str]]:
+        searched.append(now[0])
+        now[0] += 2.0
+        return []
+
+    monkeypatch.setattr(following, "time", Clock)
+    (tmp_path / "train.log").write_bytes(b"Starting\n")
+    found = _followed(tmp_path / "train.log")
+    monkeypatch.setattr(following.os, "scandir", slowly)
+    (tmp_path / "train.log").unlink()
+    while now[0] < 2000:
+        found.look()
+        now[0] += 0.25
+    assert 1 < len(searched) <= 10  # of a thousand seconds, a fiftieth
+
+
+def test_who_writes_a_file_that_was_moved_away_is_not_asked_for_while_nothing_is_in_its_place(
+    tmp_path: Path,
+) -> None:
+    log, asked = tmp_path / "train.log", []
+    log.write_bytes(b"Starting\n")
+    found = _followed(log, written=lambda: asked.append(1) or ())
+    log.rename(tmp_path / "train.log.1")
+    log.touch()
+    for _ in range(100):
+        found.look()
+    assert len(asked) <= 1
+    log.write_bytes(b"Another\n")
+    assert found.look() == following.Begun(9)
+
+
+def test_a_run_record_that_is_shorter_and_cannot_be_read_for_now_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders.make(tmp_path, [0])
+    events = tmp_path / record.EVENTS
+    events.write_bytes(b"{}\n" * 4)
+    reader = _Reader(str(tmp_path), [0], {})
+    reader.batch(1000)
+    events.write_bytes(b"{}\n")
+
+    def fails(path: str, **_: Any) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cockpit.node.safefiles.opened", fails)
+        assert reader.batch(1000) == ([], b"")
+    assert not reader.begun
