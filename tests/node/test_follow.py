@@ -337,7 +337,8 @@ def test_a_copy_of_anothers_is_not_its_rest(tmp_path: Path) -> None:
 def test_searching_a_huge_folder_takes_a_small_part_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, searched = [1000.0], []
+    now = [1000.0]
+    searched: list[float] = []
 
     class Clock:
         @staticmethod
@@ -352,7 +353,7 @@ def test_searching_a_huge_folder_takes_a_small_part_of_the_time(
     monkeypatch.setattr(following, "time", Clock)
     (tmp_path / "train.log").write_bytes(b"Starting\n")
     found = _followed(tmp_path / "train.log")
-    monkeypatch.setattr(following.os, "scandir", slowly)
+    monkeypatch.setattr(os, "scandir", slowly)
     (tmp_path / "train.log").unlink()
     while now[0] < 2000:
         found.look()
@@ -363,9 +364,15 @@ def test_searching_a_huge_folder_takes_a_small_part_of_the_time(
 def test_who_writes_a_file_that_was_moved_away_is_not_asked_for_while_nothing_is_in_its_place(
     tmp_path: Path,
 ) -> None:
-    log, asked = tmp_path / "train.log", []
+    log = tmp_path / "train.log"
+    asked: list[str] = []
+
+    def written() -> list[str]:
+        asked.append("again")
+        return []
+
     log.write_bytes(b"Starting\n")
-    found = _followed(log, written=lambda: asked.append(1) or ())
+    found = _followed(log, written=written)
     log.rename(tmp_path / "train.log.1")
     log.touch()
     for _ in range(100):

@@ -12,7 +12,7 @@ from cockpit.node import safefiles
 PENDING = 64 << 10
 """Bytes that wait for room on the disk; what comes before them is lost."""
 
-_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 
 # Without waiting: whoever trains may have put a FIFO there.
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
