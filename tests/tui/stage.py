@@ -70,6 +70,8 @@ class Stage:
         self.saves: list[float] = []
         self.stops_at: float | None = None
         self.alone = ""
+        self.source = self
+        """What a session is with says where things are: here that is the same."""
         self.stops: list[bool] = []
         """Whether each stop that was asked for was a hard one."""
         self.trouble: CockpitError | None = None
