@@ -210,6 +210,8 @@ def test_the_spool_goes_on_where_it_was_left_and_nothing_is_told_twice(ahead: st
         assert second.heard.text == b"two\nthree\nfour\nfive\n", "what was there before it came is not told"
         (said,) = [text for text in second.notes() if "keeps the run from now on" in text]
         assert "has left it: this cockpit (pid" in said
+        kept = [event.fact.text for event in folder.journal() if isinstance(event.fact, Note)]
+        assert said.replace("this cockpit", "another one") in kept, "whoever reads it later is not this one"
         await second.session.close()
         model = RunFolder(folder.path).model()
         assert model.done

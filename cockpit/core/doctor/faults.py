@@ -407,7 +407,7 @@ def _same_machine(looks: Looks) -> Iterator[Told]:
             names.setdefault(look.machine, []).append(node)
     for several in names.values():
         more = quote(",".join(set_words(nodes_text(several[1:])))) if several[1:] else ""
-        step = Step(f"--exclude {more}", "ranks of both names would share its GPUs, cores and memory")
+        step = Step(f"--exclude {more}", "their ranks would share its GPUs, cores and memory")
         for node in several if more else ():
             yield Told(node, f"{nodes_text(several)} are one machine", (step,))
 

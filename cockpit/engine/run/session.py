@@ -235,9 +235,11 @@ class Session:
                 for file, at, data in self.copies.fresh(name, before):
                     await self.tell_of(name, file, at, data)
         self.paces.take_over()
-        text = f"this cockpit ({Holder.here()}) keeps the run from now on and acts for it"
+        end = f"({Holder.here()}) keeps the run from now on and acts for it"
         with suppress(CockpitError):  # said all the same; a full disk here is told with what is lost by it
-            self.note("", events.Note(f"{why}: {text}" if why else text))
+            kept = events.Note(f"{why}: another one {end}")  # to those who read it later
+            self.folder.write(witnessed(self.model, time.time(), "", kept))
+        self._remark("", events.Note(f"{why}: this cockpit {end}"))
         self.watch(policy=self._policy)
 
     async def tell_of(self, name: str, file: str, offset: int, data: bytes) -> None:

@@ -97,7 +97,7 @@ class Notice:
             return one_line(self._session.alone, limit=400)
         silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
         if silent is None or silent < LACKING_S:
-            return "another cockpit keeps this run's spool: reading along"
+            return "another cockpit keeps this run: reading along"
         who = one_line(self._board.folder.writer.held(), limit=200)
         return (
             f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are shown all the same"
