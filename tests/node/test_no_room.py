@@ -260,3 +260,29 @@ def test_attempts_that_are_over_are_not_kept_for_ever(tmp_path: Path) -> None:
         ranks.told("rank-0.exit.json", json.dumps({**end, "attempt": attempt, "pid": 4_000_000 + attempt}))
     assert ranks.attempts == 100
     assert len(ranks._all) == 1
+
+
+def test_records_of_attempts_long_over_are_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    ranks = Ranks(str(tmp_path), [0], lambda kind, **_: told.append(kind), lambda: "")
+    end = {"t": 1.0, "rank": 0, "code": 1, "signal": None, "maxrss_kb": 1, "utime_s": 0.0, "stime_s": 0.0}
+    more = {"t": 1.0, "rank": 0, "local_rank": 0, "world_size": 1, "max_restarts": 0, "parent": 1, "ticks": 7}
+    for attempt in range(100):
+        one = {"attempt": attempt, "pid": 4_000_000 + attempt}
+        start = {**more, **one, "wrapper": 4_100_000, "wrapper_ticks": 7, "parent_ticks": 1}
+        (tmp_path / f"rank-0.start.{attempt}.json").write_text(json.dumps(start))
+        (tmp_path / f"rank-0.exit.{attempt}.json").write_text(json.dumps({**end, **one}))
+    ranks.look(os.listdir(tmp_path))
+    assert told.count("rank_started") == told.count("rank_exited") == 100
+    looked: list[str] = []
+
+    def mark(path: str) -> tuple[int, int]:
+        looked.append(path)
+        status = os.lstat(path)
+        return status.st_ino, status.st_mtime_ns
+
+    monkeypatch.setattr("cockpit.node.run.ranks._mark", mark)
+    ranks.look(os.listdir(tmp_path))
+    assert 0 < len(looked) <= 4

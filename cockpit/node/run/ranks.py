@@ -33,7 +33,7 @@ Emit = Callable[..., None]
 Identity = Tuple[int, int]
 """Pid and start time in ticks."""
 
-_RECORD = re.compile(r"rank-(0|[1-9][0-9]{0,6})\.(start|exit)(?:\.[0-9]{1,6})?\.json")
+_RECORD = re.compile(r"rank-(0|[1-9][0-9]{0,6})\.(start|exit)(?:\.([0-9]{1,6}))?\.json")
 
 _NOTES = 20
 """Damaged records reported one by one: a program that writes endless ones must not fill the run record."""
@@ -159,6 +159,8 @@ class Ranks:
         self._emit = emit
         self._trouble = trouble
         self._notes = self._attempts = 0
+        self._newest: Dict[int, int] = {}
+        """Of each rank, the newest attempt seen: records of those long before it stay as they were."""
         self._all: Dict[Tuple[int, int, int], Attempt] = {}
         self._seen: Set[Tuple[int, int]] = set()
         self._bad: Dict[str, Tuple[int, int]] = {}
@@ -219,6 +221,8 @@ class Ranks:
             match = _RECORD.fullmatch(name)
             if not match or int(match.group(1)) not in self._own:
                 continue
+            if match.group(3) and int(match.group(3)) < self._newest.get(int(match.group(1)), 0) - 1:
+                continue
             path = os.path.join(self._folder, name)
             try:
                 # A wrapper renames the records of an earlier attempt: the name says nothing.
@@ -270,6 +274,7 @@ class Ranks:
 
     def _started(self, start: Start) -> None:
         self._attempts += 1
+        self._newest[start.rank] = max(start.attempt, self._newest.get(start.rank, 0))
         for key, older in list(self._all.items()):
             if older.rank == start.rank and older.ended and not procfs.alive(*older.wrapper):
                 del self._all[key]
