@@ -93,7 +93,7 @@ class Show:
                 await turn.pause()
                 while self._hold():  # noqa: ASYNC110 (a person is typing)
                     await asyncio.sleep(_TICK_S)
-            if piece.gap is not None:
+            if piece.gap is not None and piece.offset >= self._ends.get(piece.source, 0):
                 self._live.gap(piece.source, piece.gap, piece.at)
             done = max(0, self._ends.get(piece.source, 0) - piece.offset)
             if done < len(piece.data):

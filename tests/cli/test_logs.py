@@ -13,13 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cockpit import paths
-from cockpit.base.events import Complete, Launched, LinkChanged
+from cockpit.base.events import Complete, Gap, Launched, LinkChanged
 from cockpit.base.shell import join
 from cockpit.cli.main import main
 from cockpit.cli.verbs.logs import _since, parser, query_of
 from cockpit.core.logs.query import Query
 from cockpit.core.run.events import Event
-from cockpit.engine.records.folder import planned
+from cockpit.engine.records.folder import RunFolder, planned
 from cockpit.errors import CockpitError
 from cockpit.private import private_dir
 from tests.cli.verbs import Verbs
@@ -195,6 +195,18 @@ def test_the_last_lines_of_each_rank(run: Path, capsys: pytest.CaptureFixture[st
     assert printed(capsys, "--tail", "1", "--grep", "step") == ["[0-3] ×4 | step 3"]
     assert printed(capsys, "--tail", "0") == []
     assert len(printed(capsys, "--tail", "99", "--no-fold")) == 2 + 4 * 8 + 1
+
+
+def test_what_is_missing_before_the_last_lines_is_not_among_them(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(run)
+    folder.lock()
+    folder.write(Event(CREATED + 2, "gpu2", Gap("rank-2.log", 0, 100)))
+    folder.close()
+    assert "100 bytes" in printed(capsys, "--rank", "2")[0]
+    assert "gpu2:2 | loss 2.32" in printed(capsys, "--tail", "1")
+    assert not [line for line in printed(capsys, "--tail", "1") if "100 bytes" in line]
 
 
 def test_a_time_of_day_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
