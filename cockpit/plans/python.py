@@ -58,7 +58,8 @@ def choose(given: str, setup: str, launcher: str, environ: Mapping[str, str], pr
         return Python(None, os.path.dirname(found.path) if found and found.path else "")
     # Started by path from an environment that is not activated: that one is meant, if it can launch.
     if found is None and os.access(_beside(prefix, launcher), os.X_OK):
-        found = Python(os.path.join(prefix, "bin", "python"))
+        own = os.path.join(prefix, "bin", "python")
+        found = Python(own if os.access(own, os.X_OK) else own + "3")  # Debian's own has that name alone
     if found is None:
         what = "which python? no virtualenv or conda environment is active here"
         tool = "" if launcher in OWN else shutil.which(launcher, path=environ.get("PATH", ""))

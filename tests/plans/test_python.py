@@ -84,3 +84,10 @@ def test_nothing_to_go_by() -> None:
         chosen({"PATH": ""})
     with pytest.raises(CockpitError, match="absolute"):
         chosen({}, given="python")
+
+
+def test_where_there_is_no_python_beside_cockpit_it_is_python3(tmp_path: Path) -> None:
+    tool(tmp_path, "", "python3")
+    assert choose("", "", "command", {}, str(tmp_path)).path == f"{tmp_path}/bin/python3"
+    tool(tmp_path, "", "python")
+    assert choose("", "", "command", {}, str(tmp_path)).path == f"{tmp_path}/bin/python"
