@@ -21,6 +21,7 @@ from cockpit.engine.records import lock
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run import succession
 from cockpit.engine.run.session import Session
+from cockpit.errors import CockpitError
 from tests.engine.pools import Fakes, MadeUp
 from tests.engine.test_session import ENDED, FAILED, Heard
 
@@ -264,6 +265,29 @@ def test_what_was_told_of_a_log_that_was_shortened_since_is_not_taken_for_what_c
         second.node.blind = False
         await until(lambda: second.heard.text.endswith(b"eleven\n"))
         assert second.heard.text == b"one\ntwo\nten\neleven\n"
+        await second.session.close()
+
+    run(test)
+
+
+def test_whoever_cannot_take_over_goes_on_to_read_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable() -> Any:
+        raise CockpitError("cannot be read: input/output error")
+
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files).attach()
+        monkeypatch.setattr(second.folder, "journal", unreadable)
+        await first.killed()
+        await until(lambda: any("input/output error" in text for text in second.notes()))
+        files.add(LOG, b"one\n")
+        await until(lambda: second.heard.text == b"one\n")
+        assert not second.session.writer
+        monkeypatch.undo()
+        await until(lambda: second.session.writer)
+        files.add(LOG, b"two\n")
+        await until(lambda: second.heard.text == b"one\ntwo\n")
+        await until(lambda: spooled(folder) == b"one\ntwo\n")
         await second.session.close()
 
     run(test)

@@ -212,22 +212,27 @@ class Session:
 
     async def _take_over(self, why: str) -> None:
         """Become the one that writes and acts, from exactly where another cockpit has left it."""
+        gaps: dict[str, list[Event]] = {name: [] for name in self._nodes}
+        told: list[Event] = []
+        # First: if it cannot be read, this cockpit goes on to read along.
+        async for event in by_turns(self.folder.journal()):
+            if isinstance(event.fact, events.Gap) and not event.fact.of and event.node in gaps:
+                gaps[event.node].append(event)
+            elif is_news(self.model, event):
+                told.append(event)
         async with AsyncExitStack() as stack:
             for taking in self._taking.values():
                 await stack.enter_async_context(taking)  # what has arrived is taken in whole, or not at all
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        gaps: dict[str, list[Event]] = {name: [] for name in self._nodes}
-        async for event in by_turns(self.folder.journal()):
-            if isinstance(event.fact, events.Gap) and not event.fact.of and event.node in gaps:
-                gaps[event.node].append(event)
-            elif is_news(self.model, event):
+        for event in told:
+            if is_news(self.model, event):
                 self.emit(event, record=False)
         self._writing.set()
         self.source.recall()
-        for name in self._nodes:
-            for event in unknown(gaps[name], self.model.nodes[name].gaps):
+        for name, said in gaps.items():
+            for event in unknown(said, self.model.nodes[name].gaps):
                 assert isinstance(event.fact, events.Gap)
                 await self.tell_gap(event, event.fact)
             with suppress(SpoolUnusable):
