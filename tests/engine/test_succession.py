@@ -436,10 +436,11 @@ def test_whoever_writes_but_does_not_act_gives_way_to_one_that_does() -> None:
         reads.session.act(partial(act, "reads"), "acting")
         files.add(LOG, b"one\n")
         await until(lambda: reads.heard.text == b"one\n" and acted)
+        await until(lambda: "without --read-only" in reads.session.alone)
         acts = await Cockpit(folder, files).attach()
         await until(lambda: acts.session.writer)
         assert not reads.session.writer
-        await until(lambda: "reads ended" in acted)
+        await until(lambda: "reads ended" in acted and not reads.session.alone)
         files.add(LOG, b"two\n")
         await until(lambda: reads.heard.text == b"one\ntwo\n" and acts.heard.text == b"two\n")
         assert spooled(folder) == files.bytes[LOG]

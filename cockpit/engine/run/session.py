@@ -175,21 +175,22 @@ class Session:
     def stand_by(self) -> None:
         """Take over from the cockpit that writes once that is gone; if this one only reads, say so then.
 
-        If this one writes but does not act, it gives way to one that does.
+        If this one writes but does not act, it gives way to one that does, and says so where there is none.
         """
-        if not self.writer:
-            self._succession = Succession(
-                self.folder,
-                may=self._policy,
-                over=lambda: self.model.done,
-                remark=self.remark,
-                take_over=self._take_over,
-            )
-            self.accompany(self._succession.mind(), "taking over")
-        elif not self._policy:
-            self.give_way(self.stand_by)
+        if self.writer and self._policy:
+            return
+        self._succession = Succession(
+            self.folder,
+            may=self._policy,
+            over=lambda: self.model.done,
+            remark=self.remark,
+            take_over=self._take_over,
+        )
+        self.accompany(self._succession.mind(), "taking over")
+        if self.writer:
+            self.give_way()
 
-    def give_way(self, given: Callable[[], object]) -> None:
+    def give_way(self, given: Callable[[], object] = lambda: None) -> None:
         """Let another cockpit write as soon as one is there that would also act.
 
         :param given: called when that has been done

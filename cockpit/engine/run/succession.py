@@ -63,7 +63,8 @@ class Succession:
                     # Left for good, or given up to us: `cockpit logs -f` goes on.
                     await self._take_over(f"the cockpit that kept it{who} has left it")
                     return
-                self._tell(not may and writer.vacant(), before)
+                # Who may not act does not, also where it writes.
+                self._tell(not may and (writer.taken or writer.vacant()), before)
                 before = writer.holder or before
             except CockpitError as error:
                 self._say(f"cannot take over this run if the cockpit that keeps it goes: {error}")
@@ -83,10 +84,8 @@ class Succession:
             remedy = f"{who}: cockpit attach {quote(self._folder.name)}"
             if resume:
                 remedy = f"the cockpit that keeps it ({writer.holder}) is suspended: {resume}"
-            self.alone = (
-                "nobody acts for this run: whatever happens, nothing is stopped and no evidence fetched; "
-                f"{remedy}"
-            )
+            lacks = "" if writer.taken else " and no evidence fetched"
+            self.alone = f"nobody acts for this run: whatever happens, nothing is stopped{lacks}; {remedy}"
             self._say(self.alone)
         self.alone = self.alone if absent else ""
 

@@ -79,6 +79,8 @@ class Notice:
         if waiting := self._session.pool.waiting:
             nodes = one_line(nodes_text(waiting), limit=200)
             return f"{nodes}: login required again · {self._keys['retry']} logs in; the run goes on"
+        if self._session.alone:
+            return one_line(self._session.alone, limit=400)
         return "" if self._session.writer else self._reading_along()
 
     def _tell_outcome(self) -> str:
@@ -93,8 +95,6 @@ class Notice:
 
     def _reading_along(self) -> str:
         """Who writes the spool instead of us, and whether it still does."""
-        if self._session.alone:
-            return one_line(self._session.alone, limit=400)
         silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
         if silent is None or silent < LACKING_S:
             return "another cockpit keeps this run: reading along"
