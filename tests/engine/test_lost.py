@@ -162,7 +162,9 @@ def test_a_new_boot_is_a_recorded_end(cause: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("booted", [NOW - 9000, None, NOW + 9000])
+@pytest.mark.parametrize(
+    "booted", [NOW - 9000, None, NOW + 9000], ids=["before", "unknown", "by a clock ahead"]
+)
 @pytest.mark.parametrize("cause", ["of a boot that it has not had", "folder and processes gone"])
 def test_another_machine_of_its_name_says_nothing_of_its_ranks(cause: str, booted: float | None) -> None:
     """It is up since long before the run, or since nobody knows when: it does not show, or is yet to come."""
