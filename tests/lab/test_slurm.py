@@ -218,7 +218,7 @@ def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate:
         assert hostfile.returncode == 3
         refused = cockpits.run("--slurm", job, "--node-dir", way, "--launcher", "command", program=program())
         assert refused.returncode == 3
-        assert f"node1: {way}/cockpit-{mine} belongs to {OTHER}" in refused.stderr
+        assert f"node1: {way} belongs to {OTHER}; give another place: --node-dir DIR" in refused.stderr
 
         process = train(cockpits, job)
         whys = {"stacks": "belongs to", "stop": "no known cockpit run", "attach": "belongs to"}
@@ -279,7 +279,7 @@ def test_a_run_whose_job_is_over_is_said_to_be_over(
     assert attached.returncode == 1, attached.stderr
     assert f"SLURM job {job} has ended" in attached.stderr
     shown = json.loads(cockpits.cockpit("ps", cockpits.name, "--json").stdout)
-    assert {rank["state"] for rank in shown["ranks"]} == {"lost"}
+    assert {rank["state"] for rank in shown["ranks"]} == {"gone"}
     stopped = cockpits.cockpit("stop", cockpits.name)
     assert stopped.returncode == 0, stopped.stderr
 
