@@ -258,7 +258,8 @@ def test_a_job_that_has_no_nodes_says_why(slurm: Slurm, cockpits: Cockpits) -> N
 
 
 def test_the_nodes_of_a_job_are_examined(cockpits: Cockpits, allocate: Callable[..., str]) -> None:
-    words = ["doctor", "--slurm", allocate(), "--python", "/usr/bin/python3", "--launcher", "command"]
+    words = ["doctor", "--slurm", allocate(), "--slots", "2", "--python", "/usr/bin/python3"]
+    words += ["--launcher", "command"]
     fit = cockpits.cockpit(*words, "--json")
     assert fit.returncode == 0, fit.stderr
     told = json.loads(fit.stdout)
