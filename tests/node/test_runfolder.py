@@ -117,6 +117,7 @@ def test_a_trusted_group_may_change_what_is_on_the_way(
     launch("true", trusted_group=group).ended()
 
 
+@pytest.mark.root
 def test_noexec_is_refused(tmp_path: Path, pyz: bytes) -> None:
     mount = require("mount")
     base = tmp_path / "base"
