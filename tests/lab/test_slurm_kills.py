@@ -120,6 +120,11 @@ def goes_on(cockpits: Cockpits, what: str) -> None:
     )
 
 
+def is_seen_to_be_gone(cockpits: Cockpits) -> None:
+    journal = cockpits.folder / "journal.jsonl"
+    until(lambda: "supervisor_gone" in journal.read_text(), "it is seen that a supervisor is gone")
+
+
 def test_what_each_death_ends_and_what_is_said_of_it(slurm: Slurm) -> None:
     job = slurm.allocate("-N2")
     for name, fatal in FATAL.items():
@@ -132,8 +137,7 @@ def test_what_each_death_ends_and_what_is_said_of_it(slurm: Slurm) -> None:
             if slurm.tracking != "cgroup":
                 goes_on(cockpits, "there, what has detached itself outlives it")
             # Nobody has recorded how its ranks ended: that alone stops no others.
-            journal = cockpits.folder / "journal.jsonl"
-            until(lambda: "supervisor_gone" in journal.read_text(), "it is seen that it is gone")
+            is_seen_to_be_gone(cockpits)
             assert cockpits.cockpit("stop", name).returncode == 0
         _, said = process.communicate(timeout=120)
         assert process.returncode == 1, f"{name}: {said}"
