@@ -10,7 +10,9 @@ from typing import Any
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import OWN, RECORD, Fact
+from cockpit.base.fields import LogName
 from cockpit.base.gate import (
+    RANK_LIMIT,
     Digits,
     FieldKind,
     Flag,
@@ -26,6 +28,7 @@ from cockpit.base.gate import (
     fields,
     read,
 )
+from cockpit.base.record import EVENTS, LAUNCHER_LOG, TIMES, rank_log
 from cockpit.base.stacks.dump import Child, Deputy, Dump, Frame, LockFile, Process, Thread
 from cockpit.base.stacks.packing import pack
 from cockpit.base.stacks.unpacking import unpack
@@ -229,6 +232,8 @@ def _value(kind: FieldKind, rng: random.Random, mutation: str) -> Any:
         return None if mutation == "none" else _value(kind.kind, rng, mutation)
     if isinstance(kind, Flag):
         return rng.random() < 0.5
+    if isinstance(kind, LogName):
+        return rng.choice((EVENTS, TIMES, LAUNCHER_LOG, rank_log(rng.randrange(RANK_LIMIT))))
     if isinstance(kind, (Whole, Number)):
         return _number(kind, rng, mutation)
     if isinstance(kind, Digits):
