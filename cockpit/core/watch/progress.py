@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from cockpit.base.stillness import STEPS, Sign, Signs, is_busy
 from cockpit.core.masks import mask_of
@@ -18,17 +17,11 @@ START = 10
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What can be said of a run's progress at one moment.
+class Progress(Sign):
+    """What can be said of a run's progress at one moment, beside the best sign of it.
 
     :param runs: whether it is to make any: ranks run, nobody has asked to stop it, none of them has failed
     :param known: whether what is known is of this moment: some node is linked, and those that are tell
-    :param source: ``steps`` that ranks note themselves; ``log``; ``activity``: of their CPUs and logs;
-        ``sleep``: the same of ranks that have hardly worked yet; empty: nothing tells
-    :param mark: changes whenever there is progress
-    :param age_s: seconds since the last progress; None: not known
-    :param usual_s: seconds between two steps, usually; None: not known yet
-    :param longest_s: the longest time to a step so far, that to the first included; 0: not known
     :param step: the last one of the front; None: there was none, or it is not known
     :param noting: whether some rank notes its steps, or will
     :param age_of_start_s: seconds since the last of the ranks began
@@ -43,11 +36,6 @@ class Progress:
 
     runs: bool = False
     known: bool = False
-    source: str = ""
-    mark: Any = None
-    age_s: float | None = None
-    usual_s: float | None = None
-    longest_s: float = 0.0
     step: int | None = None
     noting: bool = False
     age_of_start_s: float = 0.0
@@ -56,11 +44,6 @@ class Progress:
     lost: tuple[str, ...] = ()
     heard_at: float = 0.0
     paused_s: float = 0.0
-
-    @property
-    def sign(self) -> Sign:
-        """As the detector takes it."""
-        return Sign(self.source, self.mark, self.age_s, self.usual_s, self.longest_s)
 
 
 class Tracker:
@@ -124,11 +107,11 @@ class Tracker:
         if ranks:
             first = sign.stepless or age is None
             self._signs.came(None if first else sign.mark, began if first else at - (age or 0.0))
-        front = sign.source, sign.mark, age, sign.usual_s, self._signs.longest_s, step
+        front = sign.source, sign.mark, age, sign.usual_s, self._signs.longest_s
         # Before that nobody asks.
         paused_s = pace.paused() if age is not None and age > self._least_s else 0.0
         return Progress(
-            runs, known, *front, noting, at - began, behind, behind_s, lost, heard_at(run), paused_s
+            *front, runs, known, step, noting, at - began, behind, behind_s, lost, heard_at(run), paused_s
         )
 
     def _front(self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace) -> tuple[Sign, int | None]:

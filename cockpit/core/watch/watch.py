@@ -117,11 +117,11 @@ class StallWatch:
             yield from self._take_progress(at, ticks, seen)
         if ticks < self._held_until:
             return
-        stepless = seen.sign.stepless
+        stepless = seen.stepless
         self._stuck = stepless and seen.noting and seen.age_of_start_s > self._after_s * FIRST
         if self._stuck:
             self._still.moved = ticks - seen.age_of_start_s
-        overdue = self._stuck or self._still.is_overdue(ticks, seen.sign)
+        overdue = self._stuck or self._still.is_overdue(ticks, seen)
         if self.state in ("", "going", "blind") and overdue and not self._behind:
             self._begin(ticks)
             yield self._event(at, ticks)
@@ -166,7 +166,7 @@ class StallWatch:
             return
         self._waiting, self._snapshot, self._why = looked.waiting, looked.snapshot, looked.why
         # Who is behind others is judged although these go on.
-        state, found = judge(looked, steps=not self._seen.sign.stepless, front=not self._behind)
+        state, found = judge(looked, steps=not self._seen.stepless, front=not self._behind)
         self._found = self._modest(found, ticks)
         if not self._behind or (state == "stalled" and self._found.ranks & self._behind):
             self.state = state
@@ -220,11 +220,11 @@ class StallWatch:
 
     def _take_progress(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
         still_s = ticks - self._still.moved
-        self._still.take(ticks, seen.sign, begun=bool(self.state))
+        self._still.take(ticks, seen, begun=bool(self.state))
         if (
             self._behind
             or self.state == "going"
-            or (seen.sign.stepless and (self._stuck or self.state != "quiet"))
+            or (seen.stepless and (self._stuck or self.state != "quiet"))
         ):
             return  # others went on all the time; or it is no news, or no step
         yield from self._go_on(at, ticks, still_s)
