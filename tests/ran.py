@@ -1,6 +1,6 @@
 """Which tests ran, over several runs of pytest as different users; those that ran in none of them are named.
 
-``pytest -p tests.ran --ran FILE`` adds to a file what ran and what was skipped; with ``--but FILE`` it leaves
+``pytest -p tests.ran --ran=FILE`` adds to a file what ran and what was skipped; with ``--but=FILE`` it leaves
 out what ran according to another. ``python -m tests.ran FILES`` then names what ran according to none.
 """
 
