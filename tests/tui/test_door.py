@@ -94,11 +94,14 @@ async def async_boom(*_: object, **__: object) -> Any:
 def once_it_can_be_read(app: CockpitApp, *keys: str) -> None:
     """Answer a question: what is typed before it is there does nothing."""
 
+    left = list(keys)
+
     def look() -> None:
+        # A timer that is stopped may have called once more: what was typed twice would answer the run's screen.
         if isinstance(app.screen, Question) and app.screen.readable:
             looking.stop()
-            for key in keys:
-                app.simulate_key(key)
+            while left:
+                app.simulate_key(left.pop(0))
 
     looking = app.set_interval(0.02, look)
 
