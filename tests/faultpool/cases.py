@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from tests.faultpool import RANKS
 from tests.faultpool.kind import Kind
 from tests.faultpool.kinds import KINDS
 
@@ -46,7 +45,7 @@ class Case:
         """Sets of ranks, any of which may be named."""
         if self.kind.state == "healthy":
             return ()
-        partner = (*self.ranks, (self.ranks[0] + 1) % RANKS)
+        partner = (*self.ranks, (self.ranks[0] + 1) % self.kind.world)
         return (self.ranks, tuple(sorted(partner))) if self.kind.partner else (self.ranks,)
 
 
@@ -64,7 +63,7 @@ def _case(kind: Kind, number: int, seed: int) -> Case:
     launchers = tuple(each for each in kind.launchers if not bare or each == "command") or ("command",)
     # Half of all runs are the cheap ones.
     launcher = launchers[0] if turn % 2 and len(launchers) > 1 else launchers[turn // 2 % len(launchers)]
-    nodes = 2 if kind.who == "node" or rng.random() < 0.4 else 1
+    nodes = 2 if kind.world % 2 == 0 and (kind.who == "node" or rng.random() < 0.4) else 1
     waits = kind.bare_waits if bare else kind.waits
     ranks = _ranks(kind, rng)
     step = rng.randint(12, 16)
@@ -74,11 +73,13 @@ def _case(kind: Kind, number: int, seed: int) -> Case:
 
 
 def _ranks(kind: Kind, rng: random.Random) -> tuple[int, ...]:
-    every = range(RANKS)
+    every = range(kind.world)
+    if kind.ranks:
+        return kind.ranks
     if kind.who == "all":
         return tuple(every)
     if kind.who == "node":
-        return tuple(every[RANKS // 2 :])
+        return tuple(every[kind.world // 2 :])
     if kind.who == "zero":
         return (0,)
     if kind.who == "two":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tests.faultpool import RANKS
+
 LAUNCHERS = ("command", "torchrun", "deepspeed", "accelerate")
 
 SURE = ("sure", "likely")
@@ -26,8 +28,9 @@ class Kind:
     :param waits: how ranks wait for each other: ``all_reduce``, and others of
         :data:`tests.faultpool.script.WAITS`
     :param bare_waits: the same without torch
-    :param body: ``loop``, ``thread`` (training is not in the main thread), ``child`` (it is in a child),
-        ``ddp``, ``zero3``
+    :param body: ``loop``, ``child`` (training is in a child), ``ddp``, ``zero3``; ``gpipe``, ``alternating``
+        (stages of a pipeline); ``thread``, ``thread_loop``, ``thread_poll`` (training is in a thread, and the
+        main one joins it, or does something else)
     :param bare: whether it is had without torch: ``may``, ``never``, ``only``
     :param partner: whether the rank after the one concerned may be named as well
     :param silence: when it is right to name nobody: ``never``, ``without`` (the probe), ``always``
@@ -37,6 +40,10 @@ class Kind:
     :param times: how often it is tried
     :param state: ``hung``, ``ended``, ``slow``, or ``healthy``: then nobody is to blame
     :param pause_s: of each step, of all ranks
+    :param world: how many ranks there are
+    :param stages: of how many stages a pipeline consists
+    :param ranks: the ranks concerned, in place of ``who``
+    :param leave: whether other ranks end before it hangs
     """
 
     name: str
@@ -61,6 +68,10 @@ class Kind:
     times: int = 2
     state: str = "hung"
     pause_s: float = 0.25
+    world: int = RANKS
+    stages: int = 1
+    ranks: tuple[int, ...] = ()
+    leave: bool = False
 
     @property
     def called(self) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.core.ranks import ranks_text
-from tests.faultpool import RANKS, unasked
+from tests.faultpool import unasked
 from tests.faultpool.cases import Case
 from tests.faultpool.script import script
 from tests.waiting import until
@@ -58,7 +58,7 @@ class Run:
             (self.folder / name).mkdir()
         (self.folder / "work" / "train.py").write_text(script(case, str(self._marks)))
         names = ["localhost", "127.0.0.2"][: case.nodes]
-        hosts = [f"{name} slots={RANKS // case.nodes}\n" for name in names]
+        hosts = [f"{name} slots={case.kind.world // case.nodes}\n" for name in names]
         (self.folder / "hosts").write_text("".join(hosts))
         home = {f"XDG_{kind}_HOME": str(self.folder / "home" / kind) for kind in ("STATE", "CONFIG", "CACHE")}
         self._env = {
@@ -126,7 +126,9 @@ class Run:
             time.sleep(ENDED_S)
         elif kind.state == "hung":
             self._still()
-            if ended := [path.name for path in self.folder.glob("nodes/*/*/*/rank-*.exit.json")]:
+            if not kind.leave and (
+                ended := [path.name for path in self.folder.glob("nodes/*/*/*/rank-*.exit.json")]
+            ):
                 raise Trouble(f"it ended, and was to hang: {ended}: {self.said()}")
         elif kind.every:
             begun = self._steps()
@@ -150,7 +152,7 @@ class Run:
     def _steps(self) -> list[int]:
         """The step that each rank is at; -1: at none."""
         found = []
-        for rank in range(RANKS):
+        for rank in range(self.case.kind.world):
             try:
                 text = (self._marks / f"step.{rank}").read_text()
             except FileNotFoundError:

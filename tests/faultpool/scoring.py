@@ -9,7 +9,6 @@ from typing import Any
 
 from cockpit.core.ranks import read_ranks
 from tests import tries
-from tests.faultpool import RANKS
 from tests.faultpool.cases import Case
 from tests.faultpool.unasked import HANG_AFTER_S, NOTHING
 
@@ -57,7 +56,7 @@ def judged(case: Case, probe: str, said: dict[str, Any]) -> Judged:
         return Judged("right", place, "right" if fits else "over" if sure else "under")
     if named and named not in case.blamed:
         return Judged("accused" if kind.state == "slow" else "wrong", "", "over" if sure else "")
-    if len(case.ranks) == RANKS and place == "right" and not good and said["id"] != "unknown":
+    if len(case.ranks) == case.kind.world and place == "right" and not good and said["id"] != "unknown":
         return Judged("right", place, "right")  # all of them: nobody in particular
     if kind.state == "slow":
         silent = kind.silence == "always" or probe == "off" or case.bare

@@ -18,6 +18,10 @@ WAITS = {
     "gather": "dist.all_gather([torch.zeros(64) for _ in range(WORLD)], gradients)",
     "monitored": "dist.monitored_barrier(timeout=datetime.timedelta(hours=1))",
     "pair": "dist.all_reduce(gradients, group=PAIR)",
+    "mesh": "dist.all_reduce(gradients, group=PAIR)\ndist.all_reduce(gradients, group=ACROSS)",
+    "mesh_between": (
+        "dist.all_reduce(gradients, group=PAIR)\nscale(step)\ndist.all_reduce(gradients, group=ACROSS)"
+    ),
     "pipeline": (
         "if RANK:\n    dist.recv(gradients, src=RANK - 1)\n"
         "time.sleep(0.4)\n"
@@ -31,6 +35,7 @@ WAITS = {
 
 IMPORTS = """
 import asyncio
+import atexit
 import concurrent.futures
 import ctypes
 import datetime
@@ -108,6 +113,10 @@ def backward(loss, step):
     loss.register_hook(watch)
     loss.backward()
 
+def scale(step):
+{between}
+    return None
+
 def average(gradients, step):
 {average}
 {wait}
@@ -123,6 +132,10 @@ def log_metrics(step, loss):
 def finish():
     dist.barrier(group=LAST)
 
+def leave(step):
+{end}
+    return None
+
 def warm_up(step):
 {first}
     return None
@@ -130,13 +143,14 @@ def warm_up(step):
 MORE = []
 
 def train():
-    global LAST, PAIR
+    global LAST, PAIR, ACROSS
     step = 0
 {start}
     dist.init_process_group("gloo")
     LAST = dist.new_group()
     MORE[:] = [dist.new_group(), dist.new_group()]
     PAIR = [dist.new_group([one, one + 1]) for one in range(0, WORLD, 2)][RANK // 2]
+    ACROSS = [dist.new_group([one, one + 2]) for one in range(2)][RANK % 2]
 {setup}
     model = torch.nn.Linear(64, 64)
 {wrap}
@@ -154,11 +168,148 @@ def train():
         save(step)
         log_metrics(step, loss.item())
     finish()
+    leave(0)
 """
 
 AVERAGED = """
         average(torch.cat([each.grad.flatten() for each in model.parameters()])[:64].clone(), step)
 """
+
+PIPELINE = """
+STAGES, MICRO, SKIPPED = {stages}, 4, set()
+REPLICAS = WORLD // STAGES
+STAGE = RANK // REPLICAS
+BEFORE, AFTER = RANK - REPLICAS, RANK + REPLICAS
+FIRST_STAGE, LAST_STAGE = STAGE == 0, STAGE == STAGES - 1
+
+def load_batch(step):
+{data}
+    return torch.randn(64)
+
+def forward(batch, step, micro):
+{forward}
+    time.sleep(0.02)
+    return torch.tanh(batch)
+
+def backward(grad, step, micro):
+{backward}
+    time.sleep(0.02)
+    return grad * 0.5
+
+def log_metrics(step, loss):
+    print("step %d loss %.4f" % (step, loss), flush=True)
+{log}
+{schedule}
+def finish():
+    dist.barrier()
+
+def train():
+    dist.init_process_group("gloo")
+    groups = [dist.new_group([stage * REPLICAS + one for one in range(REPLICAS)]) for stage in range(STAGES)]
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(STEPS):
+        mark("step", step)
+        run_schedule(step)
+        if REPLICAS > 1:
+            dist.all_reduce(torch.ones(64), group=groups[STAGE])
+        {norm}
+        model(torch.ones(64)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        time.sleep(PAUSE)
+        log_metrics(step, 1 / (step + 1))
+    finish()
+"""
+
+SCHEDULES = {
+    "gpipe": """
+def receive_forward(step):
+    if FIRST_STAGE:
+        return load_batch(step)
+    batch = torch.zeros(64)
+    dist.recv(batch, src=BEFORE)
+    return batch
+
+def send_forward(batch, micro):
+    if not LAST_STAGE and micro not in SKIPPED:
+        dist.send(batch, dst=AFTER)
+
+def receive_backward():
+    grad = torch.zeros(64)
+    if not LAST_STAGE:
+        dist.recv(grad, src=AFTER)
+    return grad
+
+def send_backward(grad):
+    if not FIRST_STAGE:
+        dist.send(grad, dst=BEFORE)
+
+def run_schedule(step):
+    for micro in range(MICRO):
+        batch = receive_forward(step)
+        send_forward(forward(batch, step, micro), micro)
+    for micro in range(MICRO):
+        grad = receive_backward()
+        send_backward(backward(grad, step, micro))
+""",
+    "alternating": """
+def communicate(to=None, source=None, tensor=None):
+    calls, got = [], torch.zeros(64)
+    if to is not None:
+        calls.append(dist.P2POp(dist.isend, tensor, to))
+    if source is not None:
+        calls.append(dist.P2POp(dist.irecv, got, source))
+    if calls:
+        for request in dist.batch_isend_irecv(calls):
+            request.wait()
+    return got
+
+def receive_forward(step):
+    return load_batch(step) if FIRST_STAGE else communicate(source=BEFORE)
+
+def send_forward(batch, micro):
+    if not LAST_STAGE and micro not in SKIPPED:
+        communicate(to=AFTER, tensor=batch)
+
+def receive_backward():
+    return torch.zeros(64) if LAST_STAGE else communicate(source=AFTER)
+
+def send_backward(grad):
+    if not FIRST_STAGE:
+        communicate(to=BEFORE, tensor=grad)
+
+def send_forward_receive_backward(batch, micro):
+    if LAST_STAGE:
+        return torch.zeros(64)
+    if micro in SKIPPED:
+        return receive_backward()
+    return communicate(to=AFTER, source=AFTER, tensor=batch)
+
+def send_backward_receive_forward(grad, step):
+    if FIRST_STAGE:
+        return load_batch(step)
+    return communicate(to=BEFORE, source=BEFORE, tensor=grad)
+
+def run_schedule(step):
+    first = min(STAGES - STAGE - 1, MICRO)
+    for micro in range(first):
+        batch = receive_forward(step)
+        send_forward(forward(batch, step, micro), micro)
+    batch = receive_forward(step)
+    for micro in range(first, MICRO):
+        grad = send_forward_receive_backward(forward(batch, step, micro), micro)
+        grad = backward(grad, step, micro - first)
+        if micro == MICRO - 1:
+            send_backward(grad)
+        else:
+            batch = send_backward_receive_forward(grad, step)
+    for micro in range(first):
+        grad = receive_backward()
+        send_backward(backward(grad, step, MICRO - first + micro))
+""",
+}
+"""Pipelines: all microbatches forward, then all backward, each with a call of its own; or in turn (1F1B)."""
 
 ZERO3 = """
 def load_batch(step):
@@ -291,6 +442,18 @@ class Meeting:
 ENDS = {
     "loop": "train()",
     "thread": "trainer = threading.Thread(target=train)\ntrainer.start()\ntrainer.join()",
+    "thread_loop": (
+        "async def serve(trainer):\n"
+        "    while trainer.is_alive():\n        await asyncio.sleep(0.5)\n\n"
+        'trainer = threading.Thread(target=train, name="TrainingThread(train)")\ntrainer.start()\n'
+        "asyncio.run(serve(trainer))"
+    ),
+    "thread_poll": (
+        "results = queue.Queue()\n"
+        'trainer = threading.Thread(target=train, name="TrainingThread(train)")\ntrainer.start()\n'
+        "while trainer.is_alive():\n"
+        "    try:\n        results.get(timeout=1)\n    except queue.Empty:\n        pass"
+    ),
     "child": (
         'if "--child" in sys.argv:\n    train()\n'
         'else:\n    sys.exit(subprocess.call([sys.executable, __file__, "--child"]))'
@@ -310,6 +473,11 @@ def script(case: Case, marks: str) -> str:
         body = MEETINGS[case.waits] + BARE.format(**filled, setup=_indented(kind.setup, 4))
     elif kind.body == "zero3":
         body = ZERO3.format(**filled)
+    elif kind.body in SCHEDULES:
+        torch = LEAN + torch + NO_DYNAMO
+        # The one with calls of its own ends a step with the norm of all gradients, the other one without.
+        norm = "dist.all_reduce(torch.ones(1))" if kind.body == "gpipe" else ""
+        body = PIPELINE.format(**filled, stages=kind.stages, schedule=SCHEDULES[kind.body], norm=norm)
     else:
         ddp = kind.body == "ddp"
         lean = "" if ddp or "DataLoader" in kind.code else LEAN
@@ -334,7 +502,7 @@ def script(case: Case, marks: str) -> str:
 
 
 _SITES = {
-    **dict.fromkeys(("start", "first", "data", "forward", "average", "save", "log"), 4),
+    **dict.fromkeys(("start", "first", "data", "forward", "average", "save", "log", "between", "end"), 4),
     **dict.fromkeys(("backward", "layer"), 8),
 }
 """Where something may be put in, and how far it is indented."""
@@ -352,12 +520,13 @@ def _at(case: Case, site: str) -> str:
     kind = case.kind
     if site != case.site:
         return ""
-    step = case.step if site not in ("start", "first") else 0
+    step = case.step if site not in ("start", "first", "end") else 0
     when = f"step {'>=' if kind.every else '=='} {step}"
     text = f'if {when} and RANK in CONCERNED:\n    mark("on", step)\n    {kind.called}\n'
     if kind.others:
         text += f"elif {when}:\n    {kind.others}\n"
-    return _indented(text, _SITES[site])
+    indent = 4 if case.kind.body in SCHEDULES else _SITES[site]
+    return _indented(text, indent)
 
 
 def _indented(text: str, by: int) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from tests.faultpool.kind import Kind
-from tests.faultpool.kinds import collectives, ends, healthy, locks, reading, workers
+from tests.faultpool.kinds import collectives, ends, groups, healthy, locks, pipelines, reading, workers
 
 KINDS: tuple[Kind, ...] = (
     *reading.KINDS,
     *locks.KINDS,
     *workers.KINDS,
     *collectives.KINDS,
+    *groups.KINDS,
+    *pipelines.KINDS,
     *ends.KINDS,
     *healthy.KINDS,
 )

@@ -149,6 +149,41 @@ def decode():
         sites=("data", "log"),
         body="thread",
     ),
+    Kind(
+        "under_loop",
+        "thread",
+        """
+def read_frames():
+    reader, writer = os.pipe()
+    return os.read(reader, 1)
+""",
+        sites=("data", "log"),
+        body="thread_loop",
+        bare="never",
+    ),
+    Kind(
+        "under_queue",
+        "thread",
+        """
+def pack_rows():
+    threading.Event().wait()
+""",
+        sites=("data", "log"),
+        body="thread_poll",
+        bare="never",
+    ),
+    Kind(
+        "under_loop_end",
+        "thread",
+        call="finish()",
+        places=("finish",),
+        body="thread_loop",
+        bare="never",
+        times=1,
+    ),
+    Kind(
+        "under_loop_train", "healthy", call="pass", body="thread_loop", bare="never", times=1, state="healthy"
+    ),
 )
 
 _CHILDREN = (
