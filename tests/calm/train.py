@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -20,6 +24,8 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONG_S, EVERY = 55.0, 40
 """How long it makes no step, and after how many steps that happens again."""
+REST_S, ANSWER_S = 40.0, 12.5
+"""The same of kinds that have their own time."""
 
 
 def burn(seconds: float) -> None:
@@ -61,6 +67,62 @@ def evaluate() -> None:
             time.sleep(0.005)
 
 
+def evaluate_gently() -> None:
+    """With a short sleep after each batch, as it shares its CPU: looks like polling."""
+    model, until = torch.nn.Linear(64, 64), time.monotonic() + LONG_S
+    with torch.no_grad():
+        while time.monotonic() < until:
+            model(torch.randn(8, 64)).sum().item()
+            time.sleep(0.02)
+
+
+def ask(seconds: float) -> None:
+    """One blocking call that waits for the answer of a server: an upload, a hub."""
+    mine, theirs = socket.socketpair()
+    threading.Timer(seconds, theirs.send, (b"done",)).start()
+    mine.recv(4)
+
+
+def rest() -> None:
+    time.sleep(REST_S)
+
+
+def await_file() -> None:
+    """It polls for what another program writes."""
+    path = os.path.join(HERE, f"{KIND}.{RANK}.ready")
+    threading.Timer(LONG_S, lambda: open(path, "w").close()).start()
+    while not os.path.exists(path):
+        time.sleep(0.1)
+    os.unlink(path)
+
+
+def lower_beside() -> None:
+    """A compiler in a child process, for which a thread waits, and the main one for that."""
+    beside = threading.Thread(target=lower_graph)
+    beside.start()
+    beside.join()
+
+
+def throttle() -> None:
+    """Something outside stops this rank again and again, as a limit of power or of a container does."""
+    rank = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == rank:
+            os.kill(rank, signal.SIGSTOP)
+            time.sleep(4)
+            os.kill(rank, signal.SIGCONT)
+            time.sleep(0.3)
+        os._exit(0)
+
+
+def serve_rounds() -> None:
+    """No training: all ranks pass a token round, some twenty times a second, and nobody counts steps."""
+    token = torch.zeros(1)
+    while True:
+        dist.all_reduce(token)
+        time.sleep(0.05)
+
+
 def load(step: int) -> torch.Tensor:
     if KIND == "uneven":
         # Mostly quick; now and then a batch from a cold store.
@@ -92,6 +154,23 @@ def pause(step: int) -> None:
         write_checkpoint()
     elif (KIND == "evaluate" and due) or (KIND == "evaluate_one" and due and RANK == 0):
         evaluate()
+    elif KIND in ONE and RANK == 0:
+        every, wait = ONE[KIND]
+        if first if not every else step > 0 and step % every == 0:
+            wait()
+
+
+ONE: dict[str, tuple[int, Callable[[], None]]] = {
+    "first_wait": (0, lambda: ask(LONG_S)),
+    "evaluate_gently": (EVERY, evaluate_gently),
+    "upload": (EVERY, lambda: ask(LONG_S)),
+    "rest": (EVERY, rest),
+    "answer": (EVERY, lambda: ask(ANSWER_S)),
+    "await_file": (EVERY, await_file),
+    "compile_beside": (EVERY, lower_beside),
+    "throttled": (0, throttle),
+}
+"""Kinds in which only rank 0 does something, and the others wait: each so many steps, 0: before the first."""
 
 
 def main() -> None:
@@ -102,6 +181,8 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     micro = 24 if KIND == "accumulate" else 1
     step = 0
+    if KIND == "rounds":
+        serve_rounds()
     while True:
         pause(step)
         for _ in range(micro):

@@ -39,6 +39,7 @@ class Kind:
     :param rest: steps that are left once it was there; 0: more than will be seen
     :param times: how often it is tried
     :param state: ``hung``, ``ended``, ``slow``, or ``healthy``: then nobody is to blame
+    :param like_hang: while it lasts it cannot be told from a hang: somebody may be named, though not surely
     :param pause_s: of each step, of all ranks
     :param world: how many ranks there are
     :param stages: of how many stages a pipeline consists
@@ -67,6 +68,7 @@ class Kind:
     rest: int = 0
     times: int = 2
     state: str = "hung"
+    like_hang: bool = False
     pause_s: float = 0.25
     world: int = RANKS
     stages: int = 1

@@ -47,6 +47,7 @@ def judged(case: Case, probe: str, said: dict[str, Any]) -> Judged:
     named = tuple(sorted(read_ranks(said["ranks"]))) if said["ranks"] else ()
     sure, accused = said["certainty"] == "sure", bool(named) and said["severity"] == "error"
     if not case.blamed:
+        accused = accused and (sure or not kind.like_hang)
         return Judged("accused" if accused else "right", "", "over" if accused and sure else "right")
     place = _place(case, said["where"]) if kind.named and any(kind.named) and kind.state != "ended" else ""
     good = said["id"] in GOOD

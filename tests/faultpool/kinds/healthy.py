@@ -197,6 +197,92 @@ def download_model():
     _healthy(
         "tokenize", code="def tokenize_all():\n    burn(14)\n" + _BURN, who="zero", sites=("first",), times=1
     ),
+    _healthy(
+        "evaluate_gently",
+        code="""
+def evaluate_gently():
+    until = time.monotonic() + 25
+    while time.monotonic() < until:
+        sum(n * n for n in range(5000))
+        time.sleep(0.02)
+""",
+        who="zero",
+        sites=("log",),
+    ),
+    _healthy(
+        "upload",
+        code="""
+def upload():
+    here, there = socket.socketpair()
+    threading.Timer(25, there.send, (b"done",)).start()
+    here.recv(4)
+""",
+        who="zero",
+        sites=("save", "first"),
+        like_hang=True,
+    ),
+    _healthy(
+        "rest",
+        code="""
+def rest():
+    time.sleep(25)
+""",
+        who="zero",
+        sites=("log", "start"),
+        like_hang=True,
+    ),
+    _healthy(
+        "await_file",
+        code="""
+def await_file():
+    path = os.path.join(HERE, "ready")
+    threading.Timer(25, lambda: open(path, "w").close()).start()
+    while not os.path.exists(path):
+        time.sleep(0.1)
+""",
+        who="zero",
+        sites=("data",),
+        like_hang=True,
+    ),
+    _healthy(
+        "compile_beside",
+        code="""
+def compile_beside():
+    code = "import time\\nwhile time.process_time() < 20: pass"
+    beside = threading.Thread(target=subprocess.run, args=([sys.executable, "-c", code],))
+    beside.start()
+    beside.join()
+""",
+        who="zero",
+        sites=("forward", "first"),
+    ),
+    _healthy(
+        "compile_in_c",
+        code="""
+def compile_in_c():
+    code = "import time\\nwhile time.process_time() < 20: pass"
+    ctypes.CDLL(None).system(("exec '%s' -c '%s'" % (sys.executable, code)).encode())
+""",
+        who="zero",
+        sites=("forward",),
+        times=1,
+    ),
+    _healthy(
+        "throttled_deep",
+        code="""
+def cool_down():
+    rank = os.getpid()
+    if os.fork() == 0:
+        while True:
+            os.kill(rank, signal.SIGSTOP)
+            time.sleep(3)
+            os.kill(rank, signal.SIGCONT)
+            time.sleep(0.2)
+""",
+        who="zero",
+        sites=("data",),
+        like_hang=True,
+    ),
     _healthy("accumulate", call="pass", pause_s=2.0, times=1),
     _healthy(
         "uneven",
