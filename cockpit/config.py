@@ -94,11 +94,13 @@ class Watch:
     :param look: whether cockpit looks at ranks by itself
     :param hang_after: seconds without a step
     :param on_hang: ``note``, or ``stop``
+    :param stop_after: with ``stop``, seconds without a step and without movement; 0: only proof stops a run
     """
 
     look: Flag = True
     hang_after: Seconds = 30.0
     on_hang: OnHang = "note"
+    stop_after: Seconds = 0.0
 
 
 @dataclass(frozen=True)
@@ -298,8 +300,9 @@ def _not_here(found: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[Cock
     watch, own_watch = found.get("watch", {}), own.get("watch", {})
     if found.get("notify"):
         yield error("notify", "is a command, and a project's settings run none", "--notify")
-    if watch.get("on_hang", "note") != "note":
-        yield error("on_hang", "a project's settings stop no run", "--on-hang stop")
+    for name, option in (("on_hang", "--on-hang stop"), ("stop_after", "--stop-after")):
+        if watch.get(name, "note") != "note":
+            yield error(name, "a project's settings stop no run", option)
     least = own_watch.get("hang_after", Watch.hang_after)
     if own_watch.get("on_hang") == "stop" and watch.get("hang_after", least) < least:
         what = f"your own settings stop runs that hang, after {least:g} s: a project's make it no sooner"

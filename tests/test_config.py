@@ -211,6 +211,10 @@ def test_options_of_the_watch_come_before_its_settings(mine: Write) -> None:
     assert terminal.watch_options(parser.parse_args([])) == WatchOptions(True, 60.0, "stop")
     words = ["--no-watch", "--hang-after", "5", "--on-hang", "note"]
     assert terminal.watch_options(parser.parse_args(words)) == WatchOptions(False, 5.0, "note")
+    words = ["--stop-after", "600"]
+    assert terminal.watch_options(parser.parse_args(words)) == WatchOptions(True, 60.0, "stop", 600.0)
+    with pytest.raises(CockpitError, match="stops nothing without --on-hang stop"):
+        terminal.watch_options(parser.parse_args([*words, "--on-hang", "note"]))
     with pytest.raises(CockpitError, match="must be more than 0; --no-watch"):
         terminal.watch_options(parser.parse_args(["--hang-after", "0"]))
     with pytest.raises(CockpitError, match="with --no-watch nobody notices that the run hangs"):
@@ -237,6 +241,7 @@ def test_where_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ('notify = "touch owned"', "key 'notify': is a command, and a project's settings run none"),
         ('[watch]\non_hang = "stop"', "key 'on_hang': a project's settings stop no run"),
+        ("[watch]\nstop_after = 60.0", "key 'stop_after': a project's settings stop no run"),
         ("[watch]\nhang_after = 1.0", "key 'hang_after': your own settings stop runs that hang, after 60 s"),
     ],
 )
@@ -275,7 +280,7 @@ LOOSER = {
 """What a person has set, and what of a project would loosen that."""
 
 TASTE = {"probe", "theme", "ascii", "timestamps", "wrap", "keys"}
-REFUSED = {"notify", "trusted_group", "watch.on_hang"}
+REFUSED = {"notify", "trusted_group", "watch.on_hang", "watch.stop_after"}
 
 
 def test_each_setting_is_one_or_the_other() -> None:

@@ -473,6 +473,7 @@ class Found:
     severity: str = bound(Text(10, "error|warning|info"), "error")
     nodes: Tuple[str, ...] = bound(ListOf(NODE_NAME, 1 << 16), ())
     since: Optional[float] = maybe(TIME)
+    proof: str = bound(WORD, "")
     steps: Tuple[FoundStep, ...] = bound(ListOf(Of(FoundStep), 16), ())
 
 

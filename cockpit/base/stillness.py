@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Deque, Optional, Tuple
+from typing import Any, Deque, Iterable, Optional, Tuple
 
 AFTER_S = 30.0
 """Seconds without a step after which ranks are looked at, unless steps take long."""
@@ -243,8 +243,12 @@ class Stillness:
         """A look begins."""
         self.total += 1
 
-    def looked(self, now: float) -> None:
-        """A look at this standstill has ended."""
+    def looked(self, now: float, wanted: Iterable[float] = ()) -> None:
+        """A look at this standstill has ended.
+
+        :param wanted: when else one would tell something new
+        """
         self.looks += 1
         self._looked = now
-        self.next = None if self.enough else now + BACKOFF_S[min(self.looks, len(BACKOFF_S)) - 1]
+        later = now + BACKOFF_S[min(self.looks, len(BACKOFF_S)) - 1]
+        self.next = None if self.enough else min([later, *(each for each in wanted if each > now)])

@@ -54,7 +54,13 @@ def add_options(parser: Parser) -> None:
     group.add_argument(
         "--on-hang",
         choices=("note", "stop"),
-        help="once it is sure that a run is stalled: say so (default), or stop it too, with exit code 4",
+        help="once a run is proven to be stuck: report it (default), or also stop it (exit code 4)",
+    )
+    add_seconds(
+        group,
+        "--stop-after",
+        None,
+        "with --on-hang stop: also stop a run after S seconds without a step or movement (default: never)",
     )
 
 
@@ -81,10 +87,13 @@ def watch_options(args: argparse.Namespace, launcher: str = "") -> WatchOptions:
     if launcher == PER_NODE and args.on_hang == "stop":
         what = f"--on-hang stop does not apply to --launcher {PER_NODE}: its ranks are the program's own"
         raise CockpitError(what, hint="leave it out")
+    if args.stop_after and on_hang != "stop":
+        raise CockpitError("--stop-after stops nothing without --on-hang stop", hint="add --on-hang stop")
     return WatchOptions(
         looks,
         settings.hang_after if args.hang_after is None else args.hang_after,
         "note" if launcher == PER_NODE else on_hang,
+        settings.stop_after if args.stop_after is None else args.stop_after,
     )
 
 

@@ -13,6 +13,18 @@ RULE_FAILED = "rule_failed"
 """The id of what is found where a rule raised an error."""
 
 
+PROOFS = {
+    "end": "a rank that the others wait for has ended",
+    "stop": "a signal has stopped it",
+    "circle": "they wait for each other in a circle",
+    "owner": "whoever had the lock is gone",
+    "closed": "the other end of its connection is closed",
+    "store": "the process with the store is gone",
+    "child": "the process below it that it waits for is dead",
+}
+"""Facts because of which ranks cannot go on by themselves: nothing else makes it sure that they are stuck."""
+
+
 @dataclass(frozen=True)
 class Step:
     """What to do next.
@@ -62,6 +74,8 @@ class Finding:
     :param detail: one more sentence: what they do there, or why that is unknown
     :param evidence: what it is based on, one fact each
     :param certainty: ``sure``, ``likely`` or ``unsure``
+    :param proof: why those whom it is about cannot go on by themselves, a word of :data:`PROOFS`; empty: they
+        may, for all that is known
     :param steps: what to do next
     :param nodes: the nodes it is about
     :param severity: ``error``; ``warning``: nothing may be wrong; ``info``: nothing is
@@ -79,6 +93,7 @@ class Finding:
     nodes: tuple[str, ...] = ()
     severity: str = "error"
     since: float | None = None
+    proof: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The finding for programs: ranks as text, everything else as it is."""

@@ -77,7 +77,8 @@ class Watching:
         self._session = session
         self._stops = options.on_hang == "stop" and session.manifest.foreign is None
         foreign = session.manifest.foreign is not None
-        terms = Terms(options.hang_after_s, FOREIGN_LOOKS if foreign else None)
+        stop_after_s = (self._stops and options.stop_after_s) or None
+        terms = Terms(options.hang_after_s, FOREIGN_LOOKS if foreign else None, stop_after_s)
         self._tracker = Tracker(options.hang_after_s)
         self._watch = StallWatch(terms, session.model.watch.total)
         self._attempts = 0
@@ -158,10 +159,13 @@ class Watching:
                 session.remark(f"what the watch has seen is not kept: {error}")
 
     def _mind_hang(self) -> None:
-        """Stop the run if that was asked for, and it is certain at this moment that it stands still."""
+        """Stop the run if that was asked for: on proof that it is stuck, or after the time that was named."""
         model = self._session.model
-        if self._stops and self._stop is None and self._watch.proven and not model.stop_reason:
-            reason, _ = words.news(model.watch)
+        if not self._stops or self._stop is not None or model.stop_reason:
+            return
+        proven, still_s = self._watch.proven, self._watch.overstayed_s
+        if proven or still_s is not None:
+            reason = words.stop_reason(model.watch, None if proven else still_s)
             self._stop = asyncio.create_task(self._stop_run(reason))
 
     async def _stop_run(self, reason: str) -> None:

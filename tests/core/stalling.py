@@ -97,6 +97,7 @@ class Run:
         self.facts: list[tuple[float, Watched]] = []
         self.looks: list[float] = []
         self.proven: list[float] = []
+        self.overstayed: list[float] = []
         self._ends = {rank: self.ends(rank) for rank in range(4)}
         self._next = {rank: next(ends, 1e12) for rank, ends in self._ends.items()}
         self._done: dict[int, list[float]] = {rank: [] for rank in range(4)}
@@ -147,6 +148,8 @@ class Run:
         self._say(second, at, self.watch.tick(at, ticks, seen))
         if self.watch.proven:
             self.proven.append(second)
+        if self.watch.overstayed_s is not None:
+            self.overstayed.append(second)
         if self._looking_until and second >= self._looking_until:
             self._looking_until = 0.0
             self._say(second, at, self.watch.looked(at, ticks, self._looked(second)))

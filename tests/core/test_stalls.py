@@ -20,6 +20,7 @@ from tests.happened import happened
 HUNG = Finding(
     "io", "rank 3 waits for a file", 0b1000, "data.py:118 read_shard", certainty="sure", evidence=("state D",)
 )
+STUCK = replace(HUNG, proof="child")
 LATE = Finding("absent", "rank 0 has not come to barrier yet", 0b0001, "save.py:9 save", certainty="unsure")
 SILENT = Finding("silent", "ranks 2,3 did not answer: 2 ranks wait in all_reduce", 0b1100, certainty="unsure")
 TOGETHER = Finding("together", "all wait in the same place")
@@ -235,7 +236,11 @@ def test_an_old_look_changes_nothing(ended: Looked | None) -> None:
 
 
 def test_what_a_run_has_come_out_of_nine_times_is_not_sure_the_tenth_time() -> None:
-    run = stalled(ends=together(pausing(*[50.0] * 10)), frozen=lambda second: EVERYBODY).run(0.7)
+    run = stalled(
+        ends=together(pausing(*[50.0] * 10)),
+        frozen=lambda second: EVERYBODY,
+        verdict=lambda second: STUCK,
+    ).run(0.7)
     assert run.states.count("stalled") == 11, "what a look has seen is said"
     assert len(certain(run)) > 1
     first, *later = certain(run)
@@ -252,17 +257,23 @@ def test_what_a_run_has_come_out_of_nine_times_is_not_sure_the_tenth_time() -> N
 
 @pytest.mark.parametrize("probed", [True, False])
 def test_a_pause_half_as_long_that_ended_by_itself_keeps_a_run_from_being_stopped(probed: bool) -> None:
-    run = stalled(ends=together(pausing(25.0)), frozen=lambda s: EVERYBODY, probed=probed, logs=1.0).run(0.2)
+    more = {"probed": probed, "logs": 1.0, "frozen": lambda s: EVERYBODY, "verdict": lambda second: STUCK}
+    run = stalled(ends=together(pausing(25.0)), **more).run(0.2)
     assert run.proven
     assert still(run, run.proven[0]) > 2 * 25
-    plain = stalled(ends=together(pausing()), probed=probed, logs=1.0, frozen=lambda s: EVERYBODY).run(0.2)
+    plain = stalled(ends=together(pausing()), **more).run(0.2)
     assert still(plain, plain.proven[0]) < 2 * 25
 
 
 def test_pauses_are_remembered_by_whoever_comes_later() -> None:
     before = stalled(ends=together(pausing(60.0)), frozen=lambda second: EVERYBODY).run(0.06)
     assert before.model.paused_s == pytest.approx(60, abs=2)
-    after = stalled(joined=215.0, ends=together(pausing(60.0)), frozen=lambda second: EVERYBODY)
+    after = stalled(
+        joined=215.0,
+        ends=together(pausing(60.0)),
+        frozen=lambda second: EVERYBODY,
+        verdict=lambda second: STUCK,
+    )
     for _, fact in before.facts:
         after.model.apply(witnessed(after.model, BEGAN, "", fact))
     assert after.model.paused_s == before.model.paused_s
@@ -289,17 +300,18 @@ def test_ranks_that_are_started_again_have_not_gone_on_by_themselves() -> None:
     "more",
     [
         {"away": {"gpu1": (STALL + 20.0, 1e9)}},
-        {"verdict": lambda second: replace(HUNG, certainty="likely")},
+        {"verdict": lambda second: HUNG},
         {"frozen": lambda second: 0b0111},
         {"look_s": 0.0},
     ],
 )
 def test_what_is_not_certain_by_the_newest_look_and_all_nodes_stops_nothing(more: dict[str, object]) -> None:
-    assert stalled(**more).run(0.5).proven == []
+    assert stalled(verdict=lambda second: STUCK).run(0.5).proven
+    assert stalled(**{"verdict": lambda second: STUCK, **more}).run(0.5).proven == []
 
 
 def test_a_newest_look_that_nobody_answers_proves_nothing() -> None:
-    run = stalled().run(0.32)
+    run = stalled(verdict=lambda second: STUCK).run(0.32)
     assert run.proven[-1] == int(0.32 * 3600) - 1
     list(run.watch.begin(BEGAN + 1152, 1152.0))
     list(run.watch.looked(BEGAN + 1153, 1153.0, None))

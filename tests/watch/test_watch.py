@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -137,30 +139,54 @@ def test_two_cockpits_see_a_stall_that_one_of_them_looks_at_and_that_resolves_it
     assert second.ends() == Exit.OK
 
 
-def test_a_stalled_run_is_stopped_if_that_was_wanted(folder: Path, started: Callable[..., Cockpit]) -> None:
-    cockpit = started("stops", *run_words(folder, "--on-hang", "stop"))
-    until(lambda: cockpit.steps() > ENOUGH, "steps", timeout=90)
-    (folder / "hang").touch()
+def stopped(cockpit: Cockpit) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Wait until a cockpit has stopped the run: why, and what its watch had said before."""
     assert cockpit.ends() == Exit.HUNG
     (asked,) = cockpit.events("stop_asked")
     assert asked["by"] == "the watch"
-    assert "rank 3" in asked["reason"]
-    stalled = [event for event in cockpit.events("watch") if event["state"] == "stalled"]
-    assert stalled[-1]["found"]["certainty"] == "sure"
-    assert stalled[-1]["t"] <= asked["t"], "evidence first"
+    told = [event for event in cockpit.events("watch") if event["snapshot"]]
+    assert told[-1]["t"] <= asked["t"], "evidence first"
     run = RunFolder.find(RUN)
-    assert saved.is_snapshot(run.path / "stacks" / stalled[-1]["snapshot"])
+    assert saved.is_snapshot(run.path / "stacks" / told[-1]["snapshot"])
     (over,) = cockpit.events("over")
     assert over["exit"] == Exit.HUNG
     model = run.model()
     assert model.hung
     assert model.exit_code() is Exit.HUNG
+    return asked, told[-1]
+
+
+def test_a_run_that_is_proven_to_be_stuck_is_stopped_if_that_was_wanted(
+    folder: Path, started: Callable[..., Cockpit]
+) -> None:
+    cockpit = started("stops", *run_words(folder, "--on-hang", "stop"))
+    until(lambda: cockpit.steps() > ENOUGH, "steps", timeout=90)
+    pid = RunFolder.find(RUN).model().ranks[2].pid
+    assert pid
+    os.kill(pid, signal.SIGSTOP)
+    asked, told = stopped(cockpit)
+    assert told["found"]["proof"] == "stop"
+    assert "rank 2 is stopped" in asked["reason"]
+    assert asked["reason"].endswith("; proof: a signal has stopped it")
+
+
+def test_a_call_that_blocks_stops_a_run_only_after_the_time_that_was_named(
+    folder: Path, started: Callable[..., Cockpit]
+) -> None:
+    cockpit = started("stops", *run_words(folder, "--on-hang", "stop", "--stop-after", "20"))
+    until(lambda: cockpit.steps() > ENOUGH, "steps", timeout=90)
+    (folder / "hang").touch()
+    asked, told = stopped(cockpit)
+    assert told["found"]["proof"] == ""
+    assert told["found"]["ranks"] == [3]
+    assert told["still_s"] >= 20
+    assert asked["reason"].startswith("no step and no movement for ")
 
 
 def test_the_watch_is_kept_by_the_one_that_takes_over(folder: Path, started: Callable[..., Cockpit]) -> None:
     first = started("first", *run_words(folder, "--on-hang", "stop"))
     until(lambda: first.steps() > ENOUGH, "steps", timeout=90)
-    second = started("second", "attach", RUN, "--hang-after", "3", "--on-hang", "stop")
+    second = started("second", "attach", RUN, "--hang-after", "3", "--on-hang", "stop", "--stop-after", "15")
     until(lambda: second.steps() > ENOUGH, "steps", timeout=90)
     first.process.kill()
     first.process.wait()

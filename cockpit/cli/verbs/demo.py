@@ -111,6 +111,7 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
     words += ["--no-watch"] * args.no_watch
     words += ["--hang-after", f"{args.hang_after or HANG_AFTER_S:g}"]
     words += [] if args.on_hang is None else ["--on-hang", args.on_hang]
+    words += [] if args.stop_after is None else ["--stop-after", f"{args.stop_after:g}"]
     world = args.nodes * args.slots
     return [
         *words,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.base.events import Found, FoundStep, Watched
-from cockpit.core.finding import Finding, Step
+from cockpit.core.finding import PROOFS, Finding, Step
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.run.states import Run, Watching
 from cockpit.core.text import one_line
@@ -27,6 +27,7 @@ def packed(found: Finding) -> Found:
         found.severity,
         found.nodes,
         found.since,
+        found.proof,
         tuple(FoundStep(each.command, each.reason, each.node, each.action) for each in found.steps[:16]),
     )
 
@@ -50,6 +51,7 @@ def unpacked(found: Found) -> Finding:
         found.nodes,
         found.severity,
         found.since,
+        found.proof if found.proof in PROOFS else "",
     )
 
 
@@ -89,6 +91,19 @@ def news(watch: Watching) -> tuple[str, str]:
     if found.id == MOVES:
         return f"{head(watch, watch.still_s)}: {found.what}", "info"
     return f"{head(watch, watch.still_s)}: {found.what} ({found.certainty})", "info"
+
+
+def stop_reason(watch: Watching, still_s: float | None) -> str:
+    """Why the watch stops a run.
+
+    :param still_s: seconds without a step and without movement, more than a person has named; None: it is
+        proven that it does not go on
+    """
+    found = watch.finding
+    if still_s is None and found is not None:
+        return f"{news(watch)[0]}; proof: {PROOFS[found.proof]}"
+    what = "" if found is None else f": {found.what}"
+    return f"no step and no movement for {span(still_s or 0.0)}, longer than --stop-after allows{what}"
 
 
 def head(watch: Watching, still_s: float) -> str:

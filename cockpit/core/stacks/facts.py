@@ -9,8 +9,9 @@ from functools import cached_property
 from cockpit.base.stacks.dump import Dump, Frame
 from cockpit.base.stacks.kinds import WAITING, python_frames
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.classes import SWITCHES_S, RankClass, classes, places
+from cockpit.core.stacks.classes import LATE_SWITCHES, SWITCHES_S, RankClass, classes, places
 from cockpit.core.stacks.collectives import Collectives
+from cockpit.core.stacks.earlier import CPU_S
 from cockpit.core.stacks.fate import RECORDED, End, Fate
 from cockpit.core.stacks.parts import (
     DEAD,
@@ -68,7 +69,7 @@ class Facts:
         fate = None if end is None else end.fate
         if end is not None and fate in RECORDED:
             self.ended[rank] = end
-        elif state in STOPPED:
+        elif state in STOPPED and not _ran(self.dumps(rank)):
             self.stopped |= 1 << rank
         elif state in DEAD or (dump is not None and dump.error == "zombie"):
             self.ended[rank] = End(Fate.DEAD)
@@ -271,15 +272,17 @@ class Facts:
         if len(idle) < len(looks) or not idle:
             return None
         slept, at = max(idle, key=lambda one: one[0] - one[1])
-        stays, stood = self._stays(rank), self.snapshot.stood.get(rank)
+        stays = bool(self.stopped >> rank & 1) or self._stays(rank)
+        stood = self.snapshot.stood.get(rank)
         told = [slept + (looks[-1].at - at if stays else 0.0)] if slept >= 0 else []
         if stays and stood is not None:
             told.append(self.taken[-1].at - stood)
         return max(told, default=None)
 
-    def asleep(self, seconds: float) -> int:
-        """Ranks that have slept for longer, by the kernel."""
-        return mask_of(rank for rank in ranks_of(self.live) if (self._slept_s(rank) or 0.0) > seconds)
+    def asleep(self, seconds: float, ranks: int | None = None) -> int:
+        """Ranks, of these or of those that run, that have slept for longer, by the kernel."""
+        among = self.live if ranks is None else ranks
+        return mask_of(rank for rank in ranks_of(among) if (self._slept_s(rank) or 0.0) > seconds)
 
     def _stays(self, rank: int) -> bool:
         return any(one.frozen and one.ranks >> rank & 1 for one in [*self.waits, *self.others])
@@ -349,6 +352,11 @@ class Facts:
         return self.looks > 1 and bool(parts) and all(one.frozen for one in parts)
 
     @property
+    def unmoved(self) -> bool:
+        """Whether all ranks were seen, and none that lives gets on."""
+        return self.looks > 1 and self.heard and not self.goes_on and not self.going
+
+    @property
     def gpu_only(self) -> bool:
         """Whether the waiting ranks wait for their GPUs: nothing here says for whom the GPUs wait."""
         return bool(self.waits) and all(one.kind == "sync" for one in self.waits)
@@ -415,6 +423,19 @@ def _joins(parts: Sequence[ClassPart]) -> bool:
     if first.kind not in ("lock", "build", "loader") and any(one.found.movement == "polls" for one in parts):
         return True
     return first.kind == "io" and first.found.doing.what in ("socket", "pipe", "") and not serves(first)
+
+
+def _ran(dumps: Sequence[Dump]) -> bool:
+    """Whether a rank's main thread has run between the first and the last of these."""
+    seen = [dump.process for dump in dumps if dump.process is not None]
+    if len(seen) < 2:
+        return False
+    first, last = seen[0], seen[-1]
+    return (
+        (first.pid, first.ticks) != (last.pid, last.ticks)
+        or last.switches - first.switches > LATE_SWITCHES
+        or last.main_cpu_s - first.main_cpu_s > CPU_S
+    )
 
 
 def _gil_sleeper(dumps: Sequence[Dump]) -> bool:

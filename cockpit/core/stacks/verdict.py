@@ -110,6 +110,7 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
         steps=steps or (found.steps and (MORE,)),
         evidence=_with_ras(case, kept([*failed, *doubts, *found.evidence])),
         certainty=certainty,
+        proof=found.proof if case.unmoved and not doubts else "",
         nodes=tuple(filter(None, nodes)),
         since=case.since if found.ranks and not case.goes_on else None,
         severity="warning"

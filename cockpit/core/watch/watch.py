@@ -18,6 +18,7 @@ anything sure of a standstill that is not much longer than one that this run has
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,10 +54,13 @@ class Terms:
 
     :param hang_after_s: see :data:`cockpit.base.stillness.AFTER_S`
     :param most: looks in all; None: any number
+    :param stop_after_s: seconds without a step and without movement after which the run may be stopped; None:
+        however long that lasts
     """
 
     hang_after_s: float = AFTER_S
     most: int | None = None
+    stop_after_s: float | None = None
 
 
 _NOTHING = object()
@@ -70,7 +74,7 @@ class StallWatch:
     """
 
     def __init__(self, terms: Terms, total: int = 0) -> None:
-        self._after_s = terms.hang_after_s
+        self._after_s, self._stop_after_s = terms.hang_after_s, terms.stop_after_s
         self._still = Stillness(terms.hang_after_s, most=terms.most, total=total)
         self.state = ""
         self._seen = Progress()
@@ -86,6 +90,8 @@ class StallWatch:
         """Which standstill the look under way is for."""
         self._begun: Any = None
         """How far the run was when the last look began."""
+        self._begun_at = self._shown_at = self._moving_at = -math.inf
+        """When that was, when the last one that has ended began, and when one saw ranks move, in ticks."""
         self._looked: float | None = None
         self._behind = 0
         self._found: Finding | None = None
@@ -146,7 +152,7 @@ class StallWatch:
 
     def begin(self, at: float, ticks: float) -> Iterator[Watched]:
         """A look begins."""
-        self._looking, self._begun = self._standstill, self._still.mark
+        self._looking, self._begun, self._begun_at = self._standstill, self._still.mark, ticks
         self._still.looking()
         if self._still.looks and self.state in ("quiet", "stalled"):
             yield self._event(at, ticks)
@@ -156,7 +162,11 @@ class StallWatch:
         begun, self._looking = self._looking, None
         if begun != self._standstill or self.state in ("", "blind"):
             return  # it went on meanwhile
-        self._still.looked(ticks)
+        self._shown_at = self._begun_at
+        if looked is not None and looked.moving:
+            self._moving_at = ticks
+        named = () if self._stop_after_s is None else (self._stirred + self._stop_after_s,)
+        self._still.looked(ticks, named)
         self._looked = at
         if looked is None:
             self._why = "no rank could be looked at"
@@ -186,19 +196,40 @@ class StallWatch:
 
     @property
     def proven(self) -> bool:
-        """Whether it is certain enough to stop the run, by what was known at the last tick.
-
-        The newest look is sure, its stacks are kept, and all nodes have told since it ended that there has
-        been no progress since it began.
-        """
-        if self.state != "stalled" or self._behind or self._found is None or self._clock is None:
+        """Whether a fact says that the run does not go on by itself, by what was known at the last tick."""
+        if self.state != "stalled" or self._found is None or not self._found.proof:
             return False
-        at, ticks = self._clock
-        seen, looked = self._seen, self._looked
+        return self._holds and self._still.is_unusual(self._seen_at)
+
+    @property
+    def overstayed_s(self) -> float | None:
+        """Seconds without a step and without movement, if a person has named less; None: not, or unknown."""
+        most = self._stop_after_s
+        if most is None or self.state not in ("quiet", "stalled") or self._shown_at < self._stirred + most:
+            return None
+        return self._seen_at - self._stirred if self._holds else None
+
+    @property
+    def _holds(self) -> bool:
+        """Whether what the newest look has seen is so still.
+
+        Its stacks are kept, and all nodes have told since it ended that there has been no progress since it
+        began.
+        """
+        if self._behind or self._clock is None or self._looked is None or not self._snapshot:
+            return False
+        (at, ticks), seen = self._clock, self._seen
         fresh = seen.runs and seen.known and not seen.lost and ticks >= self._held_until
-        heard = looked is not None and looked + TOLD_S < seen.heard_at <= at
-        sure = self._found.certainty == "sure" and bool(self._snapshot)
-        return fresh and heard and sure and self._still.mark == self._begun and self._still.is_unusual(ticks)
+        return fresh and self._looked + TOLD_S < seen.heard_at <= at and self._still.mark == self._begun
+
+    @property
+    def _stirred(self) -> float:
+        """When there was a step, or a look that saw ranks move, in ticks."""
+        return max(self._still.moved, self._moving_at)
+
+    @property
+    def _seen_at(self) -> float:
+        return 0.0 if self._clock is None else self._clock[1]
 
     # Within
 

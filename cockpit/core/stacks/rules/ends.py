@@ -10,6 +10,7 @@ from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.collectives import Mismatch
 from cockpit.core.stacks.evidence import EVIDENCE, Case
+from cockpit.core.stacks.facts import LASTS_S
 from cockpit.core.stacks.fate import End, Fate
 from cockpit.core.stacks.parts import state_of
 from cockpit.core.stacks.rules.recorder import broke, mismatch_headline, mismatch_words
@@ -76,6 +77,8 @@ def ended(case: Case) -> Finding | None:
     facts = [mismatch_words(differing)] if differing is not None else []
     facts += [ended_words(end, group) for end, group in more]
     facts.append(case.wait_fact())
+    # Nobody is left who could come; or somebody is who may just work.
+    never = recorded or (waited and all(one.kind == "collective" for one in case.waits))
     if late & ~first:
         facts.append(f"{ranks_words(late & ~first)} ended by SIGTERM, as launchers end the others")
     return Finding(
@@ -86,6 +89,7 @@ def ended(case: Case) -> Finding | None:
         evidence=(*facts, case.unheard_fact()),
         certainty="sure" if sure and differing is None else "likely",
         steps=_ended_steps(case, next(ranks_of(ranks)), why),
+        proof="end" if never else "",
     )
 
 
@@ -178,7 +182,18 @@ def stopped(case: Case) -> Finding | None:
         facts,
         "sure" if sure else "likely",
         tuple(Step(f"kill -CONT {' '.join(pids)}", node=node) for node, pids in stopped.items())[:EVIDENCE],
+        proof="stop" if always and _stays_stopped(case) else "",
     )
+
+
+def _stays_stopped(case: Case) -> bool:
+    """Whether those that are stopped have been so for most of the standstill, while others were not.
+
+    Who is stopped and continued in turn, by a limit of power or of a container, moves; and what suspends a
+    whole job, as a batch system does, lets it go on again.
+    """
+    for_s = max(LASTS_S, (case.for_s or 0.0) / 2)
+    return bool(case.live) and case.asleep(for_s, case.stopped) == case.stopped
 
 
 def twice(case: Case) -> Finding | None:
