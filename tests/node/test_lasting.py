@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from cockpit.base import record
+from cockpit.base.lasting import PENDING, Lasting
 from cockpit.base.times import line, thinned, ticks
 from cockpit.node.run import follow
-from cockpit.node.run.lasting import PENDING, Lasting
 from tests.node import folders
 
 LIMIT = 50_000
@@ -24,6 +25,7 @@ def index(path: str) -> Lasting:
 def grow(writer: Lasting, count: int, start: int = 0) -> None:
     for place in range(start, start + count):
         writer.add(line(1000.0 + place / 5, {"rank-0.log": 100 * place, "rank-1.log": place}))
+        writer.wait()
 
 
 def last(path: Path) -> float:
@@ -98,7 +100,39 @@ def test_damage_in_it_is_passed_over(tmp_path: Path) -> None:
     grow(writer, 20_000, 100)
     assert last(path) == pytest.approx(1000.0 + 20_099 / 5)
     path.unlink()
-    grow(writer, 20_000, 20_100)  # somebody removed it: written for nobody
+    grow(writer, 5, 20_100)
+    assert last(path) == pytest.approx(1000.0 + 20_104 / 5), "somebody removed it, and it is there again"
+
+
+def test_nobody_waits_while_it_is_thinned(tmp_path: Path) -> None:
+    path, begun, go = tmp_path / "times.jsonl", Event(), Event()
+
+    def slowly(data: bytes) -> bytes:
+        begun.set()
+        assert go.wait(60)
+        return thinned(data, LIMIT)
+
+    writer = Lasting(str(path), LIMIT, slowly)
+    place = 0
+    while not begun.is_set():
+        writer.add(line(1000.0 + place / 5, {"rank-0.log": place}))
+        place += 1
+    for more in range(place, place + 100):
+        writer.add(line(1000.0 + more / 5, {"rank-0.log": more}))
+    assert last(path) == pytest.approx(1000.0 + (place + 99) / 5), "what comes meanwhile is there at once"
+    size = path.stat().st_size
+    go.set()
+    writer.wait()
+    assert path.stat().st_size < size - LIMIT // 3
+    found = [sizes["rank-0.log"] for _, sizes in ticks(path.read_bytes().split(b"\n"))]
+    assert found[-101:] == list(range(place - 1, place + 100)), "and stays"
+
+
+def test_it_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = index(str(tmp_path / "times.jsonl"))
+    grow(writer, 1)
+    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("it was opened"))
+    grow(writer, 100)
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

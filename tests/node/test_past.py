@@ -82,6 +82,7 @@ def train(keeper: Keeper, ranks: range, seconds: int, span: float = 0.5) -> None
         for rank in ranks:
             keeper.take(ring_of(rank, look * each + 1, [span] * each, began=look * 10.0))
         keeper.flush(now=True)
+        keeper.wait()
 
 
 def test_a_day_needs_little_room(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from cockpit import paths
 from cockpit.base import record, times
 from cockpit.base.events import ClockMeasured, Notice
+from cockpit.base.lasting import Lasting
 from cockpit.base.progress import ring
 from cockpit.base.times import FINEST_S
 from cockpit.core.pace.past import Apart, PastStep
@@ -29,7 +30,6 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.paces import FILE, PaceBook
 from cockpit.engine.run.thinning import thin
 from cockpit.engine.turns import Turn
-from cockpit.node.run.lasting import Lasting
 from cockpit.node.run.past import Keeper
 
 START = 1_764_100_000.0
@@ -78,7 +78,11 @@ class Seldom(Lasting):
     def flush(self) -> bool:
         """See :meth:`Lasting.flush`."""
         self._adds += 1
-        return self._adds % 100 > 0 or super().flush()
+        if self._adds % 100:
+            return True
+        done = super().flush()
+        self.wait()
+        return done
 
 
 def node_month(folder: Path, load: Load) -> None:
@@ -96,6 +100,7 @@ def node_month(folder: Path, load: Load) -> None:
         for rank in range(load.ranks):
             keeper.take(_ring(rank, first, each, load.step_s))
         keeper.flush(now=True)
+        keeper.wait()
 
 
 def _ring(rank: int, first: int, count: int, step_s: float) -> ring.Ring:

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from cockpit.base import record, times
+from cockpit.base.lasting import Lasting
 from cockpit.base.progress.ring import Ring, Step
 from cockpit.engine.links.link import Clock as LinkClock
 from cockpit.node import procfs
 from cockpit.node.run.jsonlines import JsonLines
-from cockpit.node.run.lasting import Lasting
 from cockpit.node.run.past import Keeper
 from cockpit.node.run.supervisor import EVENTS_ROOM
 from tests.engine.pools import MadeUp

@@ -7,6 +7,8 @@ import json
 import os
 from typing import Any, Dict, Tuple
 
+from cockpit.base.lasting import Lines
+
 KEPT = 1 << 20
 """Bytes that wait in memory for room; beyond them only ends are kept."""
 _ENDS = ("rank_exited", "rank_lost", "launcher_exited", "stop_requested", "ended")
@@ -16,8 +18,8 @@ _ENDS_KEPT = 4 * KEPT
 _FALLOC_FL_KEEP_SIZE = 1
 
 
-class JsonLines:
-    """Lines are appended in their order, each as soon as there is room.
+class JsonLines(Lines):
+    """A new file of them.
 
     What waits is the file's continuation, byte for byte: whoever has read it need not read it again.
 
@@ -25,15 +27,13 @@ class JsonLines:
     """
 
     def __init__(self, path: str, room: int = 0) -> None:
+        super().__init__(path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         self._file = os.open(path, flags, 0o600)
-        self._pending = b""
         self._room = room
         self._size = self._kept = 0
         self.dropped = 0
         """Lines that neither the disk nor memory had room for."""
-        self.trouble = ""
-        """Why what waits cannot be written; empty: nothing waits."""
         self._keep_room()
 
     def add(self, line: Dict[str, Any]) -> None:
@@ -45,18 +45,13 @@ class JsonLines:
         self.flush()
 
     def flush(self) -> bool:
-        """Write what is pending; return whether all of it is written."""
-        try:
-            while self._pending:
-                written = os.write(self._file, self._pending)
-                self._pending = self._pending[written:]
-                self._size += written
-        except OSError as error:
-            self.trouble = str(error.strerror)
-            return False
-        self.trouble = ""
-        self._keep_room()
-        return True
+        """See :meth:`Lines.flush`."""
+        waiting = len(self._pending)
+        done = super().flush()
+        self._size += waiting - len(self._pending)
+        if done:
+            self._keep_room()
+        return done
 
     def unwritten(self, start: int) -> Tuple[int, bytes]:
         """What waits, from this place of the file on, or from its end if that is later; and the place."""

@@ -11,10 +11,10 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 from cockpit.base import record
 from cockpit.base.ages import Ages, coarser
 from cockpit.base.gate import Malformed
+from cockpit.base.lasting import Lasting
 from cockpit.base.progress import ring
 from cockpit.base.progress.past import EVERY_S, Piece, Stretch, folded, pieces, rows, stretch_of
 from cockpit.node import safefiles
-from cockpit.node.run.lasting import Lasting
 
 STEPS_BYTES = 288 << 10
 """For each rank, of the file from which on older steps become fewer: hours of them are there one by one."""
@@ -85,6 +85,10 @@ class Keeper:
         with contextlib.suppress(ValueError):  # odd numbers
             found = [row for (rank, source), some in pending.items() for row in rows(rank, source, some)]
             self._file.add(b"".join(row.line() for row in found))
+
+    def wait(self) -> None:
+        """See :meth:`Lasting.wait`."""
+        self._file.wait()
 
     def _thinned(self, data: bytes) -> bytes:
         """Fewer steps, the older they are, in half of the room."""

@@ -19,11 +19,11 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from cockpit.base import record, times
+from cockpit.base.lasting import Lasting
 from cockpit.node import procfs, safefiles
 from cockpit.node.run import evidence, helpers, probing, reports, stopping
 from cockpit.node.run.folder import StartError, start, write_new
 from cockpit.node.run.jsonlines import JsonLines
-from cockpit.node.run.lasting import Lasting
 from cockpit.node.run.place import RunFolderError
 from cockpit.node.run.ranks import Ranks, how
 

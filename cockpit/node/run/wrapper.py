@@ -15,6 +15,7 @@ import signal
 import time
 
 from cockpit.base import record
+from cockpit.base.noroom import NO_ROOM
 from cockpit.node import cgroups, procfs
 
 FORWARDED = (
@@ -31,8 +32,6 @@ _RECORD_SIZE = 1024
 """More bytes than a record has."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-"""A disk that takes nothing: no rank stays away because of that."""
 _TOLD_S = 10.0
 """Seconds for the supervisor to take what there is no room for."""
 
@@ -85,7 +84,7 @@ def main(argv: list[str]) -> int:
         os.set_blocking(log, True)
     except OSError as error:
         _complain("cannot write the log of rank %d: %s" % (rank, error))
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             return 126
         text = "rank %d, attempt %d: its output is lost: %s" % (rank, attempt + 1, error.strerror)
         _tell(folder, record.TELL_NOTE, text)
