@@ -124,6 +124,9 @@ class CommandScreen(Screen[None], inherit_bindings=False):
 
     # Of each screen
 
+    filter_bar = getters.query_one(FilterBar)
+    """Where a filter is typed."""
+
     @abstractmethod
     def own_handlers(self) -> dict[Id, Handler]:
         """Its own commands, and those of every screen that it carries out differently."""
@@ -254,11 +257,6 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         """What esc would undo now, the nearest first."""
         typing = self.filter_bar.display, self.filter_bar.action_cancel
         return [undo for there, undo in (typing, *self.undoable()) if there]
-
-    @property
-    def filter_bar(self) -> FilterBar:
-        """Where a filter is typed."""
-        return self.query_one(FilterBar)
 
     @property
     def zoomed(self) -> bool:

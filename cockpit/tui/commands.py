@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from cockpit.errors import CockpitError, near
 
@@ -15,78 +14,8 @@ RUN, STACKS, DOCTOR, KEPT, EVERYWHERE = "run", "stacks", "doctor", "kept", ""
 GROUPS = ("Run", "Move", "Log", "Stacks", "Doctor", "View")
 """Headings in help and docs, in order."""
 
-Id = Literal[
-    "stop",
-    "keep",
-    "collect",
-    "stacks",
-    "stall_stacks",
-    "evidence",
-    "doctor",
-    "retry",
-    "leave",
-    "interrupt",
-    "open",
-    "back",
-    "previous_view",
-    "down",
-    "up",
-    "page_down",
-    "page_up",
-    "first",
-    "last",
-    "next_pane",
-    "previous_pane",
-    "nodes",
-    "log",
-    "detail",
-    "events",
-    "commands",
-    "pace",
-    "previous_rank",
-    "next_rank",
-    "longer",
-    "shorter",
-    "mark",
-    "filter",
-    "next_match",
-    "previous_match",
-    "failed_log",
-    "next_error",
-    "previous_error",
-    "next_warning",
-    "previous_warning",
-    "follow",
-    "wrap",
-    "timestamps",
-    "pager",
-    "sample",
-    "cancel",
-    "native",
-    "locals",
-    "children",
-    "diff",
-    "mark_rank",
-    "library",
-    "filter_stacks",
-    "save",
-    "previous_sample",
-    "next_sample",
-    "previous_in_class",
-    "next_in_class",
-    "classes",
-    "tree",
-    "threads",
-    "look_again",
-    "copy",
-    "copy_command",
-    "zoom",
-    "freeze",
-    "palette",
-    "help",
-    "help_here",
-]
-"""The names of all commands: what is spelled otherwise in code is an error of mypy's."""
+Id = str
+"""The name of a command. A screen carries out those of its scope, no fewer and no others."""
 
 
 @dataclass(frozen=True)

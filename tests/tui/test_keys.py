@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import get_args
 
 import pytest
 
@@ -15,7 +14,7 @@ from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.engine.stacks.saved import new_folder, save
 from cockpit.errors import CockpitError
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.commands import BY_ID, EVERY, Id, in_scope, keymap
+from cockpit.tui.commands import BY_ID, Id, in_scope, keymap
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
@@ -191,10 +190,6 @@ def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
             assert set(screen(app).handlers) == {command.id for command in in_scope("run")}
 
     asyncio.run(main())
-
-
-def test_names_of_commands_are_those_of_the_registry() -> None:
-    assert get_args(Id) == tuple(command.id for command in EVERY)
 
 
 @pytest.mark.parametrize("run", RUNS)

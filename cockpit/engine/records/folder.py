@@ -59,44 +59,15 @@ from cockpit.private import private_dir
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
 
-_WORDS = (
-    "otter",
-    "heron",
-    "lynx",
-    "finch",
-    "badger",
-    "marten",
-    "plover",
-    "hare",
-    "kite",
-    "wren",
-    "vole",
-    "stoat",
-    "newt",
-    "tern",
-    "dipper",
-    "crane",
-    "egret",
-    "raven",
-    "osprey",
-    "swift",
-    "magpie",
-    "marmot",
-    "ibex",
-    "chamois",
-    "beaver",
-    "bison",
-    "puffin",
-    "gannet",
-    "curlew",
-    "merlin",
-    "petrel",
-)
+_WORDS = """
+    otter heron lynx finch badger marten plover hare kite wren vole stoat newt tern dipper crane egret
+    raven osprey swift magpie marmot ibex chamois beaver bison puffin gannet curlew merlin petrel
+"""
 
 
 def new_name() -> str:
     """A name for a run: ``<date>-<time>-<word>``, local time."""
-    return time.strftime("%Y%m%d-%H%M%S-") + secrets.choice(_WORDS)
+    return time.strftime("%Y%m%d-%H%M%S-") + secrets.choice(_WORDS.split())
 
 
 _FIND = "cockpit ps --hostfile FILE"

@@ -30,23 +30,15 @@ DEFAULT = "dark"
 SEE = "see docs/themes.md"
 
 TABLES = {
-    "base": (
-        "primary",
-        "secondary",
-        "accent",
-        "success",
-        "warning",
-        "error",
-        "foreground",
-        "background",
-        "surface",
-        "panel",
-    ),
-    "rank": ("waiting", "starting", "running", "done", "failed", "killed", "lost", "stale"),
-    "link": ("ok", "stale", "gone"),
-    "log": ("error", "warning", "time", "rank"),
-    "pace": ("none", "usual", "plus15", "plus30", "plus50", "double"),
-    "ui": ("key", "dim", "frame", "notice", "stall"),
+    name: colours.split()
+    for name, colours in {
+        "base": "primary secondary accent success warning error foreground background surface panel",
+        "rank": "waiting starting running done failed killed lost stale",
+        "link": "ok stale gone",
+        "log": "error warning time rank",
+        "pace": "none usual plus15 plus30 plus50 double",
+        "ui": "key dim frame notice stall",
+    }.items()
 }
 """Tables of a theme file and the colours in each (docs/themes.md)."""
 

@@ -21,26 +21,7 @@ from cockpit.tui.pace.sign_lines import sign_lines
 from cockpit.tui.pace.table import columns_for, heading
 from cockpit.tui.panes.text_pane import Line, LinesLater, Piece
 
-WIDTHS = (
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    20.0,
-    30.0,
-    60.0,
-    120.0,
-    300.0,
-    600.0,
-    1800.0,
-    3600.0,
-    7200.0,
-    14400.0,
-    28800.0,
-    86400.0,
-)
+WIDTHS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400)
 """Seconds that a column may stand for."""
 
 GROWTH = 1.02

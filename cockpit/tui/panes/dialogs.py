@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual import events
+from textual import events, getters
 from textual._time import get_time
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -75,6 +75,8 @@ class Question(ModalScreen[str]):
     }
     """
 
+    _words = getters.query_one(VerticalScroll)
+
     def __init__(self, title: str, lines: Sequence[str], answers: Sequence[Answer]) -> None:
         super().__init__()
         self._title = title
@@ -141,10 +143,6 @@ class Question(ModalScreen[str]):
     def action_scroll(self, how: str) -> None:
         """The text may be longer than the box."""
         getattr(self._words, f"scroll_{how}")(animate=False)
-
-    @property
-    def _words(self) -> VerticalScroll:
-        return self.query_one(VerticalScroll)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter" and event.time < self._readable_since:

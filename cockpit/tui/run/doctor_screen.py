@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import ClassVar
 
-from textual import work
+from textual import getters, work
 from textual.binding import BindingType
 from textual.worker import Worker
 
@@ -53,6 +53,8 @@ class DoctorScreen(ListScreen):
     PANE = "findings"
     HEADING = "nodes: differences and faults"
 
+    _list = getters.query_one(FindingList)
+
     def __init__(
         self,
         examine: Callable[[], Awaitable[Diagnosis]],
@@ -74,10 +76,6 @@ class DoctorScreen(ListScreen):
         """See :class:`ListScreen`."""
         self._look()
         self.set_interval(TICK_S, self.draw)
-
-    @property
-    def _list(self) -> FindingList:
-        return self.query_one(FindingList)
 
     @property
     def _is_looking(self) -> bool:

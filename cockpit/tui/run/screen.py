@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
@@ -100,6 +100,10 @@ class RunScreen(CommandScreen):
     RunScreen.-low #grid { max-height: 100%; }
     """
 
+    _tabs = getters.query_one(Tabs)
+    _grid = getters.query_one(RankGrid)
+    _log = getters.query_one(LogView)
+
     def __init__(self, board: Board, session: Session, flight: Flight, notes: Sequence[str] = ()) -> None:
         super().__init__()
         self.board = board
@@ -171,20 +175,8 @@ class RunScreen(CommandScreen):
         self.check_size(width, height, f"\nThe run goes on; {self.app.key_of('leave')} leaves.")
 
     @property
-    def _tabs(self) -> Tabs:
-        return self.query_one(Tabs)
-
-    @property
-    def _log(self) -> LogView:
-        return self._tabs.log_view
-
-    @property
     def _view(self) -> View:
         return self._tabs.view
-
-    @property
-    def _grid(self) -> RankGrid:
-        return self.query_one(RankGrid)
 
     # What each command does, and why it may not
 

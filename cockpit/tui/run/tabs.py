@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -29,6 +29,9 @@ class Tabs(Vertical):
     :param ranks: those of each node
     :param keys: the key of each command, by its name
     """
+
+    log_view = getters.query_one(LogView)
+    """The log."""
 
     def __init__(
         self,
@@ -66,11 +69,6 @@ class Tabs(Vertical):
             action = "b $key" if name == shown else f"@click=screen.command('{name}')"
             names.append(f"[{action}]{self._keys[name]} {name}[/]")
         return "  ".join(names)
-
-    @property
-    def log_view(self) -> LogView:
-        """The log."""
-        return self.query_one(LogView)
 
     def show(self, view: View, *, remember: bool = True) -> None:
         """Show a pane, narrowed to what is chosen or marked."""

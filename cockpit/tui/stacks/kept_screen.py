@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on, work
+from textual import getters, on, work
 from textual.binding import BindingType
 from textual.worker import Worker
 
@@ -57,6 +57,8 @@ class KeptScreen(ListScreen):
     PANE = "kept"
     HEADING = "what the ranks were doing"
 
+    _list = getters.query_one(KeptList)
+
     def __init__(self, run: str, root: Path, why_none: Callable[[], str]) -> None:
         super().__init__()
         self._run = run
@@ -71,10 +73,6 @@ class KeptScreen(ListScreen):
         """See :class:`ListScreen`."""
         self._look()
         self.set_interval(LOOK_S, self._look)
-
-    @property
-    def _list(self) -> KeptList:
-        return self.query_one(KeptList)
 
     def _look(self) -> None:
         """Read, unless that still goes on: a slow disk may take longer than the time between two looks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from textual import getters
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
@@ -23,6 +24,12 @@ class LeftSide(Vertical):
     :param keys: the key of each command, by its name
     """
 
+    class_list = getters.query_one(ClassList)
+    """The upper one."""
+
+    thread_list = getters.query_one(ThreadList)
+    """The lower one."""
+
     def __init__(self, stacks: Source, keys: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._stacks = stacks
@@ -35,16 +42,6 @@ class LeftSide(Vertical):
     def compose(self) -> ComposeResult:
         yield ClassList(id="classes")
         yield ThreadList(id="threads")
-
-    @property
-    def class_list(self) -> ClassList:
-        """The upper one."""
-        return self.query_one(ClassList)
-
-    @property
-    def thread_list(self) -> ThreadList:
-        """The lower one."""
-        return self.query_one(ThreadList)
 
     @property
     def rank(self) -> int | None:

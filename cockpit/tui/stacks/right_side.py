@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from textual import getters
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
@@ -28,6 +29,12 @@ class RightSide(Vertical):
     :param keys: the key of each command, by its name
     """
 
+    tree_pane = getters.query_one(StackTreePane)
+    """The tree."""
+
+    rank_pane = getters.query_one(RankPane)
+    """The rank in full."""
+
     def __init__(
         self, stacks: Source, samples: SampleCursor, keys: Mapping[str, str], *, id: str | None = None
     ) -> None:
@@ -46,16 +53,6 @@ class RightSide(Vertical):
         yield StackTreePane(id="tree")
         yield RankPane(id="rank")
         yield StackDiff(id="diff")
-
-    @property
-    def tree_pane(self) -> StackTreePane:
-        """The tree."""
-        return self.query_one(StackTreePane)
-
-    @property
-    def rank_pane(self) -> RankPane:
-        """The rank in full."""
-        return self.query_one(RankPane)
 
     def show(self, name: str, focused: Widget) -> Widget | None:
         """Show a pane.

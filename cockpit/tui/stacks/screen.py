@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
-from textual import events, on, work
+from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
@@ -77,6 +77,9 @@ class StackScreen(CommandScreen):
     StackScreen.-zoom-left #classes { height: 1fr; }
     """
 
+    _left_side = getters.query_one(LeftSide)
+    _right_side = getters.query_one(RightSide)
+
     def __init__(self, stacks: Source, *, root: bool = False) -> None:
         super().__init__()
         self.stacks = stacks
@@ -122,14 +125,6 @@ class StackScreen(CommandScreen):
         self.check_size(width, height)
         if self._lookout.ready:
             self._draw()
-
-    @property
-    def _left_side(self) -> LeftSide:
-        return self.query_one(LeftSide)
-
-    @property
-    def _right_side(self) -> RightSide:
-        return self.query_one(RightSide)
 
     @property
     def rank(self) -> int | None:
