@@ -16,7 +16,7 @@ from cockpit.base.shell import quote
 from cockpit.cli import node_options
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
-from cockpit.cli.parsing import Parser, add_link_options, reach
+from cockpit.cli.parsing import Parser, add_link_options, add_word, reach, whole
 from cockpit.core.expressions import Expression
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.plans.nodes.hostfile import STDIN
@@ -29,10 +29,10 @@ def add_options(parser: Parser) -> None:
     """Which nodes are asked for jobs, and which job is meant."""
     group = parser.add_argument_group("with a hostfile, or other names of nodes")
     node_options.add_options(group)
-    group.add_argument("--job", metavar="JOB", default="", help="which one, where there are several")
+    add_word(group, "--job", "JOB", "which one, where there are several")
     group.add_argument(
         "--pid",
-        type=_pid,
+        type=whole("a process id", 1, 1 << 30),
         metavar="N",
         default=0,
         help="the job of this rank, or that this process started; or a Python program that is no rank",
@@ -44,9 +44,9 @@ def add_options(parser: Parser) -> None:
         default="",
         help="the job with this in the command line of a rank or its launcher",
     )
-    group.add_argument("--include", metavar="NODES", default="", help="only these nodes, as with run")
-    group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
-    group.add_argument("--python", metavar="PATH", default="", help="python for the agent on the nodes")
+    add_word(group, "--include", "NODES", "only these nodes, as with run")
+    add_word(group, "--exclude", "NODES", "all but these")
+    add_word(group, "--python", "PATH", "python for the agent on the nodes")
     add_link_options(parser, "JOBID[.STEP]")
 
 
@@ -66,12 +66,6 @@ def names_nodes(target: str | None, args: argparse.Namespace, ask: str) -> list[
     if target in (None, STDIN) or args.nodelist:
         return node_options.source(target, args, ask)
     return []
-
-
-def _pid(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 30):
-        raise argparse.ArgumentTypeError(f"not a process id: {text!r}")
-    return int(text)
 
 
 def names_run(target: str) -> bool:

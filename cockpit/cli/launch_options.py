@@ -14,7 +14,7 @@ from cockpit import config
 from cockpit.base import secret
 from cockpit.base.shell import join
 from cockpit.cli import node_options
-from cockpit.cli.parsing import Parser, add_link_options, split_program
+from cockpit.cli.parsing import Parser, add_link_options, add_word, split_program, whole
 from cockpit.engine.records.folder import new_name, run_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment
@@ -67,13 +67,11 @@ def parser(verb: str, description: str) -> Parser:
 
 def _add_job_options(made: Parser) -> None:
     group = made.add_argument_group("job")
-    group.add_argument(
-        "--include", metavar="NODES", default="", help="only these: gpu01@gpu02:0,2, ranges too"
-    )
-    group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
+    add_word(group, "--include", "NODES", "only these: gpu01@gpu02:0,2, ranges too")
+    add_word(group, "--exclude", "NODES", "all but these")
     group.add_argument(
         "--slots",
-        type=_slots,
+        type=whole("a number of slots", 1, hostfile.MAX_SLOTS),
         metavar="N",
         default=0,
         help="ranks on each node for which none are given (default: one a GPU)",
@@ -85,23 +83,21 @@ def _add_job_options(made: Parser) -> None:
         help=f"default: {DEFAULT}; command: once a slot; {PER_NODE}: once on each node, for a program that "
         "starts its ranks itself (Lightning, torch.multiprocessing.spawn)",
     )
-    group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
-    group.add_argument(
+    add_word(group, "--launcher-args", "'WORDS'", "more words for the launcher")
+    add_word(
+        group,
         "--python",
-        metavar="PATH",
-        default="",
-        help="of the ranks, on every node (default: the active virtualenv or conda, else the launcher's)",
+        "PATH",
+        "of the ranks, on every node (default: the active virtualenv or conda, else the launcher's)",
     )
-    group.add_argument("--setup", metavar="'SHELL'", default="", help="run first: 'module load cuda'")
-    group.add_argument("--cwd", metavar="DIR", help="working directory, on every node (default: this one)")
+    add_word(group, "--setup", "'SHELL'", "run first: 'module load cuda'")
+    add_word(group, "--cwd", "DIR", "working directory, on every node (default: this one)", None)
     group.add_argument("--name", help="name of the run (default: <date>-<time>-<word>)")
+    add_word(group, "--master-addr", "ADDRESS", "default: the first node's name, or its address", None)
     group.add_argument(
-        "--master-addr", metavar="ADDRESS", help="default: the first node's name, or its address"
+        "--master-port", type=whole("a port", 1, 65535), metavar="PORT", help="default: a free one"
     )
-    group.add_argument("--master-port", type=_port, metavar="PORT", help="default: a free one")
-    group.add_argument(
-        "--bind-cores", metavar="auto|LIST", help="bind ranks to cores (deepspeed, needs numactl)"
-    )
+    add_word(group, "--bind-cores", "auto|LIST", "bind ranks to cores (deepspeed, needs numactl)", None)
     group.add_argument(
         "--probe",
         choices=PROBES,
@@ -298,15 +294,3 @@ def _name(given: str | None) -> str:
         return run_name(given)
     except CockpitError as error:
         raise CockpitError(error.what, where="--name", hint=error.hint) from None
-
-
-def _slots(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= hostfile.MAX_SLOTS):
-        raise argparse.ArgumentTypeError(f"not a number of slots: {text!r} (1 to {hostfile.MAX_SLOTS})")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"not a port: {text!r} (1 to 65535)")
-    return int(text)

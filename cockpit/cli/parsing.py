@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from cockpit.cli.output import say
@@ -95,13 +95,11 @@ def add_link_options(parser: argparse.ArgumentParser, job: str = "JOBID") -> Non
         help="auto: srun with --slurm, or for nodes without sshd that your job holds; this machine directly; "
         "all others by ssh; openssh: your own ssh program",
     )
-    group.add_argument(
-        "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"
-    )
-    group.add_argument(
+    add_word(group, "-F --ssh-config", "FILE", "ssh configuration in place of ~/.ssh/config")
+    add_flag(
+        group,
         "--accept-new-host-keys",
-        action="store_true",
-        help="add unknown host keys to known_hosts without asking; a changed one is refused all the same",
+        "add unknown host keys to known_hosts without asking; a changed one is refused all the same",
     )
     group.add_argument(
         "--slurm",
@@ -123,9 +121,39 @@ def reach(args: argparse.Namespace) -> Reach:
     return Reach(args.transport, {name: value for name, value in options.items() if value})
 
 
+def add_flag(group: argparse._ActionsContainer, options: str, text: str) -> None:
+    """An option without a value; its names are apart by blanks."""
+    group.add_argument(*options.split(), action="store_true", help=text)
+
+
+def add_word(
+    group: argparse._ActionsContainer, options: str, shape: str, text: str, default: str | None = ""
+) -> None:
+    """An option with any word as its value; its names are apart by blanks.
+
+    :param shape: what stands for the value in the help
+    """
+    group.add_argument(*options.split(), metavar=shape, default=default, help=text)
+
+
 def add_seconds(group: argparse._ActionsContainer, option: str, default: float | None, text: str) -> None:
     """An option that takes a number of seconds, not negative."""
     group.add_argument(option, type=seconds, default=default, metavar="S", help=text)
+
+
+def whole(what: str, least: int = 0, most: int | None = None) -> Callable[[str], int]:
+    """Reads whole numbers from the command line, as the ``type`` of an option.
+
+    :param what: what they are, for errors: ``a port``
+    """
+    bounds = f" ({least} to {most})" if most is not None else f" ({least} or more)" if least else ""
+
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) < 16 and least <= int(text) <= (most or int(text)):
+            return int(text)
+        raise argparse.ArgumentTypeError(f"not {what}: {text!r}{bounds}")
+
+    return read
 
 
 def seconds(text: str) -> float:

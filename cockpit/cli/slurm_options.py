@@ -13,8 +13,12 @@ from cockpit.plans.nodes import slurm
 from cockpit.slurm import own_job
 
 
-def add_option(parser: Parser) -> None:
-    """For verbs about runs of ours."""
+def add_run(parser: Parser, text: str = "a run's name, a part of it, or: last") -> None:
+    """Which run is meant, for verbs about runs of ours: RUN, or ``--slurm``.
+
+    :param text: what RUN is
+    """
+    parser.add_argument("run", metavar="RUN", nargs="?", help=text)
     parser.add_argument(
         "--slurm",
         metavar="JOBID[.STEP]",

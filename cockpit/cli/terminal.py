@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from cockpit.cli.narration import mute, say_left
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, add_seconds
+from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word
 from cockpit.core.run.summary import summary
 from cockpit.errors import CockpitError, Exit
 
 if TYPE_CHECKING:
     from cockpit.core.watch.options import WatchOptions
+    from cockpit.engine.stacks.take import Stacks
     from cockpit.tui.base_app import BaseApp
     from cockpit.tui.run.flight import Flight
-    from cockpit.tui.stacks.screen import Source
 
 STUCK_S = 8.0
 """The app is ended at once if it has not ended this long after it should: nobody sees it any more."""
@@ -33,21 +33,19 @@ STUCK_S = 8.0
 def add_options(parser: Parser) -> None:
     """How a run is watched."""
     group = parser.add_argument_group("watching")
-    group.add_argument("--plain", action="store_true", help="live lines on the terminal in place of the app")
-    group.add_argument(
-        "--headless", action="store_true", help="live lines, ask nothing; SIGTERM stops, SIGHUP leaves"
-    )
-    group.add_argument("--json", action="store_true", help="an event stream, one JSON object a line")
-    group.add_argument("--read-only", action="store_true", help="the app changes nothing of the run")
-    group.add_argument(
+    add_flag(group, "--plain", "live lines on the terminal in place of the app")
+    add_flag(group, "--headless", "live lines, ask nothing; SIGTERM stops, SIGHUP leaves")
+    add_flag(group, "--json", "an event stream, one JSON object a line")
+    add_flag(group, "--read-only", "the app changes nothing of the run")
+    add_word(
+        group,
         "--notify",
-        metavar="COMMAND",
-        help="run this with /bin/sh when the run stands still, fails or is over; it gets JSON on its stdin "
+        "COMMAND",
+        "run this with /bin/sh when the run stands still, fails or is over; it gets JSON on its stdin "
         "(docs/calls.md)",
+        None,
     )
-    group.add_argument(
-        "--no-watch", action="store_true", help="do not look at ranks unasked when steps stop; docs/watch.md"
-    )
+    add_flag(group, "--no-watch", "do not look at ranks unasked when steps stop; docs/watch.md")
     add_seconds(
         group, "--hang-after", None, "look at ranks after so long without a step, or six usual steps (30)"
     )
@@ -144,7 +142,7 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
     return int(Exit.RANK_FAILED if code is None else code)
 
 
-async def show_stacks(stacks: Source) -> int:
+async def show_stacks(stacks: Stacks) -> int:
     """Open the app on stacks alone and wait until it is left; return the exit code.
 
     :raises CockpitError: the config is wrong

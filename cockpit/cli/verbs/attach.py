@@ -9,7 +9,7 @@ import os
 from cockpit.cli import job_options, node_options, slurm_options, terminal
 from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import say
-from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
+from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds, add_word
 from cockpit.engine.records.folder import RunFolder, list_runs, run_name
 from cockpit.engine.run.foreign_jobs import Known, make_known
 from cockpit.engine.run.join import adopt
@@ -34,9 +34,7 @@ def main(words: list[str]) -> int:
         "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"
     )
     add_seconds(parser, "--give-up", 600.0, GIVE_UP)
-    parser.add_argument(
-        "--name", metavar="NAME", default="", help="what a job that others started is called here"
-    )
+    add_word(parser, "--name", "NAME", "what a job that others started is called here")
     terminal.add_options(parser)
     job_options.add_options(parser)
     args = parser.parse_args(words)

@@ -10,8 +10,8 @@ from pathlib import Path
 from cockpit.base.shell import join
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
-from cockpit.cli.parsing import Parser
-from cockpit.cli.slurm_options import add_option, run_folder
+from cockpit.cli.parsing import Parser, add_flag
+from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.cli.status_line import StatusLine
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.pool import LinkPool
@@ -32,13 +32,12 @@ def main(words: list[str]) -> int:
         "no error. "
         "Exit codes: 0 everything is here and verified, 3 something is missing (it says what).",
     )
-    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
+    add_run(parser)
     parser.add_argument("files", metavar="FILE", nargs="*", help="files on the nodes to fetch instead")
-    add_option(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="where to (default: the run's folder)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+    add_flag(parser, "--json", "one JSON object at the end")
     args, more = parser.parse_known_args(words)
     for word in more:
         if word.startswith("-"):

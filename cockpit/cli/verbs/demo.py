@@ -14,7 +14,7 @@ from cockpit import paths
 from cockpit.base.shell import quote
 from cockpit.cli import terminal
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, add_seconds
+from cockpit.cli.parsing import Parser, add_flag, add_seconds, whole
 from cockpit.cli.verbs import run
 from cockpit.demo import training
 from cockpit.demo.cluster import Cluster, cluster
@@ -66,8 +66,10 @@ def main(words: list[str]) -> int:
 
 def _parser() -> Parser:
     made = Parser("demo", "Try cockpit: a small cluster on this machine, and real training on it.", _EPILOG)
-    made.add_argument("--nodes", type=_number, default=2, metavar="N", help="nodes (2)")
-    made.add_argument("--slots", type=_number, default=2, metavar="N", help="ranks on each node (2)")
+    made.add_argument("--nodes", type=whole("a number", 1), default=2, metavar="N", help="nodes (2)")
+    made.add_argument(
+        "--slots", type=whole("a number", 1), default=2, metavar="N", help="ranks on each node (2)"
+    )
     made.add_argument(
         "--fault",
         choices=training.FAULTS,
@@ -80,17 +82,13 @@ def _parser() -> Parser:
         default="auto",
         help="auto: DeepSpeed; where it is missing plain torch; else pure Python",
     )
-    made.add_argument("--steps", type=_number, default=600, metavar="N", help="steps of the training (600)")
+    made.add_argument(
+        "--steps", type=whole("a number", 1), default=600, metavar="N", help="steps of the training (600)"
+    )
     add_seconds(made, "--step-time", 0.5, "seconds that a step takes at least (0.5)")
-    made.add_argument("--keep", action="store_true", help="keep what is recorded here, as of any other run")
+    add_flag(made, "--keep", "keep what is recorded here, as of any other run")
     terminal.add_options(made)
     return made
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"not a number from 1 on: {text!r}")
-    return int(text)
 
 
 def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, name: str) -> list[str]:

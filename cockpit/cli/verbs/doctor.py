@@ -13,7 +13,7 @@ from functools import partial
 from cockpit.cli import launch_options
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, out_lines, say, table
-from cockpit.cli.parsing import Parser, add_seconds, reach
+from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word, reach
 from cockpit.cli.status_line import StatusLine
 from cockpit.core.doctor import memory
 from cockpit.core.doctor.deep import Rehearsed, summary
@@ -95,13 +95,9 @@ def _parser() -> Parser:
     made.usage = "cockpit doctor HOSTFILE|-w NODES [options of run] [-- SCRIPT [ARGS…]]"
     made.epilog = EPILOG
     made.set_defaults(launcher="")
-    made.add_argument("--json", action="store_true", help="JSON")
-    made.add_argument(
-        "--params", metavar="N", default="", help="does a model with N parameters fit? 70e9, 7b, 350M"
-    )
-    made.add_argument(
-        "--ds-config", metavar="FILE", default="", help="with --params: check the ZeRO setup of FILE"
-    )
+    add_flag(made, "--json", "JSON")
+    add_word(made, "--params", "N", "does a model with N parameters fit? 70e9, 7b, 350M")
+    add_word(made, "--ds-config", "FILE", "with --params: check the ZeRO setup of FILE")
     add_seconds(
         made,
         "--timeout",
@@ -109,17 +105,15 @@ def _parser() -> Parser:
         f"seconds without progress of any node, until the rest is given up ({TIMEOUT_S:g})",
     )
     group = made.add_argument_group("torch test")
-    group.add_argument(
+    add_flag(
+        group,
         "--deep",
-        action="store_true",
-        help="test torch.distributed between all nodes where nothing runs (gloo, NCCL on free GPUs); if it "
+        "test torch.distributed between all nodes where nothing runs (gloo, NCCL on free GPUs); if it "
         "fails, find the node or link",
     )
-    group.add_argument(
-        "--iface", metavar="NAME", default="", help="with --deep: the network interface that ranks must take"
-    )
+    add_word(group, "--iface", "NAME", "with --deep: the network interface that ranks must take")
     add_seconds(group, "--deep-timeout", None, f"with --deep: seconds for all of that ({DEEP_S:g})")
-    made.add_argument("--node-dir", metavar="DIR", default="", help="as given to run")
+    add_word(made, "--node-dir", "DIR", "as given to run")
     return made
 
 

@@ -13,9 +13,9 @@ from cockpit.cli.awaiting import may_ask, started
 from cockpit.cli.catching_up import catch_up
 from cockpit.cli.merged import Show
 from cockpit.cli.output import raw, say
-from cockpit.cli.parsing import Parser, rank_set
+from cockpit.cli.parsing import Parser, add_flag, add_word, rank_set, whole
 from cockpit.cli.plain import TICK_S, Live, Output
-from cockpit.cli.slurm_options import add_option, run_folder
+from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.query import Query
 from cockpit.core.ranks import read_nodes
@@ -52,9 +52,8 @@ def parser() -> Parser:
         "  cockpit logs last --since 10m --time --grep '!debug'\n"
         "  cockpit logs last --rank 0 --raw > rank0.log",
     )
-    made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
-    add_option(made)
-    made.add_argument("-f", "--follow", action="store_true", help="follow new output until the run ends")
+    add_run(made)
+    add_flag(made, "-f --follow", "follow new output until the run ends")
     made.add_argument(
         "--rank",
         type=rank_set,
@@ -71,24 +70,20 @@ def parser() -> Parser:
         default=[],
         help="only these nodes: gpu[01-04],gpu07 (repeatable)",
     )
-    made.add_argument(
+    add_word(
+        made,
         "--grep",
-        metavar="REGEX",
-        default="",
-        help="only lines that match; !REGEX: that do not; small letters match capitals too",
+        "REGEX",
+        "only lines that match; !REGEX: that do not; small letters match capitals too",
     )
-    made.add_argument("--time", action="store_true", help="print the time of each line")
+    add_flag(made, "--time", "print the time of each line")
     made.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")
-    made.add_argument("--tail", type=_count, metavar="N", help="only the last N lines of each rank")
     made.add_argument(
-        "--raw", action="store_true", help="the bytes of one rank's log, unchanged; not on a terminal"
+        "--tail", type=whole("a number of lines"), metavar="N", help="only the last N lines of each rank"
     )
-    made.add_argument(
-        "--no-fold",
-        action="store_true",
-        help="print each line of each rank, also where many ranks print the same",
-    )
-    made.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_flag(made, "--raw", "the bytes of one rank's log, unchanged; not on a terminal")
+    add_flag(made, "--no-fold", "print each line of each rank, also where many ranks print the same")
+    add_flag(made, "--json", "one JSON object a line")
     return made
 
 
@@ -211,9 +206,3 @@ def _since(text: str) -> float:
         today, yesterday = (time.mktime((year, month, each, *clock, 0, 0, -1)) for each in (day, day - 1))
         return today if today <= time.time() else yesterday
     raise argparse.ArgumentTypeError(f"not a time: {text!r} (like 10m, 2h, 14:30, 14:30:05)")
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"not a number of lines: {text!r}")
-    return int(text)

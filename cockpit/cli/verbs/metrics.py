@@ -18,8 +18,8 @@ from typing import Any
 from cockpit.cli.awaiting import may_ask, started, telling
 from cockpit.cli.catching_up import catch_up
 from cockpit.cli.output import out, out_lines, say, shows_unicode, table
-from cockpit.cli.parsing import Parser
-from cockpit.cli.slurm_options import add_option, run_folder
+from cockpit.cli.parsing import Parser, add_flag
+from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.cli.status_line import StatusLine
 from cockpit.core.logs.progress.series import Series
 from cockpit.core.pace.series import COLUMNS, Row
@@ -93,14 +93,11 @@ def _parser() -> Parser:
         "  cockpit metrics last --json | jq '.steps[-1]'\n\n"
         "columns:\n" + "\n".join(f"  {name:<13} {text}" for name, text in COLUMNS.items()),
     )
-    made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
-    add_option(made)
+    add_run(made)
     form = made.add_mutually_exclusive_group()
-    form.add_argument(
-        "--csv", action="store_true", help="a header, then a line a step, values separated by commas"
-    )
-    form.add_argument("--json", action="store_true", help="one JSON object; its steps are a list")
-    made.add_argument("--no-connect", action="store_true", help="only what is here; ask no node")
+    add_flag(form, "--csv", "a header, then a line a step, values separated by commas")
+    add_flag(form, "--json", "one JSON object; its steps are a list")
+    add_flag(made, "--no-connect", "only what is here; ask no node")
     return made
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cockpit import paths
 from cockpit.cli import launch_options
 from cockpit.cli.output import out_json, out_lines, say
-from cockpit.cli.parsing import Parser, reach
+from cockpit.cli.parsing import Parser, add_flag, reach, whole
 from cockpit.core.ranks import MAX_HOSTS
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.launch import HELD, LaunchJob
@@ -40,12 +40,15 @@ def main(words: list[str]) -> int:
         "(a free port, its cores, where the profiler is) is a note.",
     )
     made.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
-    made.add_argument("--show-secrets", action="store_true", help="print secret values into the scripts")
-    made.add_argument("--json", action="store_true", help="the plans as JSON, secrets left out")
+    add_flag(made, "--show-secrets", "print secret values into the scripts")
+    add_flag(made, "--json", "the plans as JSON, secrets left out")
     group = made.add_argument_group("as a SLURM job")
-    group.add_argument("--sbatch", action="store_true", help="print one batch script for sbatch instead")
+    add_flag(group, "--sbatch", "print one batch script for sbatch instead")
     group.add_argument(
-        "--nodes", metavar="N", type=_nodes, help="with --sbatch: how many, in place of names of nodes"
+        "--nodes",
+        metavar="N",
+        type=whole("a number of nodes", 1, MAX_HOSTS),
+        help="with --sbatch: how many, in place of names of nodes",
     )
     launch = launch_options.parse(made, words)
     args, job = launch.args, launch.job
@@ -61,8 +64,8 @@ def main(words: list[str]) -> int:
                 f"no node {name} in the plan", where=launch.hostfile, hint=f"it has {', '.join(names)}"
             )
     chosen = [plan for plan in plans if not args.node or plan.node in args.node]
-    whole = asyncio.run(_whole_shell(args, names))
-    not_sent = [] if whole else launch.not_sent
+    everything = asyncio.run(_whole_shell(args, names))
+    not_sent = [] if everything else launch.not_sent
     if args.json:
         out_json({"plans": [plan_json(plan) for plan in chosen], "not_sent": not_sent}, indent=1)
         return Exit.OK
@@ -76,8 +79,8 @@ def main(words: list[str]) -> int:
         say(f"note: {launch.note}")
     for note in dict.fromkeys(note for plan in chosen for note in plan.notes):
         say(f"note: {note}")
-    if whole:
-        say(f"note: {whole}: its ranks get all of this shell's variables")
+    if everything:
+        say(f"note: {everything}: its ranks get all of this shell's variables")
     elif not_sent:
         say(f"not sent from this shell (add with --env NAME): {' '.join(not_sent)}")
     return Exit.OK
@@ -117,12 +120,6 @@ def _sbatch(launch: launch_options.LaunchOptions, made: Parser) -> int:
         say(f"note: {launch.note}")
     say("note: fill in --time, and what else your site wants")
     return Exit.OK
-
-
-def _nodes(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= MAX_HOSTS):
-        raise argparse.ArgumentTypeError(f"not a number of nodes: {text!r} (1 to {MAX_HOSTS})")
-    return int(text)
 
 
 def _write_secrets(job: LaunchJob) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cockpit.base.shell import quote
 from cockpit.cli import node_options
 from cockpit.cli.output import complain, out, out_json, say, table
-from cockpit.cli.parsing import Parser, add_link_options, reach
+from cockpit.cli.parsing import Parser, add_flag, add_link_options, add_word, reach
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.summary import state_text
 from cockpit.errors import CockpitError, Exit
@@ -44,16 +44,12 @@ def main(words: list[str]) -> int:
         "A run started from another machine: cockpit ps --hostfile FILE (or -w NODES) finds it on its nodes.",
     )
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
-    parser.add_argument("-a", "--all", action="store_true", help="all runs, not just the newest 20")
-    parser.add_argument("--no-connect", action="store_true", help="show what was known last; ask no node")
-    parser.add_argument(
-        "--hostfile", metavar="FILE", help="look on these nodes for runs not known here; -: from stdin"
-    )
+    add_flag(parser, "-a --all", "all runs, not just the newest 20")
+    add_flag(parser, "--no-connect", "show what was known last; ask no node")
+    add_word(parser, "--hostfile", "FILE", "look on these nodes for runs not known here; -: from stdin", None)
     node_options.add_options(parser)
-    parser.add_argument(
-        "--node-dir", metavar="DIR", default="", help="as given to run, with --hostfile or -w"
-    )
-    parser.add_argument("--json", action="store_true", help="JSON")
+    add_word(parser, "--node-dir", "DIR", "as given to run, with --hostfile or -w")
+    add_flag(parser, "--json", "JSON")
     add_link_options(parser, "JOBID[.STEP]")
     args = parser.parse_args(words)
     within = ""

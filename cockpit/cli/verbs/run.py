@@ -12,7 +12,7 @@ from cockpit.cli import launch_options, terminal
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import ask, interruptible
 from cockpit.cli.output import say
-from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds, reach
+from cockpit.cli.parsing import GIVE_UP, Parser, add_flag, add_seconds, add_word, reach
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.cli.verbs.collect import fetch
 from cockpit.core.doctor.diagnosis import told
@@ -73,20 +73,9 @@ def _parser() -> Parser:
     add_seconds(group, "--grace", 30.0, "when stopping: seconds from SIGTERM to SIGKILL (30)")
     add_seconds(group, "--finalise-wait", 600.0, "seconds for a profiler to write its report (600)")
     add_seconds(group, "--give-up", 600.0, GIVE_UP)
-    group.add_argument(
-        "--node-dir",
-        metavar="DIR",
-        default="",
-        help="where run folders go on the nodes (default: $TMPDIR or /tmp there)",
-    )
-    group.add_argument(
-        "--no-preflight",
-        action="store_true",
-        help="do not look at the nodes' condition; see: cockpit doctor --help",
-    )
-    group.add_argument(
-        "--no-collect", action="store_true", help="leave a profiled run's reports on the nodes"
-    )
+    add_word(group, "--node-dir", "DIR", "where run folders go on the nodes (default: $TMPDIR or /tmp there)")
+    add_flag(group, "--no-preflight", "do not look at the nodes' condition; see: cockpit doctor --help")
+    add_flag(group, "--no-collect", "leave a profiled run's reports on the nodes")
     terminal.add_options(made)
     return made
 

@@ -18,7 +18,7 @@ from cockpit.base.stacks.dump import Dump
 from cockpit.cli import job_options, slurm_options, snapshots, terminal
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
-from cockpit.cli.parsing import Parser, add_seconds, rank_set
+from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word, rank_set
 from cockpit.cli.status_line import StatusLine
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
@@ -117,25 +117,23 @@ def _parser() -> Parser:
     group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
     group.add_argument("--samples", type=int, default=2, metavar="N", help="looks at every rank (2)")
     add_seconds(group, "--interval", 1.0, "seconds between two looks (1)")
-    group.add_argument("--native", action="store_true", help="C and C++ frames too; holds ranks longer")
-    group.add_argument("--locals", action="store_true", help="local variables, without secrets")
+    add_flag(group, "--native", "C and C++ frames too; holds ranks longer")
+    add_flag(group, "--locals", "local variables, without secrets")
     group.add_argument(
         "--threads", choices=("main", "all"), default="main", help="print all threads, not just the main one"
     )
-    group.add_argument("--children", action="store_true", help="Python children too, such as data loaders")
+    add_flag(group, "--children", "Python children too, such as data loaders")
     add_seconds(group, "--timeout", 10.0, "seconds one py-spy may take (10)")
     job_options.add_options(parser)
     group = parser.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
-    form.add_argument("--text", action="store_true", help="classes and tree as text (the default)")
-    form.add_argument("--json", action="store_true", help="one JSON object")
-    form.add_argument("--tui", action="store_true", help="in the app, as the key s shows them")
-    form.add_argument("--folded", metavar="FILE", help="folded stacks, for flame graphs; - is stdout")
-    form.add_argument("--speedscope", metavar="FILE", help="for speedscope; - is stdout")
-    form.add_argument("--html", metavar="FILE", help="one page that needs nothing else; - is stdout")
-    group.add_argument(
-        "--list", action="store_true", help="the snapshots of RUN so far, also those that its nodes took"
-    )
+    add_flag(form, "--text", "classes and tree as text (the default)")
+    add_flag(form, "--json", "one JSON object")
+    add_flag(form, "--tui", "in the app, as the key s shows them")
+    add_word(form, "--folded", "FILE", "folded stacks, for flame graphs; - is stdout", None)
+    add_word(form, "--speedscope", "FILE", "for speedscope; - is stdout", None)
+    add_word(form, "--html", "FILE", "one page that needs nothing else; - is stdout", None)
+    add_flag(group, "--list", "the snapshots of RUN so far, also those that its nodes took")
     group.add_argument("-o", "--output", type=Path, metavar="DIR", help="keep the snapshot below DIR")
     return parser
 

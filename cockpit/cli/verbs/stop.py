@@ -16,8 +16,8 @@ from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, prompt, say
-from cockpit.cli.parsing import Parser, add_seconds
-from cockpit.cli.slurm_options import add_option, run_folder
+from cockpit.cli.parsing import Parser, add_flag, add_seconds
+from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.cli.stopped import nothing_to_stop, tell_survivors
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.event_table import STAGES
@@ -44,19 +44,16 @@ def main(words: list[str]) -> int:
         "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then what is left of it.",
         "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
     )
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", help="a run's name, the last word of it, or: last; a part: it asks"
-    )
-    add_option(parser)
-    parser.add_argument("--now", action="store_true", help="SIGKILL at once; a profiler's report is lost")
+    add_run(parser, "a run's name, the last word of it, or: last; a part: it asks")
+    add_flag(parser, "--now", "SIGKILL at once; a profiler's report is lost")
     add_seconds(parser, "--grace", None, "seconds between SIGTERM and SIGKILL")
-    parser.add_argument(
+    add_flag(
+        parser,
         "--foreign",
-        action="store_true",
-        help="end a job that others started: SIGTERM to its launchers, after --grace to what is left below "
+        "end a job that others started: SIGTERM to its launchers, after --grace to what is left below "
         "(--now: SIGKILL); without it, only print what would be stopped",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+    add_flag(parser, "--json", "one JSON object at the end")
     args = parser.parse_args(words)
     sure = partial(_confirmed, asks=not args.json)
     folder = run_folder(args.run, args.slurm, lambda name: RunFolder.find_for_sure(name, sure))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cockpit import config, paths
 from cockpit.cli.output import out_json, table
-from cockpit.cli.parsing import Parser
+from cockpit.cli.parsing import Parser, add_flag
 from cockpit.errors import Exit
 
 
 def main(words: list[str]) -> int:
     """Print the paths."""
     parser = Parser("where", "Print every path cockpit uses on this machine.")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_flag(parser, "--json", "one JSON object")
     args = parser.parse_args(words)
     found = {
         "settings": str(paths.config()),
