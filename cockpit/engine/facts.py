@@ -6,15 +6,12 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 
 from cockpit.base import verbs
 from cockpit.base.events import RankSample
 from cockpit.base.stacks.dump import Dump, Thread
-from cockpit.core.masks import ranks_of
 from cockpit.core.pace.pace import Pace
-from cockpit.core.recorder.work import Step, parts, work
-from cockpit.core.stacks.collectives import Collectives, of_look
+from cockpit.core.stacks.collectives import of_look
 from cockpit.core.stacks.parts import PEERS, ROOTS
 from cockpit.core.stacks.progress import Progress, of_pace
 from cockpit.core.stacks.verdict import wanted
@@ -24,6 +21,7 @@ from cockpit.engine.ras import ask_ras
 from cockpit.engine.recorder import Heard, Recorders
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.take import Sampler
+from cockpit.engine.works import steps_of, worked
 from cockpit.errors import CockpitError
 
 RECENT = 200
@@ -39,7 +37,7 @@ SAID = frozenset(name for names in (*PEERS.values(), *ROOTS.values()) for name i
 class Facts:
     """Puts into the snapshots of one job what a verdict uses beside stacks.
 
-    :param pace: of its run, where a session keeps one
+    :param pace: of its run, where a session keeps one: it knows steps that logs tell of, and who is slow
     """
 
     def __init__(self, party: Party, pace: Pace | None = None) -> None:
@@ -49,45 +47,24 @@ class Facts:
         """What the recorders said last."""
 
     async def gather(self, sampler: Sampler) -> None:
-        """See :func:`gather`."""
-        self.heard = await gather(sampler, self._recorders, self._pace)
+        """Put into a snapshot what else its verdict uses; what nobody answers stays unknown."""
+        party, snapshot = sampler.party, sampler.snapshot
+        steps = _steps(party, logs=self._pace is None)
+        asked = steps, self._recorders.look(rows=RECENT), ask_ras(party), _ends(sampler)
+        own, heard, snapshot.ras, _ = await asyncio.gather(*asked)
+        self.heard = heard
+        if heard.probed:
+            snapshot.collectives = of_look(heard.look, heard.silent, time.time())
+            await asyncio.to_thread(_worked, own, heard)
+        snapshot.progress = _progress(own, self._pace)
 
     async def look_closer(self, sampler: Sampler) -> None:
-        """See :func:`look_closer`."""
-        await look_closer(sampler)
-
-
-async def gather(
-    sampler: Sampler, recorders: Recorders | None = None, pace: Pace | None = None
-) -> Heard | None:
-    """Put into a snapshot what else its verdict uses; what nobody answers stays unknown.
-
-    :param recorders: those of its job; None: they are not asked
-    :param pace: of its run, where a session keeps one: it knows steps that logs tell of, and who is slow
-    """
-    party, snapshot = sampler.party, sampler.snapshot
-    steps = _steps(party, logs=pace is None)
-    asked = steps, _recorders(recorders), ask_ras(party), _ends(sampler)
-    own, heard, snapshot.ras, _ = await asyncio.gather(*asked)
-    if heard is not None and heard.probed:
-        snapshot.collectives = collectives(heard)
-        await asyncio.to_thread(_worked, own, heard)
-    snapshot.progress = _progress(own, pace)
-    return heard
-
-
-def collectives(heard: Heard) -> Collectives:
-    """What the recorders said, for a snapshot."""
-    return of_look(heard.look, heard.silent, time.time())
-
-
-async def look_closer(sampler: Sampler) -> None:
-    """Look once more at the ranks of which more would tell for whom they wait; nobody need ask for that."""
-    for rank, what in (await asyncio.to_thread(wanted, sampler.snapshot.copy())).items():
-        with suppress(CockpitError):
-            dump = await sampler.look(rank, native=what == "native", locals=what == "locals")
-            if dump.threads:
-                sampler.snapshot.closer[rank] = _only_partners(dump)
+        """Look once more at the ranks of which more would tell for whom they wait, unasked."""
+        for rank, what in (await asyncio.to_thread(wanted, sampler.snapshot.copy())).items():
+            with suppress(CockpitError):
+                dump = await sampler.look(rank, native=what == "native", locals=what == "locals")
+                if dump.threads:
+                    sampler.snapshot.closer[rank] = _only_partners(dump)
 
 
 def _only_partners(dump: Dump) -> Dump:
@@ -110,10 +87,6 @@ async def _ends(sampler: Sampler) -> None:
         for rank, place in sampler.party.places().items():
             if place.ended_at is not None and rank in sampler.snapshot.ranks:
                 sampler.snapshot.ranks[rank] = place
-
-
-async def _recorders(recorders: Recorders | None) -> Heard | None:
-    return None if recorders is None else await recorders.look(rows=RECENT)
 
 
 async def _steps(party: Party, *, logs: bool) -> Pace:
@@ -155,18 +128,10 @@ async def _sample(link: Link, folder: str) -> dict[int, RankSample]:
 
 def _worked(pace: Pace, heard: Heard) -> None:
     """How much of the last steps was work."""
-    steps = {}
-    for rank in ranks_of(heard.look.heard):
-        pairs = pairwise(pace.ends(rank, 0.0))
-        steps[rank] = [
-            Step(step, round(begin * 1e6), round(end * 1e6))
-            for (before, begin), (step, end) in pairs
-            if step == before + 1 and end > begin
-        ]
-    stages = parts(one for one in heard.look.collectives if one.members.bit_count() > 1)
+    found, stages = worked(heard.look, steps_of(pace, heard.look, 0.0))
     if stages:
         pace.steps.staged(stages)
-    for one in work(heard.look, steps, stages=stages):
+    for one in found:
         if one.us is not None:
             pace.lag = pace.lag or one.lag
             pace.worked(one.rank, one.step, one.us / 1e6, one.cost_us / 1e6)

@@ -173,7 +173,7 @@ class Watching:
             self._session.remark(str(error))
 
 
-class Looker:
+class Looker(Facts):
     """Looks at all ranks of a job: two samples of stacks, their recorders, the verdict.
 
     :param root: folder in which snapshots are kept
@@ -188,9 +188,9 @@ class Looker:
         pace: Pace | None,
         logged: Callable[[], tuple[int, float, float | None] | None],
     ) -> None:
+        super().__init__(party, pace)
         self._party = party
         self._root = root
-        self._facts = Facts(party, pace)
         self._logged = logged
 
     async def look(self) -> Looked | None:
@@ -216,15 +216,11 @@ class Looker:
 
     async def gather(self, sampler: Sampler) -> None:
         """See :class:`cockpit.engine.stacks.take.More`: steps also where only the log tells of them."""
-        await self._facts.gather(sampler)
+        await super().gather(sampler)
         logged, ranks = self._logged(), sampler.snapshot.ranks
         if sampler.snapshot.progress is None and logged is not None and ranks:
             step, at, usual_s = logged
             sampler.snapshot.progress = Progress(time.time(), usual_s, False, {min(ranks): Done(step, at)})
-
-    async def look_closer(self, sampler: Sampler) -> None:
-        """See :class:`cockpit.engine.stacks.take.More`."""
-        await self._facts.look_closer(sampler)
 
 
 async def _within(sampler: Sampler) -> None:

@@ -137,9 +137,8 @@ class Works:
         steps_s = OVERLAP_STEPS * (self._pace.usual() or 0.0)
         since = time.time() - self._every_s - OVERLAP_S - steps_s
         heard = await self._recorders.look(since)
-        steps = {rank: self._steps(rank, since) for rank in ranks_of(heard.look.heard)}
-        found, stages, entered = await asyncio.to_thread(_worked, heard.look, steps)
-        _note(self._pace, entered)
+        found, stages = await asyncio.to_thread(worked, heard.look, steps_of(self._pace, heard.look, since))
+        _note(self._pace, await asyncio.to_thread(counts, heard.look))
         if stages:  # else nothing of training is on record, as in an evaluation
             self._pace.steps.staged(stages)
         self._pace.unworked = unknown(found, heard.silent)
@@ -154,17 +153,23 @@ class Works:
         for one in known:
             self._pace.worked(one.rank, one.step, (one.us or 0) / 1e6, one.cost_us / 1e6)
 
-    def _steps(self, rank: int, since: float) -> list[Step]:
-        """The steps of a rank that were as long as there was nothing between them."""
-        ends = self._pace.ends(rank, since)
-        pairs = pairwise(ends)
-        return [
+
+def steps_of(pace: Pace, look: Look, since: float) -> dict[int, list[Step]]:
+    """Steps of ranks with a recorder, from a moment on, that had nothing between them and the step before.
+
+    :param since: unix seconds
+    """
+    return {
+        rank: [
             Step(step, round(begin * 1e6), round(end * 1e6))
-            for (before, begin), (step, end) in pairs
+            for (before, begin), (step, end) in pairwise(pace.ends(rank, since))
             if step == before + 1 and end > begin
         ]
+        for rank in ranks_of(look.heard)
+    }
 
 
-def _worked(look: Look, steps: dict[int, list[Step]]) -> tuple[list[Work], dict[int, int], dict[int, Count]]:
+def worked(look: Look, steps: dict[int, list[Step]]) -> tuple[list[Work], dict[int, int]]:
+    """How much of these steps was work, and the stages of a pipeline that ranks are in, if it has several."""
     stages = parts(one for one in look.collectives if one.members.bit_count() > 1)
-    return work(look, steps, stages=stages), stages, counts(look)
+    return work(look, steps, stages=stages), stages

@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.config import Config
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.engine.stacks.take import ReplayedStacks
 from cockpit.errors import CockpitError
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.screen import StackScreen
@@ -124,7 +125,7 @@ def odd_one(number: int) -> Told:
     return lambda rank, at, _: reads(rank, at) if rank == number else waits(rank, at)
 
 
-class Played:
+class Played(ReplayedStacks):
     """Stacks of made-up ranks, as the screen wants them.
 
     :param world: how many ranks

@@ -1,10 +1,9 @@
-"""Every way of looking at the ranks of a node: to add one, add it here."""
+"""How the ranks of a node are looked at."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 from cockpit.base import fields, verbs
 from cockpit.base.stacks.dump import Dump
@@ -23,43 +22,21 @@ TEXT_LIMIT = 500
 """Characters kept of a name, a path or a value from a node."""
 
 
-class Probe(Protocol):
-    """A way of looking at ranks: what their node is asked, and how its answer becomes dumps.
+class PySpy:
+    """py-spy, and what the kernel says: what a node is asked, and how its answer becomes dumps.
 
     Dumps are the evidence of the verdict (:mod:`cockpit.core.stacks.evidence`).
     """
-
-    async def equip(self, link: Link) -> None:
-        """See to it that the node has what it needs to answer.
-
-        :raises CockpitError: it cannot have it
-        """
-
-    def request(self, targets: Sequence[RankProcess], folder: str, ask: Ask) -> verbs.Request[Any, Any]:
-        """What is asked.
-
-        :param folder: the run folder on the node; empty if there is none
-        """
-
-    def decode(self, data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:
-        """The dumps in a part of the answer, and what is wrong with the rest of it; empty: nothing.
-
-        Runs in a thread.
-
-        :param wanted: ranks that it may still speak for
-        :param room: how much it may take up
-        """
-
-
-class PySpy:
-    """py-spy, and what the kernel says."""
 
     def __init__(self) -> None:
         self._equipped: dict[Link, asyncio.Task[None]] = {}
         self._gate = asyncio.Semaphore(SENDING)
 
     async def equip(self, link: Link) -> None:
-        """See to it that the node has a py-spy: its own, or the one that is sent; once a link."""
+        """See to it that the node has a py-spy: its own, or the one that is sent; once a link.
+
+        :raises CockpitError: it cannot have one
+        """
         for other in [other for other in self._equipped if other.lost.done()]:
             del self._equipped[other]
         task = self._equipped.get(link)
@@ -86,12 +63,21 @@ class PySpy:
             await link.call(verbs.Spy(ours.sha256), ours.packed, deadline_s=300)
 
     def request(self, targets: Sequence[RankProcess], folder: str, ask: Ask) -> verbs.Stacks:
-        """See :meth:`Probe.request`."""
+        """What is asked.
+
+        :param folder: the run folder on the node; empty if there is none
+        """
         asks = tuple(fields.Target(one.rank, one.pid, one.ticks) for one in targets)
         return verbs.Stacks(asks, folder, timeout_s=ask.timeout_s, **ask.options)
 
     def decode(self, data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:
-        """See :meth:`Probe.decode`."""
+        """The dumps in a part of the answer, and what is wrong with the rest of it; empty: nothing.
+
+        Runs in a thread.
+
+        :param wanted: ranks that it may still speak for
+        :param room: how much it may take up
+        """
         dumps: dict[int, Dump] = {}
         try:
             for dump in unpack(data, clean, room):
@@ -106,10 +92,6 @@ class PySpy:
         except ValueError as error:
             return dumps, f"something that is not a dump: {error}"
         return dumps, ""
-
-
-PROBES: dict[str, type[Probe]] = {"py-spy": PySpy}
-"""By name."""
 
 
 def clean(text: str) -> str:

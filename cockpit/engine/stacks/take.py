@@ -22,7 +22,7 @@ from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import Ask, Party, RankProcess
-from cockpit.engine.stacks.probes import PROBES, clean
+from cockpit.engine.stacks.probes import PySpy, clean
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 
@@ -117,7 +117,7 @@ class Sampler:
         self._keeping: asyncio.Task[None] | None = None
         self._standing: asyncio.Task[None] | None = None
         """Compares the first sample with an earlier look, while the second one is waited for."""
-        self._probe = PROBES["py-spy"]()
+        self._probe = PySpy()
         self._used = [0]
         """Bytes that the snapshot takes up; at its end those of the sample that is being taken."""
         # One at a time: computing threads keep the loop waiting, and each takes memory.
@@ -410,3 +410,7 @@ class ReplayedStacks:
     def save(self) -> Path:
         """The folder it came from."""
         return self.folder
+
+
+Stacks = Sampler | ReplayedStacks
+"""Where stacks come from: ranks that run, or a snapshot on disk."""

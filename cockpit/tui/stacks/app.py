@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cockpit.config import Config
+from cockpit.engine.stacks.take import Stacks
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.stacks.screen import StackScreen
-from cockpit.tui.stacks.source import Source
 
 
 class StacksApp(BaseApp):
@@ -14,7 +14,7 @@ class StacksApp(BaseApp):
     :param stacks: whose stacks are shown
     """
 
-    def __init__(self, stacks: Source, config: Config) -> None:
+    def __init__(self, stacks: Stacks, config: Config) -> None:
         super().__init__(config, read_only=True)
         self._stacks = stacks
 

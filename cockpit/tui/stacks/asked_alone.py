@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cockpit.base.stacks.dump import Dump
+from cockpit.engine.stacks.take import Stacks
 from cockpit.tui.commands import Id
-from cockpit.tui.stacks.source import Source
 
 OPTIONS: tuple[Id, ...] = ("native", "locals", "children")
 """What a rank can be asked for, each with the name of the command that does it."""
@@ -32,7 +32,7 @@ class AskedAlone:
         """What a rank answered to the wish."""
         return self._answers.get((rank, self.wish))
 
-    async def ask(self, stacks: Source, rank: int) -> None:
+    async def ask(self, stacks: Stacks, rank: int) -> None:
         """Ask a rank.
 
         :raises CockpitError: it cannot be asked

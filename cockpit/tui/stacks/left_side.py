@@ -10,11 +10,11 @@ from textual.containers import Vertical
 
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.stacks.classes import RankClass
+from cockpit.engine.stacks.take import Stacks
 from cockpit.tui.command_screen import title
 from cockpit.tui.stacks import notices
 from cockpit.tui.stacks.class_list import ClassList
 from cockpit.tui.stacks.sight import Sight
-from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.thread_list import RankSight, ThreadList
 
 
@@ -30,7 +30,7 @@ class LeftSide(Vertical):
     thread_list = getters.query_one(ThreadList)
     """The lower one."""
 
-    def __init__(self, stacks: Source, keys: Mapping[str, str], *, id: str | None = None) -> None:
+    def __init__(self, stacks: Stacks, keys: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._stacks = stacks
         self._keys = keys

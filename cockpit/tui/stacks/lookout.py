@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
+from cockpit.engine.stacks.take import Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.sight import Folding, Sight, look, problem
-from cockpit.tui.stacks.source import Source
 
 
 class Lookout:
@@ -18,7 +18,7 @@ class Lookout:
     :param samples: which of it is shown
     """
 
-    def __init__(self, stacks: Source, samples: SampleCursor) -> None:
+    def __init__(self, stacks: Stacks, samples: SampleCursor) -> None:
         self._stacks = stacks
         self._samples = samples
         self.now = Sight(stacks.snapshot)

@@ -11,15 +11,15 @@ from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import mask_text, nodes_text
 from cockpit.core.stacks.snapshot import Sample
 from cockpit.core.text import one_line
+from cockpit.engine.stacks.take import Stacks
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.sight import Sight
-from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.words import count_text
 
 
-def head(stacks: Source, samples: SampleCursor) -> Iterator[Part]:
+def head(stacks: Stacks, samples: SampleCursor) -> Iterator[Part]:
     """The job, the sample that is shown, and how many ranks have answered."""
     snapshot, number = stacks.snapshot, samples.number
     yield _whose(one_line(snapshot.title))
@@ -47,7 +47,7 @@ def _whose(title: str) -> Part:
     return replace(long, less=short) if short != long else long
 
 
-def waiting_text(stacks: Source, samples: SampleCursor, *, sampling: bool, key: str) -> str:
+def waiting_text(stacks: Stacks, samples: SampleCursor, *, sampling: bool, key: str) -> str:
     """Why there is no verdict yet.
 
     :param sampling: a sample is being taken, or will be in a moment
@@ -73,7 +73,7 @@ def waiting_text(stacks: Source, samples: SampleCursor, *, sampling: bool, key: 
     return f"asking every rank what it is doing\n{text}; still to come: {nodes_text(late)}"
 
 
-def notices(stacks: Source, sight: Sight, *, low: bool) -> Iterator[str]:
+def notices(stacks: Stacks, sight: Sight, *, low: bool) -> Iterator[str]:
     """What stays on the screen: a recorded snapshot, a refusal, a snapshot that cannot be kept.
 
     :param low: few rows, in which the verdict leaves out what to do next
@@ -103,7 +103,7 @@ def _refusals(sample: Sample) -> dict[str, int]:
     return hints
 
 
-def movement_text(stacks: Source, sight: Sight, number: int) -> str:
+def movement_text(stacks: Stacks, sight: Sight, number: int) -> str:
     """What moved since the previous sample.
 
     :param number: the sample that is shown, from 0
@@ -119,14 +119,14 @@ def movement_text(stacks: Source, sight: Sight, number: int) -> str:
     return f"{text} · {count_text(sight.moved)} moved" + (f": {which}" if len(which) < 24 else "")
 
 
-def filter_text(sight: Sight, stacks: Source, pattern: str) -> str:
+def filter_text(sight: Sight, stacks: Stacks, pattern: str) -> str:
     """What is filtered for, and how many ranks match."""
     if not pattern:
         return ""
     return f"/{pattern} · {count(sight.shown):,} of {len(stacks.snapshot.ranks):,} ranks"
 
 
-def why_empty(stacks: Source, samples: SampleCursor, pattern: str, keys: Mapping[str, str]) -> Sequence[str]:
+def why_empty(stacks: Stacks, samples: SampleCursor, pattern: str, keys: Mapping[str, str]) -> Sequence[str]:
     """Why there is no stack to show, line by line.
 
     :param keys: the key of each command, by its name

@@ -10,12 +10,12 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from cockpit.base.stacks.kinds import kind
+from cockpit.engine.stacks.take import Stacks
 from cockpit.tui.command_screen import title
 from cockpit.tui.stacks import notices
 from cockpit.tui.stacks.diff import StackDiff, counterpart, sides
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.sight import Sight
-from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.thread_list import RankPane, RankSight
 from cockpit.tui.stacks.tree import StackTreePane
 
@@ -36,7 +36,7 @@ class RightSide(Vertical):
     """The rank in full."""
 
     def __init__(
-        self, stacks: Source, samples: SampleCursor, keys: Mapping[str, str], *, id: str | None = None
+        self, stacks: Stacks, samples: SampleCursor, keys: Mapping[str, str], *, id: str | None = None
     ) -> None:
         super().__init__(id=id)
         self._stacks = stacks

@@ -6,7 +6,7 @@ import time
 
 from cockpit.core.masks import count
 from cockpit.core.stacks.snapshot import Sample
-from cockpit.tui.stacks.source import Source
+from cockpit.engine.stacks.take import Stacks
 
 PATIENCE_S = 2.0
 """Seconds after which an incomplete sample is shown and judged as it is."""
@@ -18,7 +18,7 @@ class SampleCursor:
     :param stacks: where they come from
     """
 
-    def __init__(self, stacks: Source) -> None:
+    def __init__(self, stacks: Stacks) -> None:
         self._stacks = stacks
         self.chosen: int | None = None
         """The sample that a person chose, from 0; None: always the newest."""

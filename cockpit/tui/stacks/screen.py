@@ -13,6 +13,7 @@ from textual.containers import Container
 from textual.widgets import Static
 
 from cockpit.core.stacks.snapshot import Place
+from cockpit.engine.stacks.take import Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen, Handler, bindings, needs
 from cockpit.tui.commands import STACKS, Id
@@ -32,13 +33,10 @@ from cockpit.tui.stacks.left_side import LeftSide
 from cockpit.tui.stacks.lookout import Lookout
 from cockpit.tui.stacks.right_side import PANES, RightSide
 from cockpit.tui.stacks.samples import SampleCursor
-from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.taking import Taking
 from cockpit.tui.stacks.thread_list import RankSight, ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
 from cockpit.tui.stacks.verdict_bar import BarText, VerdictBar, told
-
-__all__ = ["Source", "StackScreen"]
 
 TICK_S = 0.1
 """Seconds between two looks at what has arrived."""
@@ -80,7 +78,7 @@ class StackScreen(CommandScreen):
     _left_side = getters.query_one(LeftSide)
     _right_side = getters.query_one(RightSide)
 
-    def __init__(self, stacks: Source, *, root: bool = False) -> None:
+    def __init__(self, stacks: Stacks, *, root: bool = False) -> None:
         super().__init__()
         self.stacks = stacks
         self.root = root

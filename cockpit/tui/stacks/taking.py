@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from textual.worker import Worker
 
+from cockpit.engine.stacks.take import Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
 from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.stacks.asked_alone import AskedAlone
 from cockpit.tui.stacks.samples import SampleCursor
-from cockpit.tui.stacks.source import Source
 
 INTERVAL_S = 1.0
 """Seconds between two samples that are taken at one request."""
@@ -25,7 +25,7 @@ class Taking:
     :param samples: which sample is shown
     """
 
-    def __init__(self, screen: CommandScreen, stacks: Source, samples: SampleCursor) -> None:
+    def __init__(self, screen: CommandScreen, stacks: Stacks, samples: SampleCursor) -> None:
         self._screen = screen
         self._stacks = stacks
         self._samples = samples
