@@ -86,7 +86,7 @@ def test_only_the_missing_rank_is_amber() -> None:
     async def main() -> None:
         async with played(Scene(play=stands_still), SIZE) as (app, _, _):
             grid = screen(app).query_one(RankGrid)
-            amber = grid.get_component_rich_style("rank-grid--slow").color
+            amber = grid.style_of("slow").color
             marked = [
                 segment.text
                 for y in range(1, grid.size.height)

@@ -10,7 +10,8 @@ from cockpit.core.pace.heat import Heat
 from cockpit.tui.pace.lines import pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, SHADES
 from cockpit.tui.pace.sight import Sight
-from cockpit.tui.panes.text_pane import PACE, Line, TextPane
+from cockpit.tui.panes.meanings import PACE
+from cockpit.tui.panes.text_pane import Line, TextPane
 
 _LEGEND = ("no step", "median", "+15 %", "+30 %", "+50 %", "×2")
 

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.strip import Strip
-from textual.widget import Widget
 
-from cockpit.tui.panes.line import Part, drawn, fit
+from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.panes.meanings import MEANINGS, Meaningful
 
 
-class Bar(Widget):
+class Bar(Meaningful):
     """One line; draws what :meth:`tell` was last given."""
 
     DEFAULT_CSS = """
-    Bar {
-        height: 1; background: $panel; color: $foreground;
-        & > .bar--name { color: $key; text-style: bold; }
-        & > .bar--strong { color: $foreground; text-style: bold; }
-        & > .bar--dim { color: $dim; }
-        & > .bar--good { color: $rank-running; text-style: bold; }
-        & > .bar--warn { color: $link-stale; text-style: bold; }
-        & > .bar--bad { color: $rank-failed; text-style: bold; }
-        & > .bar--spark { color: $key; }
-    }
+    Bar { height: 1; background: $panel; color: $foreground; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"bar--{name}" for name in ("name", "strong", "dim", "good", "warn", "bad", "spark")
-    }
+    MEANINGS: ClassVar[Mapping[str, str]] = {**MEANINGS, "warn": "link-stale bold"}
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -41,4 +30,4 @@ class Bar(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        return drawn(self, "bar", [(" ", ""), *fit(self._parts, self.size.width - 2)])
+        return self.strip_of([(" ", ""), *fit(self._parts, self.size.width - 2)])

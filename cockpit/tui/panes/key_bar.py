@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.tui.commands import Command, Id, shown
+from cockpit.tui.panes.meanings import Meaningful
 
 SLOTS = 6
 """Keys shown at most: nobody would read more."""
@@ -37,19 +36,10 @@ class Activity:
     share: float | None = None
 
 
-class KeyBar(Widget):
+class KeyBar(Meaningful):
     """Keys on the left, activity on the right."""
 
-    DEFAULT_CSS = """
-    KeyBar { height: 1; background: $panel; color: $foreground; }
-    KeyBar > .key-bar--key { color: $key; background: $panel; text-style: bold; }
-    KeyBar > .key-bar--text { color: $foreground; background: $panel; }
-    KeyBar > .key-bar--activity { color: $dim; background: $panel; }
-    KeyBar > .key-bar--progress { color: $key; background: $panel; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"key-bar--{name}" for name in ("key", "text", "activity", "progress")
-    }
+    DEFAULT_CSS = "KeyBar { height: 1; background: $panel; color: $foreground; }"
 
     @dataclass
     class Pressed(Message):
@@ -75,8 +65,8 @@ class KeyBar(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        key = self.get_component_rich_style("key-bar--key")
-        text = self.get_component_rich_style("key-bar--text")
+        key = self.style_of("key")
+        text = self.style_of("")
         right = self._right(width // 2)
         taken = sum(segment.cell_length for segment in right)
         segments = [Segment(" ", text)]
@@ -101,13 +91,13 @@ class KeyBar(Widget):
         activity = self._activity
         if activity is None:
             return []
-        style = self.get_component_rich_style("key-bar--activity")
+        style = self.style_of("dim")
         words = f"{activity.text} "
         if cell_len(words) > room:
             words = set_cell_size(words, max(0, room - 2)) + "… "
         if activity.share is None:
             return [Segment(words, style)]
-        progress = self.get_component_rich_style("key-bar--progress")
+        progress = self.style_of("spark")
         share = min(1.0, max(0.0, activity.share))
         done = round(share * BAR)
         full, rest = ("#", ".") if self._ascii else ("━", "━")

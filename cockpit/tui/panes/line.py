@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
-from rich.segment import Segment
-from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.core.cutting import cut_sentence
 
@@ -56,16 +53,6 @@ def fit(parts: Sequence[Part], width: int) -> list[tuple[str, str]]:
     for part in kept:
         pieces += ([(" " * GAP, "")] if pieces else []) + list(part.pieces)
     return pieces
-
-
-def drawn(widget: Widget, name: str, pieces: Sequence[tuple[str, str]]) -> Strip:
-    """Pieces as a line of a widget, in the styles of its component classes ``name--…``."""
-    base = widget.rich_style
-    segments = [
-        Segment(text, widget.get_component_rich_style(f"{name}--{style}") if style else None)
-        for text, style in pieces
-    ]
-    return Strip(segments).adjust_cell_length(widget.size.width, base).apply_style(base)
 
 
 def _cut(part: Part, width: int) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, ClassVar, Generic, TypeVar
@@ -13,6 +13,7 @@ from textual import events
 from textual.message import Message
 
 from cockpit.core.text import one_line
+from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, TextPane, copied, hanging
 
 T = TypeVar("T")
@@ -25,12 +26,8 @@ class ListPane(TextPane, Generic[T]):
     the newest stays in view; moving past the last one resumes following.
     """
 
-    DEFAULT_CSS = """
-    ListPane { scrollbar-size-horizontal: 0; }
-    ListPane > .text-pane--odd { color: $link-stale; text-style: bold; }
-    ListPane > .text-pane--strong { color: $key; text-style: bold; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"text-pane--{role}" for role in ("odd", "strong")}
+    DEFAULT_CSS = "ListPane { scrollbar-size-horizontal: 0; }"
+    MEANINGS: ClassVar[Mapping[str, str]] = {**MEANINGS, "strong": "key bold"}
     FOLLOWS: ClassVar[bool] = False
     EMPTY_ROLE: ClassVar[str] = "label"
 

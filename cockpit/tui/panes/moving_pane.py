@@ -8,8 +8,10 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.scroll_view import ScrollView
 
+from cockpit.tui.panes.meanings import Meaningful
 
-class MovingPane(ScrollView, can_focus=True, inherit_bindings=False):
+
+class MovingPane(ScrollView, Meaningful, can_focus=True, inherit_bindings=False):
     """What moves, and how far, is up to the pane."""
 
     DEFAULT_CLASSES = "pane"  # a class added later has all that a screen shows styled once more

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple, overload
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.color import Color
 from textual.geometry import Size
 from textual.selection import Selection
 from textual.strip import Strip
 
 from cockpit.tui.panes.moving_pane import MovingPane
-
-PACE = ("none", "usual", "plus15", "plus30", "plus50", "double")
-"""Colours of how slow a rank was, by level (:mod:`cockpit.core.pace.heat`)."""
-
-VARIABLES = {
-    "label": "dim",
-    "spark": "key",
-    "warning": "log-warning",
-    "error": "log-error",
-    "time": "log-time",
-    "rank": "log-rank",
-    "waits": "log-rank",
-    **{
-        state: f"rank-{state}"
-        for state in ("waiting", "starting", "running", "done", "failed", "killed", "lost")
-    },
-    **{f"pace-{level}": f"pace-{name}" for level, name in enumerate(PACE)},
-    "pace-slow": "log-warning",
-    **{f"link-{state}": f"link-{state}" for state in ("ok", "stale", "gone")},
-}
-"""What a piece of text may mean, and the theme's colour for it; ``title`` is bold, the rest is plain."""
 
 
 class Piece(NamedTuple):
@@ -164,23 +142,18 @@ class TextPane(MovingPane):
         overflow-y: auto;
         scrollbar-size-vertical: 1;
         scrollbar-gutter: stable;
-        & > .text-pane--title { text-style: bold; }
         & > .text-pane--cursor { background: $foreground 8%; }
         &:focus > .text-pane--cursor { background: $foreground 16%; }
         &:ansi > .text-pane--cursor { text-style: reverse; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"text-pane--title", "text-pane--cursor"}
-    COLOURS: ClassVar[Mapping[str, str]] = VARIABLES
-    """The theme's colour for each meaning that is nothing but a colour: a component class would be worked out
-    anew for each pane whenever a screen is styled, several times before it is first seen."""
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"text-pane--cursor"}
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
         super().__init__(id=id)
         self.ascii_only = ascii_only
         self.lines: Sequence[Line] = ()
         """Everything it shows, on the screen or not."""
-        self._styles_of: dict[str, Style] = {}
 
     @abstractmethod
     def build(self, width: int) -> Sequence[Line]:
@@ -233,11 +206,6 @@ class TextPane(MovingPane):
         """Lines depend on the width."""
         self.rebuild()
 
-    def notify_style_update(self) -> None:
-        """Draw in the new colours."""
-        super().notify_style_update()
-        self._styles_of.clear()
-
     def is_marked(self, y: int) -> bool:
         """Whether the cursor is on this line."""
         return False
@@ -259,27 +227,12 @@ class TextPane(MovingPane):
         return strip.apply_offsets(0, y)
 
     def _style(self, role: str, marked: bool = False) -> Style:
-        key = f"{role}+{self.has_focus}" if marked else role
-        style = self._styles_of.get(key)
-        if style is None:
-            style = self.rich_style
-            if role:
-                over, _, under = role.partition("/")
-                style += self._meaning(over)
-                if under:
-                    style += Style(bgcolor=self._meaning(under).color)
-            if marked:
-                full = self.get_component_rich_style("text-pane--cursor")
-                reverse = self.get_component_rich_style("text-pane--cursor", partial=True).reverse
-                style += Style(bgcolor=full.bgcolor, reverse=reverse)
-            self._styles_of[key] = style
+        style = self.style_of(role)
+        if marked:
+            full = self.get_component_rich_style("text-pane--cursor")
+            reverse = self.get_component_rich_style("text-pane--cursor", partial=True).reverse
+            style += Style(bgcolor=full.bgcolor, reverse=reverse)
         return style
-
-    def _meaning(self, role: str) -> Style:
-        name = self.COLOURS.get(role)
-        if name is None:
-            return self.get_component_rich_style(f"text-pane--{role}", partial=True)
-        return Style(color=Color.parse(self.app.theme_variables[name]).rich_color)
 
     # Selecting
 

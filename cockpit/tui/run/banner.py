@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.tui.panes.line import Part
+from cockpit.tui.panes.meanings import MEANINGS, Meaningful
 
 
-class Banner(Widget):
+class Banner(Meaningful):
     """As many lines as there is to say; none: it is not there.
 
     :param keys: the key of a command, by its id
     """
+
+    DEFAULT_CSS = """
+    Banner {
+        height: 0; display: none; color: $foreground;
+        &.-shown { display: block; height: auto; }
+    }
+    """
+    MEANINGS: ClassVar[Mapping[str, str]] = {**MEANINGS, "dim": "foreground:0.7"}
 
     class Pressed(Message):
         """It was clicked."""

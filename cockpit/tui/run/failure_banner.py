@@ -6,7 +6,6 @@ While nobody has failed: what is about to go wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
 
 from textual.strip import Strip
 
@@ -17,7 +16,7 @@ from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.notices.words import findings
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text, span_text
-from cockpit.tui.panes.line import Part, drawn, fit
+from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.run.banner import Banner
 
 GROUPS = 3
@@ -37,19 +36,7 @@ class FailureBanner(Banner):
     :param keys: the key of a command, by its id
     """
 
-    DEFAULT_CSS = """
-    FailureBanner {
-        height: 0; display: none; background: $notice; color: $foreground;
-        &.-shown { display: block; height: auto; }
-        & > .failure-banner--bad { color: $rank-failed; text-style: bold; }
-        & > .failure-banner--strong { text-style: bold; }
-        & > .failure-banner--warn { color: $link-stale; }
-        & > .failure-banner--dim { color: $foreground 70%; }
-    }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"failure-banner--{name}" for name in ("bad", "strong", "warn", "dim")
-    }
+    DEFAULT_CSS = "FailureBanner { background: $notice; }"
 
     class Pressed(Banner.Pressed):
         """It was clicked: a person wants to see the rank's log."""
@@ -71,7 +58,7 @@ class FailureBanner(Banner):
     def drawn_line(self, y: int) -> Strip:
         """One of the lines."""
         edge = "warn" if self.lines[0][0].pieces[0][1] == "warn" else "bad"
-        return drawn(self, "failure-banner", [("▌ ", edge), *fit(self.lines[y], self.size.width - 3)])
+        return self.strip_of([("▌ ", edge), *fit(self.lines[y], self.size.width - 3)])
 
     def _lines(
         self, model: RunModel, cause: Finding | None, stops_at: float | None, now: float

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.binding import BindingType
 from textual.geometry import Region, Size
@@ -20,28 +19,14 @@ from textual.strip import Strip
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.slow_links import SLOW_S, slow_from
-from cockpit.tui.look.glyphs import STATES, UNICODE, Glyphs
+from cockpit.tui.look.glyphs import UNICODE, Glyphs
 from cockpit.tui.panes.moving_pane import MovingPane
 from cockpit.tui.panes.text_pane import Piece
 from cockpit.tui.run.grid_lines import Columns, Look, Mark, columns_for, head_line, node_line, short_names
 from cockpit.tui.run.rank_lines import LEAST, Paces
 
-ROLES = (
-    *STATES,
-    *("slow", "node", "head", "chosen", "cursor", "mark", "stale", "bar", "scarce", "gpu", "number"),
-    *("link-ok", "link-stale", "link-gone"),
-)
-"""What a piece of a line may mean; each has a component class."""
-
 MANY = 8
 """At most this many rows are redrawn one by one: beyond that, redrawing all at once is less work."""
-
-LAID_OVER = {
-    "first": Style(bold=True),
-    "mark": Style(bold=True, underline=True),
-    "cursor": Style(reverse=True),
-}
-"""What may be laid over the colour of a role."""
 
 
 @dataclass(frozen=True)
@@ -73,32 +58,8 @@ class RankGrid(MovingPane):
     """
 
     DEFAULT_CSS = """
-    RankGrid {
-        height: auto; overflow-x: hidden; scrollbar-size-vertical: 1;
-        & > .rank-grid--node { color: $foreground; }
-        & > .rank-grid--head { color: $dim; }
-        & > .rank-grid--chosen { color: $key; text-style: bold; }
-        & > .rank-grid--cursor { color: $key; text-style: bold; }
-        & > .rank-grid--mark { color: $key; text-style: bold; }
-        & > .rank-grid--waiting { color: $rank-waiting; }
-        & > .rank-grid--starting { color: $rank-starting; }
-        & > .rank-grid--running { color: $rank-running; }
-        & > .rank-grid--done { color: $rank-done; }
-        & > .rank-grid--failed { color: $rank-failed; }
-        & > .rank-grid--killed { color: $rank-killed; }
-        & > .rank-grid--lost { color: $rank-lost; }
-        & > .rank-grid--slow { color: $log-warning; }
-        & > .rank-grid--stale { color: $rank-stale; }
-        & > .rank-grid--link-ok { color: $link-ok; }
-        & > .rank-grid--link-stale { color: $link-stale; }
-        & > .rank-grid--link-gone { color: $link-gone; }
-        & > .rank-grid--bar { color: $rank-running; }
-        & > .rank-grid--scarce { color: $link-stale; }
-        & > .rank-grid--gpu { color: $key; }
-        & > .rank-grid--number { color: $dim; }
-    }
+    RankGrid { height: auto; overflow-x: hidden; scrollbar-size-vertical: 1; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"rank-grid--{role}" for role in ROLES}
     BINDINGS: ClassVar[list[BindingType]] = [("left", "step(-1)"), ("right", "step(1)")]
 
     @dataclass
@@ -148,7 +109,6 @@ class RankGrid(MovingPane):
         """The node, as its place in the order, and the rank's place on it."""
         self._shown = False
         """Whether anybody has moved the cursor: only then is something selected."""
-        self._styles: dict[str, Style] = {}
         self._laid: _Layout | None = None
         self._strips: dict[int, tuple[list[Piece], Strip]] = {}
         """What was last drawn in each line; -1 is the head."""
@@ -244,7 +204,6 @@ class RankGrid(MovingPane):
     def notify_style_update(self) -> None:
         """A new theme has new colours."""
         super().notify_style_update()
-        self._styles.clear()
         self._strips.clear()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -288,21 +247,11 @@ class RankGrid(MovingPane):
         if self._shown:
             self._scroll_to_cursor()
 
-    def _style(self, role: str) -> Style:
-        style = self._styles.get(role)
-        if style is None:
-            name, *over = role.split("+")
-            style = self.get_component_rich_style(f"rank-grid--{name}") if name else self.rich_style
-            for each in over:
-                style += LAID_OVER[each]
-            self._styles[role] = style
-        return style
-
     def render_line(self, y: int) -> Strip:
         """The head stays, the rows scroll."""
         line, pieces = self._pieces(y)
         width = self._layout.width
-        return self._strip(line, pieces, width) if pieces else Strip.blank(width, self._style(""))
+        return self._strip(line, pieces, width) if pieces else Strip.blank(width, self.style_of(""))
 
     def _pieces(self, y: int) -> tuple[int, list[Piece]]:
         """Which line is shown in this row, -1 for the head, and what it says; below the last one: nothing."""
@@ -335,10 +284,10 @@ class RankGrid(MovingPane):
         before = self._strips.get(line)
         if before is not None and before[0] == pieces and before[1].cell_length == width:
             return before[1]
-        segments = [Segment(text, self._style(role)) for text, role in pieces if text]
+        segments = [Segment(text, self.style_of(role)) for text, role in pieces if text]
         left = width - sum(segment.cell_length for segment in segments)
         if left > 0:
-            segments.append(Segment(" " * left, self._style("")))
+            segments.append(Segment(" " * left, self.style_of("")))
         strip = Strip(segments, width) if left >= 0 else Strip(segments).adjust_cell_length(width)
         self._strips[line] = pieces, strip
         return strip

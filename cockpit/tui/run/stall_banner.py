@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.strip import Strip
@@ -14,7 +13,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.run.standstill import span
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text
-from cockpit.tui.panes.line import Part, drawn, fit
+from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.run.banner import Banner
 from cockpit.tui.run.stall import stands_still
 
@@ -28,19 +27,7 @@ class StallBanner(Banner):
     :param keys: the key of a command, by its id
     """
 
-    DEFAULT_CSS = """
-    StallBanner {
-        height: 0; display: none; background: $stall; color: $foreground;
-        &.-shown { display: block; height: auto; }
-        & > .stall-banner--who { color: $log-warning; text-style: bold; }
-        & > .stall-banner--strong { text-style: bold; }
-        & > .stall-banner--edge { color: $log-warning; }
-        & > .stall-banner--dim { color: $foreground 70%; }
-    }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"stall-banner--{name}" for name in ("who", "strong", "edge", "dim")
-    }
+    DEFAULT_CSS = "StallBanner { background: $stall; }"
 
     class Pressed(Banner.Pressed):
         """It was clicked: a person wants to see the stacks."""
@@ -71,7 +58,7 @@ class StallBanner(Banner):
         pieces = fit(self.lines[y], width - 3 - (cell_len(right) + 2 if right else 0))
         gap = width - 3 - cell_len(right) - sum(cell_len(text) for text, _ in pieces)
         end = [(" " * max(0, gap), ""), (right, "who")] if right else []
-        return drawn(self, "stall-banner", [(self._edge, "edge"), *pieces, *end])
+        return self.strip_of([(self._edge, "edge"), *pieces, *end])
 
     def _lines(self, model: RunModel, now: float, *, low: bool) -> Iterator[list[Part]]:
         found = model.watch.finding

@@ -15,7 +15,8 @@ from cockpit.core.inferred import MARK
 from cockpit.core.masks import count
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.tui.look.units import clock_text, span_text
-from cockpit.tui.panes.text_pane import VARIABLES, Line, Piece, TextPane
+from cockpit.tui.panes.meanings import MEANINGS
+from cockpit.tui.panes.text_pane import Line, Piece, TextPane
 from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.words import STATES, cut
 
@@ -85,7 +86,7 @@ def _side(snapshot: Snapshot, rank: int, number: int, with_sample: bool) -> Side
 class StackDiff(TextPane):
     """Frames of the one with ``-``, of the other with ``+``, common ones folded."""
 
-    COLOURS: ClassVar[Mapping[str, str]] = {**VARIABLES, "warning": "link-stale"}
+    MEANINGS: ClassVar[Mapping[str, str]] = {**MEANINGS, "warning": "link-stale"}
     _sides: tuple[Side, Side] | None = None
 
     def show(self, one: Side, other: Side) -> None:

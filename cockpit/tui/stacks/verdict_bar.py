@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count
 from cockpit.core.ranks import nodes_text
 from cockpit.core.stacks.snapshot import Place
-from cockpit.tui.panes.line import Part, drawn, fit
+from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.panes.meanings import Meaningful
 from cockpit.tui.panes.text_pane import fold
 from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.words import cut, home_text
@@ -59,27 +58,13 @@ def told(sight: Sight, verdict: Finding) -> BarText:
     return BarText(verdict, place, source, tone)
 
 
-class VerdictBar(Widget):
+class VerdictBar(Meaningful):
     """A few lines; draws what :meth:`show` was last given.
 
     :param keys: the key of a command, by its id
     """
 
-    DEFAULT_CSS = """
-    VerdictBar {
-        height: auto; background: $panel; color: $foreground;
-        & > .verdict-bar--odd { color: $link-stale; text-style: bold; }
-        & > .verdict-bar--good { color: $rank-running; text-style: bold; }
-        & > .verdict-bar--strong { text-style: bold; }
-        & > .verdict-bar--sure { color: $rank-running; text-style: bold; }
-        & > .verdict-bar--likely { color: $key; text-style: bold; }
-        & > .verdict-bar--warn { color: $link-stale; }
-        & > .verdict-bar--dim { color: $dim; }
-    }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"verdict-bar--{name}" for name in ("odd", "good", "strong", "sure", "likely", "warn", "dim")
-    }
+    DEFAULT_CSS = "VerdictBar { height: auto; background: $panel; color: $foreground; }"
 
     def __init__(self, *, keys: Callable[[str], str], id: str | None = None) -> None:
         super().__init__(id=id)
@@ -113,7 +98,7 @@ class VerdictBar(Widget):
         lines = self._lines(self.size.width)
         if y >= len(lines):
             return Strip.blank(self.size.width, self.rich_style)
-        return drawn(self, "verdict-bar", [("▌ ", self._told.tone or "dim"), *lines[y]])
+        return self.strip_of([("▌ ", self._told.tone or "dim"), *lines[y]])
 
     def _lines(self, width: int) -> list[list[tuple[str, str]]]:
         if self._cache[0] != width:
