@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ async def preflight(nodes: list[str]) -> dict[str, Any]:
 
     ``with`` and ``without`` are the seconds of each round; the nodes answer from warm caches.
     """
+    from cockpit.engine.launch.preflight import Preflight
     from cockpit.engine.launch.prepare import Times, prepare
     from cockpit.engine.links.roll import Roll
     from cockpit.plans.launch import LaunchJob
@@ -81,7 +83,8 @@ async def preflight(nodes: list[str]) -> dict[str, Any]:
         for number in range(PREFLIGHTS + 1):
             for side in ("with", "without") if number % 2 else ("without", "with"):
                 began = time.monotonic()
-                await prepare(job, links, Times(), "", Roll(), looks=side == "with")
+                with closing(Preflight(job, links if side == "with" else {}, "")) as preflight:
+                    await prepare(job, links, Times(), "", Roll(), preflight)
                 if number:  # the first look loads what the later ones have
                     took[side].append(time.monotonic() - began)
     return took

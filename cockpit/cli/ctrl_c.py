@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from cockpit.cli.output import prompt, say
 from cockpit.errors import CockpitError
@@ -74,6 +75,7 @@ def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
+@dataclass(eq=False)
 class Asks:
     """Turns signals and answers into requests: ``leave``, ``stop``, ``kill``, or ``login`` again.
 
@@ -85,14 +87,15 @@ class Asks:
     :param waiting: nodes that wait for a person to log in again
     """
 
-    def __init__(
-        self, *, person: bool, term: str, leaving: str = "", waiting: Callable[[], Sequence[str]] = tuple
-    ) -> None:
-        self._waiting = waiting
+    _: KW_ONLY
+    person: bool
+    term: str
+    leaving: InitVar[str] = ""
+    waiting: Callable[[], Sequence[str]] = tuple
+
+    def __post_init__(self, leaving: str) -> None:
         self.asking = False
         """Whether the question is on the terminal: nothing else should print there."""
-        self._person = person
-        self._term = term
         self._leaving = leaving or "the run goes on"
         self._wish = ""
         self._stopped = False
@@ -119,7 +122,7 @@ class Asks:
 
     def _terminate(self) -> None:
         self._terms += 1
-        order = ("stop", "kill", "leave") if self._term == "stop" else (self._term,)
+        order = ("stop", "kill", "leave") if self.term == "stop" else (self.term,)
         self._set(order[min(self._terms, len(order)) - 1])
 
     def _set(self, wish: str) -> None:
@@ -127,12 +130,12 @@ class Asks:
         self._wish = wish
 
     def _interrupt(self) -> None:
-        if not self._person or self.asking:
+        if not self.person or self.asking:
             self._set("leave")
             return
         self.asking = True
         kill = "[k] kill it now · " if self._stopped else ""
-        again = "[r] log in again · " if self._waiting() else ""
+        again = "[r] log in again · " if self.waiting() else ""
         prompt("", f"[Enter] leave, {self._leaving} · [s] stop the run · {kill}{again}[c] stay ? ")
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
 

@@ -296,9 +296,10 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
     final = folder / report.file
     part = final.with_name(final.name + ".part")
     report.state = "fetching"
+    dir, name, how = _file_of(node, report)
     # The node hashes while it sends: both take about as long.
     hash_s = _SILENCE_S + report.size / _HASH_BYTES_S
-    wanted_task = asyncio.create_task(link.call(_digest_of(node, report), deadline_s=hash_s))
+    wanted_task = asyncio.create_task(link.call(verbs.Digest(dir, name, **how), deadline_s=hash_s))
     try:
         _make(final.parent)
         if report.path and os.path.lexists(final) and final.stat().st_size < report.size:
@@ -340,20 +341,11 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
             await wanted_task
 
 
-def _digest_of(node: NodeEntry, report: Fetched) -> verbs.Digest:
-    if report.place:
-        return verbs.Digest(report.place, report.name, named=True)
-    if not report.path:
-        return verbs.Digest(node.dir, report.name)
-    return verbs.Digest(*posixpath.split(report.real), named=True, size=report.size)
-
-
-def _read_of(node: NodeEntry, report: Fetched) -> verbs.Read:
-    if report.place:
-        return verbs.Read(report.place, report.name, report.here, _CREDIT, named=True)
-    if not report.path:
-        return verbs.Read(node.dir, report.name, report.here, _CREDIT)
-    return verbs.Read(*posixpath.split(report.real), report.here, _CREDIT, named=True, size=report.size)
+def _file_of(node: NodeEntry, report: Fetched) -> tuple[str, str, dict[str, Any]]:
+    """Folder and name of a file on its node, and how a node is asked for it."""
+    if report.path:
+        return *posixpath.split(report.real), {"named": True, "size": report.size}
+    return (report.place or node.dir), report.name, {"named": bool(report.place)}
 
 
 async def _append(link: Link, node: NodeEntry, report: Fetched, path: Path, room: Space) -> tuple[str, int]:
@@ -362,7 +354,8 @@ async def _append(link: Link, node: NodeEntry, report: Fetched, path: Path, room
     try:
         report.here = part.size
         room.check(max(0, report.size - part.size))
-        stream = await link.stream(_read_of(node, report))
+        dir, name, how = _file_of(node, report)
+        stream = await link.stream(verbs.Read(dir, name, report.here, _CREDIT, **how))
         try:
             while (got := await stream.part(_SILENCE_S)) is not None:
                 item, data = got

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, InitVar, dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -82,6 +83,7 @@ def _note(pace: Pace, found: Mapping[int, Count]) -> None:
         pace.signs.entered(rank, count, at)
 
 
+@dataclass(eq=False)
 class Works:
     """Looks at the recorders of a run's ranks, and tells the pace what they say.
 
@@ -91,67 +93,59 @@ class Works:
     :param folder: where it is kept why work is not known; None: nowhere
     """
 
-    def __init__(
-        self,
-        party: Party,
-        pace: Pace,
-        run: Run | None = None,
-        *,
-        first_s: float = FIRST_S,
-        every_s: float = EVERY_S,
-        folder: Path | None = None,
-    ) -> None:
-        self._folder = folder
-        self._pace = pace
-        self._run = run
+    party: InitVar[Party]
+    pace: Pace
+    run: Run | None = None
+    _: KW_ONLY
+    first_s: float = FIRST_S
+    every_s: float = EVERY_S
+    folder: Path | None = None
+
+    def __post_init__(self, party: Party) -> None:
         self._recorders = Recorders(party)
-        self._first_s = first_s
-        self._every_s = every_s
 
     async def watch(self) -> None:
         """Look now and then, once ranks note steps or have a recorder alone; cancel it to end it."""
         looked = -math.inf
         while True:
-            if self._pace.exact:
+            if self.pace.exact:
                 await self.look()
                 await self._pause()
                 continue
-            if time.monotonic() - looked >= self._every_s and self._untold():
+            if time.monotonic() - looked >= self.every_s and self._untold():
                 await self.look()
                 # Once they do note steps, the first look at their work does not wait for so long.
                 looked = time.monotonic()
-            await asyncio.sleep(self._first_s)
+            await asyncio.sleep(self.first_s)
 
     async def _pause(self) -> None:
         """Wait until the next look, less long if steps take another time than those of which is known."""
-        until = time.monotonic() + self._every_s
-        await asyncio.sleep(min(SOON_S, self._every_s))
-        while (left := until - time.monotonic()) > 0 and not self._pace.moved_on():  # noqa: ASYNC110 (asks)
+        until = time.monotonic() + self.every_s
+        await asyncio.sleep(min(SOON_S, self.every_s))
+        while (left := until - time.monotonic()) > 0 and not self.pace.moved_on():  # noqa: ASYNC110 (asks)
             await asyncio.sleep(min(CHECKED_S, left))
 
     def _untold(self) -> bool:
-        return self._run is not None and untold(self._run, self._pace)
+        return self.run is not None and untold(self.run, self.pace)
 
     async def look(self) -> None:
         """Look once."""
-        steps_s = OVERLAP_STEPS * (self._pace.usual() or 0.0)
-        since = time.time() - self._every_s - OVERLAP_S - steps_s
+        steps_s = OVERLAP_STEPS * (self.pace.usual() or 0.0)
+        since = time.time() - self.every_s - OVERLAP_S - steps_s
         heard = await self._recorders.look(since)
-        found, stages = await asyncio.to_thread(worked, heard.look, steps_of(self._pace, heard.look, since))
-        _note(self._pace, await asyncio.to_thread(counts, heard.look))
+        found, stages = await asyncio.to_thread(worked, heard.look, steps_of(self.pace, heard.look, since))
+        _note(self.pace, await asyncio.to_thread(counts, heard.look))
         if stages:  # else nothing of training is on record, as in an evaluation
-            self._pace.steps.staged(stages)
-        self._pace.unworked = unknown(found, heard.silent)
-        if self._folder is not None:
-            await asyncio.to_thread(unworked.keep, self._folder, self._pace.unworked)
+            self.pace.steps.staged(stages)
+        self.pace.unworked = unknown(found, heard.silent)
+        if self.folder is not None:
+            await asyncio.to_thread(unworked.keep, self.folder, self.pace.unworked)
         known = [one for one in found if one.us is not None]
         # Of most ranks: what one node says of its own ranks does not change what is said of the others.
         if known:
-            self._pace.lag = 2 * len({one.rank for one in known if one.lag}) > len(
-                {one.rank for one in known}
-            )
+            self.pace.lag = 2 * len({one.rank for one in known if one.lag}) > len({one.rank for one in known})
         for one in known:
-            self._pace.worked(one.rank, one.step, (one.us or 0) / 1e6, one.cost_us / 1e6)
+            self.pace.worked(one.rank, one.step, (one.us or 0) / 1e6, one.cost_us / 1e6)
 
 
 def steps_of(pace: Pace, look: Look, since: float) -> dict[int, list[Step]]:

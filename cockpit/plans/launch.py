@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cockpit.base.answers import FactsAnswer
-from cockpit.base.gate import FLAG, FieldKind, Malformed, Maybe, Text, Whole
+from cockpit.base.gate import FLAG, FieldKind, Malformed, Text, Whole, bound, fields, maybe
 from cockpit.core.ranks import ranks_text
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import Host
@@ -90,21 +90,7 @@ _TOOL = Text(4096, rf"(?!.*{DIR})/[^\x00-\x1f\x7f]*")
 _VERSION = Text(100, r"[A-Za-z0-9][A-Za-z0-9.+_!-]*")
 _ADDRESS = Text(255, r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")
 _PORT = Whole(1, 65535)
-_FACTS: dict[str, FieldKind] = {
-    "address": Maybe(_ADDRESS),
-    "port": Maybe(_PORT),
-    "cores": Text(1 << 19, r"(?:[0-9]{1,5}(?:-[0-9]{1,5})?(?:,(?!\Z)|\Z))*"),
-    "numactl": Maybe(_TOOL),
-    "profiler": Maybe(_TOOL),
-    "python": Maybe(_TOOL),
-    "deepspeed": Maybe(_VERSION),
-    "no_ssh": FLAG,
-    "deepspeed_tool": Maybe(_TOOL),
-    "torch": Maybe(_VERSION),
-    "torchrun_tool": Maybe(_TOOL),
-    "accelerate": Maybe(_VERSION),
-    "accelerate_tool": Maybe(_TOOL),
-}
+_CORES = Text(1 << 19, r"(?:[0-9]{1,5}(?:-[0-9]{1,5})?(?:,(?!\Z)|\Z))*")
 
 
 def is_address(value: object) -> bool:
@@ -140,22 +126,22 @@ class NodeFacts:
     :raises CockpitError: a field has an impossible value
     """
 
-    address: str | None = None
-    port: int | None = None
-    cores: str = ""
-    numactl: str | None = None
-    profiler: str | None = None
-    python: str | None = None
-    deepspeed: str | None = None
-    no_ssh: bool = True
-    deepspeed_tool: str | None = None
-    torch: str | None = None
-    torchrun_tool: str | None = None
-    accelerate: str | None = None
-    accelerate_tool: str | None = None
+    address: str | None = maybe(_ADDRESS)
+    port: int | None = maybe(_PORT)
+    cores: str = bound(_CORES, "")
+    numactl: str | None = maybe(_TOOL)
+    profiler: str | None = maybe(_TOOL)
+    python: str | None = maybe(_TOOL)
+    deepspeed: str | None = maybe(_VERSION)
+    no_ssh: bool = bound(FLAG, True)
+    deepspeed_tool: str | None = maybe(_TOOL)
+    torch: str | None = maybe(_VERSION)
+    torchrun_tool: str | None = maybe(_TOOL)
+    accelerate: str | None = maybe(_VERSION)
+    accelerate_tool: str | None = maybe(_TOOL)
 
     def __post_init__(self) -> None:
-        for name, kind in _FACTS.items():
+        for name, kind, _ in fields(NodeFacts):
             try:
                 kind.read(getattr(self, name))
             except Malformed as error:
@@ -169,7 +155,7 @@ class NodeFacts:
 
         :raises CockpitError: it cannot be true; names the node
         """
-        same = {name: getattr(answer, name) for name in _FACTS if name in FactsAnswer.__annotations__}
+        same = {name: getattr(answer, name) for name, *_ in fields(cls) if hasattr(answer, name)}
         cores = ranks_text(answer.cores)
         try:
             return cls(**{**same, "cores": cores, "profiler": answer.tools.get(profiler)})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from textual import events
@@ -26,6 +27,7 @@ CLOSED_S = 0.05
 """Seconds between two checks whether a part that is waited for has closed meanwhile."""
 
 
+@dataclass(eq=False)
 class Typeahead:
     """The queue of keys and pastes.
 
@@ -34,12 +36,11 @@ class Typeahead:
     :param dropped: called with how many were dropped because the one before them took too long
     """
 
-    def __init__(
-        self, app: App[Any], handle: Callable[[events.Event], Awaitable[None]], dropped: Callable[[int], None]
-    ) -> None:
-        self._app = app
-        self._handle = handle
-        self._dropped = dropped
+    app: App[Any]
+    handle: Callable[[events.Event], Awaitable[None]]
+    dropped: Callable[[int], None]
+
+    def __post_init__(self) -> None:
         self._waiting: asyncio.Queue[events.Event] = asyncio.Queue()
         self._under_way = False
         self._late = 0.0  # what was typed before is dropped
@@ -60,7 +61,7 @@ class Typeahead:
             event = await self._waiting.get()
             self._under_way = True
             # Nobody can have seen what it would do.
-            if event.time < self._late or not self._app.screen.is_mounted:
+            if event.time < self._late or not self.app.screen.is_mounted:
                 self._drop()
             else:
                 await self._do(event)
@@ -68,7 +69,7 @@ class Typeahead:
 
     async def _do(self, event: events.Event) -> None:
         target = self._target()
-        await self._handle(event)
+        await self.handle(event)
         try:
             await asyncio.wait_for(self._settled(target), PATIENCE_S)
         except asyncio.TimeoutError:
@@ -78,11 +79,11 @@ class Typeahead:
     def _drop(self) -> None:
         self._count += 1
         if self._waiting.empty():
-            self._dropped(self._count)
+            self.dropped(self._count)
             self._count = 0
 
     def _target(self) -> MessagePump:
-        return self._app.focused or self._app.screen
+        return self.app.focused or self.app.screen
 
     async def _settled(self, target: MessagePump) -> None:
         """Wait until a key has no effects pending: no message on its way up, no screen that is opening."""

@@ -46,7 +46,7 @@ def diagnosed(links: dict[str, Any]) -> Diagnosis:
         try:
             return await preflight.diagnosis(FACTS, "10.0.0.1")
         finally:
-            preflight.end()
+            preflight.close()
 
     return asyncio.run(main())
 

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from cockpit.base import secret
 from cockpit.config import Config
@@ -50,6 +50,7 @@ def ways(given: str | None, config: Config) -> Ways:
     return Ways(config.notify if given is None else given, config.bell, given is None)
 
 
+@dataclass(eq=False)
 class Caller:
     """Calls about one session for as long as it is open.
 
@@ -60,48 +61,42 @@ class Caller:
     :param leaves: whether to call when the session is closed although the run goes on
     """
 
-    def __init__(
-        self,
-        session: Session,
-        ways: Ways,
-        ring: Callable[[Call], None],
-        complain: Callable[[str], None],
-        *,
-        since: float,
-        leaves: bool = False,
-    ) -> None:
-        self._session = session
-        self._ways = ways
-        self._ring = ring
-        self._complain = complain
-        self._leaves = leaves
+    session: Session
+    ways: Ways
+    ring: Callable[[Call], None]
+    complain: Callable[[str], None]
+    _: KW_ONLY
+    since: InitVar[float]
+    leaves: bool = False
+
+    def __post_init__(self, since: float) -> None:
         self._failed = False
         self._running: set[asyncio.Task[None]] = set()
-        known = secret.values({**os.environ, **session.secrets})
+        known = secret.values({**os.environ, **self.session.secrets})
         by = f"cockpit, pid {os.getpid()} on {socket.gethostname()}"
-        self._calls = Calls(session.folder.name, since, by, known)
+        self._calls = Calls(self.session.folder.name, since, by, known)
 
     def start(self) -> None:
         """Begin, once the session knows what is known here."""
-        self._calls.joined(self._session.model)
-        self._session.accompany(self._watch(), "calls")
+        self._calls.joined(self.session.model)
+        self.session.accompany(self._watch(), "calls")
 
     async def _watch(self) -> None:
         try:
-            while not self._session.model.over:
+            while not self.session.model.over:
                 self._look()
                 await asyncio.sleep(LOOK_S)
         finally:
             self._look()
-            model = self._session.model
-            if self._leaves and not model.over:
+            model = self.session.model
+            if self.leaves and not model.over:
                 self._call(self._calls.left(time.time(), model))
             if self._running:
                 # Each ends by itself, within its time.
                 await asyncio.wait(self._running)
 
     def _look(self) -> None:
-        model = self._session.model
+        model = self.session.model
         if model.watch.state == "going":
             self._calls.goes_on()
         stall = model.watch.finding if model.watch.stalled else None
@@ -110,20 +105,20 @@ class Caller:
 
     def _cause(self) -> Finding | None:
         """Which rank failed first, and what the end of its log says."""
-        with closing(SpooledLogs(self._session.folder)) as logs:
-            return last_cause(self._session.model, self._session.folder, logs)
+        with closing(SpooledLogs(self.session.folder)) as logs:
+            return last_cause(self.session.model, self.session.folder, logs)
 
     def _call(self, call: Call) -> None:
-        if self._ways.rings:
-            self._ring(call)
-        ours = self._session.writer or not self._ways.shared
-        if self._ways.command and ours and len(self._running) < PENDING:
+        if self.ways.rings:
+            self.ring(call)
+        ours = self.session.writer or not self.ways.shared
+        if self.ways.command and ours and len(self._running) < PENDING:
             task = asyncio.create_task(self._run(call))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
     async def _run(self, call: Call) -> None:
-        why = await asyncio.to_thread(run, self._ways.command, call, self._ways.limit_s)
+        why = await asyncio.to_thread(run, self.ways.command, call, self.ways.limit_s)
         if why and not self._failed:
             self._failed = True
-            self._complain(f"--notify: {why}")
+            self.complain(f"--notify: {why}")

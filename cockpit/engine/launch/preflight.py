@@ -65,7 +65,7 @@ class Preflight:
         asked = self._asked[name]
         return None if not asked.done() or asked.cancelled() or asked.exception() else asked.result()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Ask no more."""
         for asked in self._asked.values():
             asked.cancel()

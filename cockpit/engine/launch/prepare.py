@@ -51,36 +51,15 @@ class Times:
 
 
 async def prepare(
-    job: LaunchJob,
-    links: Mapping[str, Link],
-    times: Times,
-    node_dir: str,
-    roll: Roll,
-    *,
-    looks: bool = True,
+    job: LaunchJob, links: Mapping[str, Link], times: Times, node_dir: str, roll: Roll, preflight: Preflight
 ) -> Prepared:
     """Ask the nodes and plan; a node without a number of slots gets one for each of its GPUs.
 
     :param node_dir: folder on the nodes for run folders, instead of their own temporary folder if not empty
     :param roll: told who has answered and who is awaited
-    :param looks: also look at the nodes' condition, beside all else
+    :param preflight: looks at the nodes' condition, beside all else
     :raises ManyErrors: one line for each node that is unfit
     """
-    preflight = Preflight(job, links if looks else {}, node_dir)
-    try:
-        return await _prepared(job, links, times, node_dir, roll, preflight)
-    finally:
-        preflight.end()
-
-
-async def _prepared(
-    job: LaunchJob,
-    links: Mapping[str, Link],
-    times: Times,
-    node_dir: str,
-    roll: Roll,
-    preflight: Preflight,
-) -> Prepared:
     wish = facts_request(job)
     hosts = {host.name: host for host in job.hosts}
     counted = [host.name for host in job.hosts if host.open]

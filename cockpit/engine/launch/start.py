@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from cockpit.base import secret
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, read_nodes
 from cockpit.engine.launch.all_or_none import launch
-from cockpit.engine.launch.preflight import Diagnosis
+from cockpit.engine.launch.preflight import Diagnosis, Preflight
 from cockpit.engine.launch.prepare import Prepared, Times, prepare
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import PYTHONS, LinkPool
@@ -84,9 +84,9 @@ async def start(request: Wanted, stages: Stages) -> Session:
         links = await _open(pool, [host.name for host in job.hosts], stages)
         links = await _wholly(pool, links, stages)
         pool.hosts = {name: link.hello.host for name, link in links.items()}
-        prepared = await prepare(
-            job, links, request.times, request.node_dir, pool.roll, looks=request.preflight
-        )
+        seen = links if request.preflight else {}
+        with closing(Preflight(job, seen, request.node_dir)) as preflight:
+            prepared = await prepare(job, links, request.times, request.node_dir, pool.roll, preflight)
         stages.ready([*pool.roll.take_remarks(), *prepared.notes], prepared.preflight)
         folder = RunFolder.create(_manifest(replace(request, reach=pool.reach), prepared, links, pythons))
         session = Session(folder, stages.listener(folder), pool=pool)

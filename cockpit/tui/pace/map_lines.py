@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -80,6 +81,7 @@ def _through(levels: bytes, start: int, frame: Frame) -> Iterator[Piece]:
         yield Piece("!" * left) if frame.shades else Piece(CELL * left, f"pace-{LONGEST}")
 
 
+@dataclass(eq=False)
 class Map:
     """The lines of the map.
 
@@ -89,26 +91,21 @@ class Map:
     :param ended: the run is over: nothing gets older
     """
 
-    def __init__(
-        self,
-        pace: Pace,
-        columns: Sequence[bytes],
-        frame: Frame,
-        chosen: int | None,
-        now: float,
-        missing: frozenset[int] = frozenset(),
-        *,
-        stalled: bool = False,
-        ended: bool = False,
-    ) -> None:
-        self._pace, self._frame = pace, frame
-        self._chosen, self._now = chosen, now
-        self._missing, self._stalled = missing, stalled
-        self._excess = {one.rank: one.excess for one in (*pace.slow(), *pace.late())}
-        self._usual = pace.usual()
-        self._ended = ended
-        self._wall = wall(pace, frame)
-        self._blank = before(pace, frame)
+    pace: Pace
+    columns: InitVar[Sequence[bytes]]
+    frame: Frame
+    chosen: int | None
+    now: float
+    missing: frozenset[int] = frozenset()
+    _: KW_ONLY
+    stalled: bool = False
+    ended: bool = False
+
+    def __post_init__(self, columns: Sequence[bytes]) -> None:
+        self._excess = {one.rank: one.excess for one in (*self.pace.slow(), *self.pace.late())}
+        self._usual = self.pace.usual()
+        self._wall = wall(self.pace, self.frame)
+        self._blank = before(self.pace, self.frame)
         self._levels = Levels(columns)
 
     def line(self, row: Row, pair: Pair) -> Line:
@@ -117,15 +114,15 @@ class Map:
         :param row: all that is in it
         :param pair: the one or two rows that it shows
         """
-        paces = {rank: self._pace.of(rank) for rank in row.ranks}
-        about = told(row, paces, self._excess, None if self._ended else self._now)
-        hot = self._stalled and self._missing.issuperset(row.ranks)
+        paces = {rank: self.pace.of(rank) for rank in row.ranks}
+        about = told(row, paces, self._excess, None if self.ended else self.now)
+        hot = self.stalled and self.missing.issuperset(row.ranks)
         old = about.age is not None and self._usual is not None and about.age > max(5.0, 6 * self._usual)
-        waits = _role(row, self._missing) if self._stalled else ""
-        frame = self._frame
+        waits = _role(row, self.missing) if self.stalled else ""
+        frame = self.frame
         return Line(
             (
-                *labelled(row, self._chosen, frame.label, frame, hot=hot),
+                *labelled(row, self.chosen, frame.label, frame, hot=hot),
                 Piece(" "),
                 *self._cells(pair, hot=hot),
                 *table(about, frame.columns, stalled=old and hot, waits=waits),
@@ -133,16 +130,16 @@ class Map:
         )
 
     def _cells(self, pair: Pair, *, hot: bool) -> Iterator[Piece]:
-        place, blank = self._pace.steps.place, self._blank
+        place, blank = self.pace.steps.place, self._blank
         levels = [self._levels([place[rank] for rank in row.ranks if rank in place])[blank:] for row in pair]
         start = max(0, self._wall - blank)
         if blank:
             yield Piece(" " * blank)
         if len(pair) == 1:
-            yield from _through(levels[0], start, self._frame) if hot else cells(levels[0], self._frame)
+            yield from _through(levels[0], start, self.frame) if hot else cells(levels[0], self.frame)
             return
         for at, row in enumerate(pair):
-            if self._stalled and self._missing.issuperset(row.ranks):
+            if self.stalled and self.missing.issuperset(row.ranks):
                 levels[at] = levels[at][:start].ljust(len(levels[at]), bytes([LONGEST]))
         yield from _halves(*levels)
 

@@ -6,6 +6,7 @@ Imported at the first key that asks for one: they bring along much that the run'
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,69 +27,63 @@ from cockpit.tui.stacks.kept_screen import KeptScreen
 from cockpit.tui.stacks.screen import StackScreen
 
 
+@dataclass(eq=False)
 class Looks:
     """Opens them over the run's screen.
 
     :param noted: adds to the list of commands: a title, and the words to type
     """
 
-    def __init__(
-        self,
-        screen: CommandScreen,
-        board: Board,
-        session: Session,
-        noted: Callable[[str, Sequence[str]], None],
-    ) -> None:
-        self._screen = screen
-        self._board = board
-        self._session = session
-        self._noted = noted
+    screen: CommandScreen
+    board: Board
+    session: Session
+    noted: Callable[[str, Sequence[str]], None]
 
     def stacks(self) -> None:
         """Take the stacks of all ranks, and show them."""
-        party = RunParty(self._board.manifest, self._board.model, self._session.pool.at_hand)
-        self._noted("stacks", ["stacks", self._board.folder.name])
-        if self._board.manifest.launcher == PER_NODE:
-            self._screen.run_worker(self._stacks_of_spawned(party), group="stacks", exclusive=True)
+        party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
+        self.noted("stacks", ["stacks", self.board.folder.name])
+        if self.board.manifest.launcher == PER_NODE:
+            self.screen.run_worker(self._stacks_of_spawned(party), group="stacks", exclusive=True)
         else:
-            self._show_stacks(party, Facts(party, self._session.pace))
+            self._show_stacks(party, Facts(party, self.session.pace))
 
     async def _stacks_of_spawned(self, programs: RunParty) -> None:
         """Those of the ranks that the run's programs have started."""
-        party = await spawned(self._board.manifest, self._session.pool, programs.nodes) or programs
+        party = await spawned(self.board.manifest, self.session.pool, programs.nodes) or programs
         self._show_stacks(party, Facts(party))
 
     def _show_stacks(self, party: Party, more: Facts) -> None:
-        sampler = Sampler(party, Ask(), self._board.folder.path / "stacks", more)
-        self._screen.app.push_screen(StackScreen(sampler))
+        sampler = Sampler(party, Ask(), self.board.folder.path / "stacks", more)
+        self.screen.app.push_screen(StackScreen(sampler))
 
     def stall_stacks(self) -> None:
         """Show the look at all ranks that the watch has kept; its name is that of a folder of ours."""
-        root, name = self._board.folder.path / "stacks", self._board.model.watch.snapshot
+        root, name = self.board.folder.path / "stacks", self.board.model.watch.snapshot
         try:
             if Path(name).name != name:
                 raise CockpitError("no snapshot has such a name", where=name)
             taken = ReplayedStacks(root / name)
         except CockpitError as error:
-            self._screen.app.complain(error)
+            self.screen.app.complain(error)
             return
-        self._noted("stacks of the stall", ["stacks", str(root / name)])
-        self._screen.app.push_screen(StackScreen(taken))
+        self.noted("stacks of the stall", ["stacks", str(root / name)])
+        self.screen.app.push_screen(StackScreen(taken))
 
     def evidence(self) -> None:
         """List the looks at all ranks that were kept."""
-        folder, model = self._board.folder, self._board.model
-        self._noted("evidence", ["stacks", folder.name, "--list"])
+        folder, model = self.board.folder, self.board.model
+        self.noted("evidence", ["stacks", folder.name, "--list"])
 
         def why() -> str:
             return none_of(folder, model) or "what the nodes kept is not here yet"
 
-        self._screen.app.push_screen(KeptScreen(folder.name, folder.path / "stacks", why))
+        self.screen.app.push_screen(KeptScreen(folder.name, folder.path / "stacks", why))
 
     def doctor(self) -> None:
         """Examine the run's nodes, and show what was found."""
-        manifest, pool = self._board.manifest, self._session.pool
+        manifest, pool = self.board.manifest, self.session.pool
         words = words_again(manifest)
-        self._noted("doctor", words)
-        look = partial(examine, pool, wanted_again(manifest, self._session.model))
-        self._screen.app.push_screen(DoctorScreen(look, lambda: pool.roll, join(["cockpit", *words])))
+        self.noted("doctor", words)
+        look = partial(examine, pool, wanted_again(manifest, self.session.model))
+        self.screen.app.push_screen(DoctorScreen(look, lambda: pool.roll, join(["cockpit", *words])))
