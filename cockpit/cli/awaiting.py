@@ -1,4 +1,4 @@
-"""Report which nodes have answered and which are pending, while many nodes are asked something."""
+"""Many nodes are asked: which have answered, which are pending, and how long they are waited for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from cockpit.cli.output import say
-from cockpit.cli.status_line import StatusLine
-from cockpit.engine.launch.all_or_none import check_started
+from cockpit.cli.output import StatusLine, say
+from cockpit.engine.launch.all_or_none import check_started, remains, unfinished
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import check_ours, pool_for
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.transport.asking import DESK
 from cockpit.transport.base import UnknownHostKey
@@ -22,6 +23,9 @@ FIRST_S = 1.5
 
 EVERY_S = 5.0
 """Between two lines, if there is no terminal on which to redraw one line."""
+
+PATIENCE_S = 15.0
+"""How long a node may take to answer a quick look, or to send what is missing here, before we do without."""
 
 _LOOK_S = 0.1
 
@@ -110,3 +114,41 @@ async def telling(look: Callable[[], Roll], *, failures: bool = True) -> AsyncIt
         yield teller
     finally:
         await teller.stop()
+
+
+async def catch_up(session: Session) -> None:
+    """Wait until what nodes have is here; those that take too long, or do not answer, are said."""
+    deadline = time.monotonic() + PATIENCE_S
+    names = set(session.model.nodes)
+    async with telling(lambda: session.pool.roll, failures=False):
+        while names and time.monotonic() < deadline:
+            await session.wait(_LOOK_S)
+            names = {
+                name
+                for name, node in session.model.nodes.items()
+                if session.behind.get(name) != 0 and not node.done and node.link != "gone"
+                if name not in session.paused
+            }
+    for name, node in session.model.nodes.items():
+        if name in names or (node.link in ("gone", "stale") and not node.done):
+            say(f"{name}: no answer, its output may be incomplete here: {node.link_why}")
+    for name, why in session.paused.items():
+        say(f"{name}: its output is incomplete here: {why}")
+
+
+async def start_state(folder: RunFolder, pool: LinkPool | None) -> tuple[str, list[str]]:
+    """What to say about a run not known to have been launched, and who could not be asked; or nothing.
+
+    :param pool: lends links to its nodes; None: they are not asked
+    """
+    if not unfinished(folder):
+        return "", []
+    if pool is None:
+        return "never launched, as far as is known here", []
+    try:
+        launched, errors = await remains(folder, pool)
+    except CockpitError:
+        return "starting", []
+    if launched:
+        return "", []
+    return ("start was cut off", list(errors)) if errors else ("never started", [])

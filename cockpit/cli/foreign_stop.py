@@ -14,8 +14,7 @@ from cockpit.base.answers import EndAnswer, OutputsAnswer
 from cockpit.base.fields import Identity
 from cockpit.base.shell import join, quote
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, say
-from cockpit.cli.status_line import StatusLine
+from cockpit.cli.output import StatusLine, out, say
 from cockpit.cli.stopped import nothing_to_stop, tell_object, tell_survivors
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import RankState, RunModel

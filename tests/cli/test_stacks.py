@@ -22,7 +22,7 @@ from cockpit import paths
 from cockpit.base.stacks import kinds
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import dump_json, pack
-from cockpit.cli.status_line import StatusLine
+from cockpit.cli.output import StatusLine
 from cockpit.cli.verbs import stacks
 from cockpit.core.stacks import verdict
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot

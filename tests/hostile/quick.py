@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from cockpit.cli import catching_up
+from cockpit.cli import awaiting
 from cockpit.engine import collect
 from cockpit.engine.links import pool
 from cockpit.engine.links.link import Link, LinkTimes
@@ -116,4 +116,4 @@ def install(plan: Plan) -> None:
     change(pool, "SLOW_S", 0.5)
     change(collect, "_TRIES", 3)
     change(collect, "_SILENCE_S", CALL_S)
-    change(catching_up, "PATIENCE_S", CALL_S)
+    change(awaiting, "PATIENCE_S", CALL_S)

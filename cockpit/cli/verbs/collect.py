@@ -9,10 +9,9 @@ from pathlib import Path
 
 from cockpit.base.shell import join
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, out_json, say
+from cockpit.cli.output import StatusLine, out, out_json, say
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.cli.slurm_options import add_run, run_folder
-from cockpit.cli.status_line import StatusLine
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder

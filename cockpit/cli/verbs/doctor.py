@@ -12,9 +12,8 @@ from functools import partial
 
 from cockpit.cli import launch_options
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, out_json, out_lines, say, table
+from cockpit.cli.output import StatusLine, out, out_json, out_lines, say, table
 from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word, reach
-from cockpit.cli.status_line import StatusLine
 from cockpit.core.doctor import memory
 from cockpit.core.doctor.deep import Rehearsed, summary
 from cockpit.core.doctor.deep import found as findings_of

@@ -9,8 +9,7 @@ import time
 
 from cockpit.base.events import Gap
 from cockpit.base.record import rank_log
-from cockpit.cli.awaiting import may_ask, started
-from cockpit.cli.catching_up import catch_up
+from cockpit.cli.awaiting import catch_up, may_ask, started
 from cockpit.cli.merged import Show
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, add_flag, add_word, rank_set, whole

@@ -15,12 +15,10 @@ from itertools import islice, pairwise
 from statistics import fmean
 from typing import Any
 
-from cockpit.cli.awaiting import may_ask, started, telling
-from cockpit.cli.catching_up import catch_up
-from cockpit.cli.output import out, out_lines, say, shows_unicode, table
+from cockpit.cli.awaiting import catch_up, may_ask, started, telling
+from cockpit.cli.output import StatusLine, out, out_lines, say, shows_unicode, table
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.cli.slurm_options import add_run, run_folder
-from cockpit.cli.status_line import StatusLine
 from cockpit.core.logs.progress.series import Series
 from cockpit.core.pace.series import COLUMNS, Row
 from cockpit.core.run.model import RunModel

@@ -95,10 +95,10 @@ async def _all(args: Namespace, within: str) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def _pools(args: Namespace) -> AsyncIterator[Pools]:
     """Links for all runs, after those on the named nodes have been made known."""
-    from cockpit.cli import unfinished_starts
+    from cockpit.cli import awaiting
     from cockpit.engine.run.join import Pools
 
-    async with Pools(unfinished_starts.PATIENCE_S) as pools:
+    async with Pools(awaiting.PATIENCE_S) as pools:
         if args.hostfile or args.nodelist or args.slurm is not None:
             await _adopt(args, pools)
         yield pools
@@ -156,14 +156,14 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
     state, unreachable = "", list[str]()
     recorded = bool(manifest.closed) and not model.over
     if not model.over:
-        from cockpit.cli import unfinished_starts
+        from cockpit.cli import awaiting
         from cockpit.engine.run.join import pool_for
 
         pool = pools.of(manifest) if connect and not recorded else None
         found = await _ask(folder, model, pool)
         if pool is not None and pool.has_lost(found[2]):
             # What broke the link may concern another run alone.
-            async with pool_for(manifest, pools.roll, unfinished_starts.PATIENCE_S) as own:
+            async with pool_for(manifest, pools.roll, awaiting.PATIENCE_S) as own:
                 found = await _ask(folder, model, own)
         model, state, unreachable = found
     return {
@@ -188,10 +188,10 @@ async def _ask(folder: RunFolder, known: RunModel, pool: LinkPool | None) -> tup
 
     :param pool: None: no node is asked
     """
-    from cockpit.cli import unfinished_starts
+    from cockpit.cli import awaiting
     from cockpit.engine.run.now import model_now
 
-    state, unreachable = await unfinished_starts.start_state(folder, pool)
+    state, unreachable = await awaiting.start_state(folder, pool)
     if state or pool is None:
         return known, state, unreachable
     model, errors = await model_now(pool, folder.manifest)

@@ -17,9 +17,8 @@ from typing import Any
 from cockpit.base.stacks.dump import Dump
 from cockpit.cli import job_options, slurm_options, snapshots, terminal
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
+from cockpit.cli.output import StatusLine, out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word, rank_set
-from cockpit.cli.status_line import StatusLine
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
 from cockpit.core.ranks import mask_text, nodes_text, ranks_text
