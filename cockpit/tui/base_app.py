@@ -34,16 +34,14 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.private import private_dir
 from cockpit.transport.asking import DESK, Prompter
 from cockpit.tui.commands import Id, keymap
-from cockpit.tui.door import Door, explained, notice
+from cockpit.tui.door import Door, explained, notice, wall
 from cockpit.tui.driver import ours
 from cockpit.tui.look import themes
-from cockpit.tui.look.ascii_filter import AsciiFilter
-from cockpit.tui.look.few_colours import FewColours
+from cockpit.tui.look.filters import AsciiFilter, FewColours
 from cockpit.tui.look.glyphs import Glyphs, choose
 from cockpit.tui.panes.finder import Finder, Item
 from cockpit.tui.panes.login import LoginPrompter
 from cockpit.tui.typeahead import Typeahead
-from cockpit.tui.walls import wall
 
 URGENT = ("ctrl+q", "ctrl+z")
 """Keys that always work."""

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.config import Config
-from cockpit.engine.calls.caller import ways
-from cockpit.engine.calls.command import run
+from cockpit.engine.calls.caller import run, ways
 from tests.core.test_calls import nasty_call
 from tests.waiting import until
 

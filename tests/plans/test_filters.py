@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.errors import CockpitError
-from cockpit.plans.nodes import filters
+from cockpit.plans.nodes import sources
 from cockpit.plans.nodes.hostfile import parse
 from tests.needs import require_module
 
@@ -17,7 +17,7 @@ HOSTS = parse("w2 slots=4\nw[0-1] slots=2\nme@big:22 slots=2")
 
 
 def chosen(include: str = "", exclude: str = "") -> dict[str, tuple[int, ...]]:
-    return {host.name: host.slots for host in filters.apply(HOSTS, include, exclude)}
+    return {host.name: host.slots for host in sources.apply(HOSTS, include, exclude)}
 
 
 @pytest.mark.parametrize(

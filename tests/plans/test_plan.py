@@ -15,7 +15,7 @@ from cockpit.base.answers import FactsAnswer
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.launchers import deepspeed, torchrun
 from cockpit.plans.launchers.base import ambiguous
-from cockpit.plans.nodes import filters
+from cockpit.plans.nodes import sources
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.plans.plan import DIR, LaunchJob, NodeFacts, NodePlan, build_plans, host_of, report_name
 from cockpit.plans.profilers.nsys import Nsys
@@ -144,7 +144,7 @@ def test_tools_beside_the_python() -> None:
 
 
 def test_a_subset_of_slots() -> None:
-    hosts = filters.apply(HOSTS, include="node1:1@node2")
+    hosts = sources.apply(HOSTS, include="node1:1@node2")
     first, other = build_plans(replace(JOB, hosts=hosts))
     assert "--include=node1:1@node2" in first.argv
     assert first.files["hostfile"] == "node1 slots=2\nnode2 slots=2\n"
@@ -159,7 +159,7 @@ def test_launch_py_where_deepspeed_cannot_say_it() -> None:
     world = plan.argv[4].removeprefix("--world_info=")
     assert json.loads(base64.urlsafe_b64decode(world)) == {"node1": [0, 1], "node2": [0, 1]}
     assert "0.5 has no --no_ssh" in plan.notes[0]
-    hosts = filters.apply(parse("me@a slots=2\nb slots=2"), include="me@a:1@b")
+    hosts = sources.apply(parse("me@a slots=2\nb slots=2"), include="me@a:1@b")
     assert "deepspeed.launcher.launch" in second(hosts=hosts).argv
 
 

@@ -33,11 +33,10 @@ from cockpit.tui.look import themes
 from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane, fold
-from cockpit.tui.run.command_list import CommandList, Ran
+from cockpit.tui.run.command_list import CommandList, Ran, launched_commands
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.detail_lines import About
 from cockpit.tui.run.event_list import EventList
-from cockpit.tui.run.launched import launched_commands
 from tests.happened import happened
 from tests.tui.scenes import until
 

@@ -14,7 +14,7 @@ from textual.color import Color, rgb_to_lab
 from cockpit.config import Config
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.look import themes
-from cockpit.tui.look.few_colours import FewColours
+from cockpit.tui.look.filters import FewColours
 from tests.tui.test_themes import BEHIND, COLOURED, OURS, contrast, shipped
 
 

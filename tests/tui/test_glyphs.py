@@ -14,7 +14,7 @@ from textual.color import Color
 
 from cockpit.config import Config
 from cockpit.core.run.model import Rank, RankState
-from cockpit.tui.look.ascii_filter import AsciiFilter, in_ascii
+from cockpit.tui.look.filters import AsciiFilter, in_ascii
 from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE, Glyphs, choose, state_name
 from tests.tui.scenes import SCENES, Scene, played, settled, text_of, trains
 from tests.tui.stage import Stage

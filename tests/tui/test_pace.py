@@ -17,12 +17,11 @@ from cockpit.core.pace.heat import Heat, Window
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import pairs
 from cockpit.core.recorder.counts import Count
-from cockpit.tui.look.curve import curve
-from cockpit.tui.pace.frame import Frame
+from cockpit.tui.look.spark import curve
 from cockpit.tui.pace.lines import EMPTY, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Levels, cells
 from cockpit.tui.pace.marks import Mark, Note, placed, slowing
-from cockpit.tui.pace.sight import STRETCHES, Sight
+from cockpit.tui.pace.sight import STRETCHES, Frame, Sight
 from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, columns_for, table
 from cockpit.tui.panes.text_pane import Line, LinesLater
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.tui.run.view import stepped
+from cockpit.tui.run.tabs import stepped
 
 NODES = {"gpu01": (0, 2), "gpu02": (1, 3), "login": ()}
 

@@ -14,10 +14,9 @@ from cockpit.core.pace.heat import STALL, goes_on
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.slow import EXCESS
 from cockpit.core.pace.steps import Step
-from cockpit.tui.look.curve import curve
+from cockpit.tui.look.spark import curve
 from cockpit.tui.look.units import number_text, short_text, span_text
-from cockpit.tui.pace.frame import Frame
-from cockpit.tui.pace.sight import Sight
+from cockpit.tui.pace.sight import Frame, Sight
 from cockpit.tui.pace.table import seconds
 from cockpit.tui.panes.text_pane import Line, Piece
 

@@ -13,11 +13,9 @@ from cockpit.core.pace.heat import Heat, Window
 from cockpit.core.pace.rows import Pair, Row, alike, pairs, rows
 from cockpit.core.pace.said import resumed
 from cockpit.tui.pace.curves import HIGH, HIGHEST, LEAST, LOW, STEP_TIME, curves, known
-from cockpit.tui.pace.frame import Frame
-from cockpit.tui.pace.map_lines import ASCII_SHADES, LABELS, SHADES, Map
+from cockpit.tui.pace.map_lines import ASCII_SHADES, LABELS, SHADES, Map, sign_lines
 from cockpit.tui.pace.marks import axis, pauses, placed, slowing, stopping
-from cockpit.tui.pace.sight import STRETCHES, WHOLE, Sight
-from cockpit.tui.pace.sign_lines import sign_lines
+from cockpit.tui.pace.sight import STRETCHES, WHOLE, Frame, Sight
 from cockpit.tui.pace.table import columns_for, heading
 from cockpit.tui.panes.text_pane import Line, LinesLater, Piece
 

@@ -1,4 +1,4 @@
-"""What the pane of ranks × time is asked to show."""
+"""What the pane of ranks × time is asked to show, and how its columns are shared out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.heat import Window
 from cockpit.core.pace.pace import Pace
 
 WHOLE = math.inf
@@ -50,3 +51,21 @@ class Sight:
     saves: Sequence[float] = ()
     left: float | None = None
     ended: bool = False
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is where.
+
+    :param label: columns of names and ranks
+    :param window: of the map
+    :param columns: of the table at the right, by their names, and how wide each is
+    :param shades: the sign of a cell of each level; empty: colours tell
+    :param ascii_only: nothing but ASCII is drawn
+    """
+
+    label: int
+    window: Window
+    columns: Mapping[str, int]
+    shades: str
+    ascii_only: bool

@@ -25,10 +25,9 @@ from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
 from cockpit.tui.door import explained
 from cockpit.tui.panes.key_bar import Activity
-from cockpit.tui.run import notices, questions
-from cockpit.tui.run.command_list import Ran
+from cockpit.tui.run import notices
+from cockpit.tui.run.command_list import Ran, launched_commands
 from cockpit.tui.run.flight import Flight
-from cockpit.tui.run.launched import launched_commands
 
 if TYPE_CHECKING:
     from cockpit.tui.run.looks import Looks
@@ -140,7 +139,7 @@ class Deeds:
 
     def stop(self) -> None:
         """Ask whether to stop the run."""
-        question = questions.stop_question(self._board.folder.name, self._board.model)
+        question = notices.stop_question(self._board.folder.name, self._board.model)
         self._screen.app.push_screen(question, self._stop_answered)
 
     def _stop_answered(self, answer: str | None) -> None:
@@ -154,7 +153,7 @@ class Deeds:
 
     def keep(self) -> None:
         """Ask whether to leave the other ranks alone after a failure."""
-        self._screen.app.push_screen(questions.keep_question(self._session.stops_at), self._keep_answered)
+        self._screen.app.push_screen(notices.keep_question(self._session.stops_at), self._keep_answered)
 
     def _keep_answered(self, answer: str | None) -> None:
         if answer != "keep":

@@ -34,7 +34,7 @@ from cockpit.tui.pace.sight import STRETCHES
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
-from cockpit.tui.run import notices, questions
+from cockpit.tui.run import notices
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.deeds import Deeds
 from cockpit.tui.run.detail import Detail
@@ -46,9 +46,8 @@ from cockpit.tui.run.help import ABOUT
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.stall import IDLE_S, Stall, watch_activity
 from cockpit.tui.run.stall_banner import StallBanner
-from cockpit.tui.run.tabs import Tabs
+from cockpit.tui.run.tabs import TABS, Tabs, View, stepped
 from cockpit.tui.run.top_bar import TopBar
-from cockpit.tui.run.view import TABS, View, stepped
 
 TICK_S = 0.1
 SLOW_TICK_S = 0.5
@@ -408,7 +407,7 @@ class RunScreen(CommandScreen):
             return
         leaving = self._flight.leaving or "the run goes on"
         may_stop = not self.app.read_only and not self._no_stop()
-        question = questions.leave_question(leaving, may_stop=may_stop)
+        question = notices.leave_question(leaving, may_stop=may_stop)
         self.app.push_screen(question, self.left_or_not)
 
     def left_or_not(self, answer: str | None) -> None:

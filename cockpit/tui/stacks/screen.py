@@ -25,15 +25,13 @@ from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import notices
-from cockpit.tui.stacks.asked_alone import OPTIONS
 from cockpit.tui.stacks.class_list import ClassList
 from cockpit.tui.stacks.diff import counterpart, has_stack
 from cockpit.tui.stacks.help import ABOUT
-from cockpit.tui.stacks.left_side import LeftSide
 from cockpit.tui.stacks.lookout import Lookout
-from cockpit.tui.stacks.right_side import PANES, RightSide
 from cockpit.tui.stacks.samples import SampleCursor
-from cockpit.tui.stacks.taking import Taking
+from cockpit.tui.stacks.sides import PANES, LeftSide, RightSide
+from cockpit.tui.stacks.taking import OPTIONS, Taking
 from cockpit.tui.stacks.thread_list import RankSight, ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
 from cockpit.tui.stacks.verdict_bar import BarText, VerdictBar, told

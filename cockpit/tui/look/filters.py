@@ -1,4 +1,4 @@
-"""Draws in the 256 colours of xterm, for terminals that have no more.
+"""The last looks at every line before the terminal gets it: in ASCII alone, or in the 256 colours of xterm.
 
 Rounding each part of a colour by itself, as is usual, turns a dark blue-grey into navy and a dark red-brown
 into pure red. Here a background becomes no more colourful than it was (often a grey), and text on it stays as
@@ -12,12 +12,15 @@ from functools import lru_cache
 from math import dist, hypot
 from typing import NamedTuple
 
+from rich.cells import cell_len, set_cell_size
 from rich.color import Color as RichColor
 from rich.color import ColorType
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color, Lab, rgb_to_lab
 from textual.filter import LineFilter
+
+from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE
 
 LEVELS = (4.5, 7.0)
 """Contrast ratios of WCAG 2.2 (AA, AAA): a text that reaches one of them keeps it."""
@@ -106,5 +109,51 @@ class FewColours(LineFilter):
         """The line in available colours."""
         return [
             Segment(segment.text, _styled(segment.style), segment.control) if segment.style else segment
+            for segment in segments
+        ]
+
+
+SIGNS = str.maketrans(
+    {
+        **{getattr(UNICODE, state): getattr(ASCII, state) for state in STATES},
+        # Ours, and those of Textual's borders.
+        **dict.fromkeys("◆★", "*"),
+        **dict.fromkeys("◇┌┐└┘├┤┬┴┼╭╮╰╯╔╗╚╝┏┓┗┛", "+"),
+        **dict.fromkeys("─━═╌╍┄┅┈┉–—‐‑−▔", "-"),
+        **dict.fromkeys("│┃║╎╏▌▐▎▍▊▋▕▏", "|"),
+        **dict.fromkeys("→▶▸›", ">"),
+        **dict.fromkeys("←◀◂‹", "<"),
+        **dict.fromkeys("‘’", "'"),
+        **dict.fromkeys("“”", '"'),
+        # Ends of scroll bars: their colour draws them.
+        **dict.fromkeys("▁▂▃▄▅▆▇\u00a0", " "),
+        "█": "#",
+        "…": "~",
+        "×": "x",
+        "•": "*",
+        "↑": "^",
+        "↓": "v",
+    }
+)
+"""The ASCII sign for each of our signs; all are one cell wide."""
+
+
+def in_ascii(text: str) -> str:
+    """A text in ASCII, equally wide: our signs as similar ones, anything else as ``?``."""
+    if text.isascii():
+        return text
+    known = text.translate(SIGNS)
+    drawn = "".join(sign if sign.isascii() else "?" * cell_len(sign) for sign in known)
+    # Characters that join into one (emoji) are narrower together than one by one.
+    return set_cell_size(drawn, cell_len(text))
+
+
+class AsciiFilter(LineFilter):
+    """The last look at every line before the terminal gets it."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The line in ASCII."""
+        return [
+            Segment(in_ascii(segment.text), segment.style, segment.control) if segment.text else segment
             for segment in segments
         ]
