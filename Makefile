@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick check lint hostile slowpool faultpool calm weeks bench snapshots screenshots docs coldstart lines clean
+.PHONY: help venv demo test quick check lint hostile slowpool faultpool ends calm weeks bench snapshots screenshots docs coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test quick hostile slowpool faultpool calm weeks: export PYTHONDONTWRITEBYTECODE :=
+test quick hostile slowpool faultpool ends calm weeks: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -55,6 +55,9 @@ slowpool: $(STAMP)  ## real training with a slow rank: who is named? half an hou
 
 faultpool: $(STAMP)  ## real runs with a fault: is the culprit named, and nobody healthy? an hour at most; prints a table
 	$(BIN)/python -m tests.faultpool $(ARGS)
+
+ends: $(STAMP)  ## ends of several ranks in every order, in simulated time: who broke first? a minute; ARGS=--real: real ones too
+	$(BIN)/python -m tests.ends $(ARGS)
 
 calm: $(STAMP)  ## healthy runs that pause for a minute: does the watch raise an alarm? half an hour; prints a table
 	$(BIN)/python -m tests.calm $(ARGS)

@@ -1,0 +1,23 @@
+"""Composed ends: the first rank and its cause are right in at least so many of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.ends.composed import plays, scores
+
+RIGHT, ALIKE = 0.35, 0.8
+"""Shares: of the first rank and its cause; of plays in which all that is told names the same."""
+
+
+def test_who_broke_first_and_why(tmp_path: Path) -> None:
+    found = list(scores(24, 240, tmp_path))
+    wrong = [one.line for one in found if not one.right]
+    assert len(wrong) <= (1 - RIGHT) * len(found), wrong
+    apart = [one.line for one in found if not one.one]
+    assert len(apart) <= (1 - ALIKE) * len(found), apart
+
+
+def test_plays_are_alike_for_one_seed() -> None:
+    assert plays(7, 60) == plays(7, 60)
+    assert plays(7, 60) != plays(8, 60)
