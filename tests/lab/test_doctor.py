@@ -83,7 +83,8 @@ def test_what_is_planted_is_named_and_nodes_that_are_alike_are_fit(make_lab: Cal
     first, second, third = lab.nodes
     # The folder alone: the Python that runs this may be somewhere below /tmp.
     user = lab.ids[USER]
-    full = f"mkdir -p /tmp/cockpit-{user} && mount -t tmpfs -o size=16k,mode=0700,uid={user} tmpfs /tmp/cockpit-{user}"
+    folder = f"/tmp/cockpit-{user}"
+    full = f"mkdir -p {folder} && mount -t tmpfs -o size=16k,mode=0700,uid={user} tmpfs {folder}"
     lab.run(["sh", "-c", full], second, "root", check=True)
     python = other_python(lab, third)
     lab.run(["ip", "link", "set", "dev", "eth0", "mtu", "1400"], third, "root")

@@ -97,7 +97,7 @@ def once_it_can_be_read(app: CockpitApp, *keys: str) -> None:
     left = list(keys)
 
     def look() -> None:
-        # A timer that is stopped may have called once more: what was typed twice would answer the run's screen.
+        # A timer that is stopped may call once more: what is typed twice would answer the run's screen.
         if isinstance(app.screen, Question) and app.screen.readable:
             looking.stop()
             while left:
