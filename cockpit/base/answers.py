@@ -51,6 +51,7 @@ from cockpit.base.gate import (
     TIME,
     VARIABLES,
     WORD,
+    Definition,
     Digits,
     ListOf,
     MapOf,
@@ -60,7 +61,6 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     maybe,
 )
 from cockpit.base.progress.past import ROWS, Stretch
@@ -70,13 +70,11 @@ _LINE = Text(4096, r"[^\0]*")
 _HEX = Text(64, r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class Nothing:
+class Nothing(Definition):
     """No fields."""
 
 
-@dataclass(frozen=True)
-class Hello:
+class Hello(Definition):
     """The agent's first frame."""
 
     version: str = bound(WORD)
@@ -93,8 +91,7 @@ class Hello:
     """When its first process began, on its clock; in a container that is the container's."""
 
 
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(Definition):
     """Why a request cannot be met."""
 
     kind: str = bound(WORD)
@@ -102,15 +99,13 @@ class Trouble:
     hint: str = bound(SENTENCE, "")
 
 
-@dataclass(frozen=True)
-class PingAnswer:
+class PingAnswer(Definition):
     """`t`, the node's clock"""
 
     t: float = bound(TIME)
 
 
-@dataclass(frozen=True)
-class VisibleGpus:
+class VisibleGpus(Definition):
     """The GPUs that a program of ours would see there.
 
     :param count: as the CUDA driver counts them
@@ -123,8 +118,7 @@ class VisibleGpus:
     why: str = bound(Text(200, cut=True), "")
 
 
-@dataclass(frozen=True)
-class FactsAnswer:
+class FactsAnswer(Definition):
     """python, version, cores, tools, deepspeed, torch, free bytes, why no run folder; GPUs if asked for"""
 
     python: str = bound(PATH)
@@ -146,23 +140,20 @@ class FactsAnswer:
     packages: Dict[str, str] = bound(MapOf(WORD, WORD, 100), {})
 
 
-@dataclass(frozen=True)
-class PortAnswer:
+class PortAnswer(Definition):
     """a free TCP port"""
 
     port: int = bound(Whole(1, 65535))
 
 
-@dataclass(frozen=True)
-class ResolveAnswer:
+class ResolveAnswer(Definition):
     """its addresses as the node sees them, and the node's own"""
 
     addresses: Tuple[str, ...] = bound(ADDRESSES)
     own: Tuple[str, ...] = bound(ADDRESSES)
 
 
-@dataclass(frozen=True)
-class LaunchAnswer:
+class LaunchAnswer(Definition):
     """the supervisor's pid, start time, boot id, folder"""
 
     pid: int = bound(PID)
@@ -171,8 +162,7 @@ class LaunchAnswer:
     dir: str = bound(PATH)
 
 
-@dataclass(frozen=True)
-class StopAnswer:
+class StopAnswer(Definition):
     """whether a supervisor carries it out; `sent`: what the ranks get; without a supervisor the run's
     processes were ended at once"""
 
@@ -181,8 +171,7 @@ class StopAnswer:
     sent: str = bound(Text(4, "(?:TERM|KILL)?"), "")
 
 
-@dataclass(frozen=True)
-class KeepAnswer:
+class KeepAnswer(Definition):
     """whether there is a supervisor"""
 
     alive: bool = bound(FLAG)
@@ -192,8 +181,7 @@ EVENTS_KEPT = 20_000
 """Lines of a run record in one answer."""
 
 
-@dataclass(frozen=True)
-class Remains:
+class Remains(Definition):
     """What runs of a run whose folder is gone.
 
     :param why: the folder cannot be read
@@ -206,8 +194,7 @@ class Remains:
     processes: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
-@dataclass(frozen=True)
-class StatusAnswer:
+class StatusAnswer(Definition):
     """facts, events, whether the supervisor lives; `found`: what a dead supervisor did not record;
     without a run folder no `record`, but `gone`: what runs"""
 
@@ -218,8 +205,7 @@ class StatusAnswer:
     gone: Optional[Remains] = maybe(Of(Remains))
 
 
-@dataclass(frozen=True)
-class FoundRun:
+class FoundRun(Definition):
     """A run folder."""
 
     dir: str = bound(PATH)
@@ -227,16 +213,14 @@ class FoundRun:
     alive: Optional[bool] = maybe(FLAG)
 
 
-@dataclass(frozen=True)
-class RunsAnswer:
+class RunsAnswer(Definition):
     """all our run folders, the newest first; how many `more` there was no room for"""
 
     runs: Tuple[FoundRun, ...] = bound(ListOf(Of(FoundRun), RUNS_TOLD, skip=True))
     more: int = bound(COUNT, 0)
 
 
-@dataclass(frozen=True)
-class FilePart:
+class FilePart(Definition):
     """Bytes of one file in the payload."""
 
     file: str = bound(LOG)
@@ -244,8 +228,7 @@ class FilePart:
     length: int = bound(Whole(0, MAX_PAYLOAD))
 
 
-@dataclass(frozen=True)
-class BegunFile:
+class BegunFile(Definition):
     """A file that was shortened or replaced, and goes on from its start.
 
     :param end: how long it was before, at least; None: nobody saw that
@@ -255,8 +238,7 @@ class BegunFile:
     end: Optional[int] = bound(Maybe(SIZE))
 
 
-@dataclass(frozen=True)
-class FollowItem:
+class FollowItem(Definition):
     """new bytes; `begun`: files that were shortened or replaced; `trouble`: why one cannot be read;
     `found`: what a dead supervisor did not record; `gone`: no run folder, but what runs"""
 
@@ -269,8 +251,7 @@ class FollowItem:
     trouble: Dict[str, str] = bound(MapOf(LOG, SENTENCE, RANKS_A_NODE + 3), {})
 
 
-@dataclass(frozen=True)
-class SamplesItem:
+class SamplesItem(Definition):
     """node, ranks, GPUs; in some: memory and its limits, disks"""
 
     node: NodeSample = bound(Of(NodeSample))
@@ -280,15 +261,13 @@ class SamplesItem:
     disks: Tuple[DiskSample, ...] = bound(DISK_SAMPLES, ())
 
 
-@dataclass(frozen=True)
-class PastItem:
+class PastItem(Definition):
     """rows of steps, the oldest first (`cockpit/base/progress/past.py`)"""
 
     rows: Tuple[Stretch, ...] = bound(ListOf(RowOf(Stretch), ROWS))
 
 
-@dataclass(frozen=True)
-class EnvironAnswer:
+class EnvironAnswer(Definition):
     """the variables, without secrets; how many more there are"""
 
     environ: Dict[str, str] = bound(VARIABLES)
@@ -298,8 +277,7 @@ class EnvironAnswer:
 PLACE = Text(4096, cut=True)
 
 
-@dataclass(frozen=True)
-class Meeting:
+class Meeting(Definition):
     """Where the ranks of a job meet, or its launcher's name of it."""
 
     addr: str = bound(PLACE, "")
@@ -307,8 +285,7 @@ class Meeting:
     id: str = bound(PLACE, "")
 
 
-@dataclass(frozen=True)
-class FoundRank:
+class FoundRank(Definition):
     """The main process of a rank.
 
     :param above: the processes above it, the nearest first
@@ -342,8 +319,7 @@ class FoundRank:
     local_size: Optional[int] = maybe(Whole(0, RANK_LIMIT))
 
 
-@dataclass(frozen=True)
-class OtherJob:
+class OtherJob(Definition):
     """Processes of somebody else that look like a job's."""
 
     user: str = bound(PLACE)
@@ -352,8 +328,7 @@ class OtherJob:
     command: str = bound(PLACE)
 
 
-@dataclass(frozen=True)
-class Stuck:
+class Stuck(Definition):
     """A process that cannot be looked at."""
 
     pid: int = bound(PID)
@@ -361,8 +336,7 @@ class Stuck:
     state: str = bound(WORD)
 
 
-@dataclass(frozen=True)
-class SeekAnswer:
+class SeekAnswer(Definition):
     """the ranks' main processes, jobs of other users, their other Python programs, processes that cannot be
     looked at; `why` a program that was named is not among them"""
 
@@ -374,8 +348,7 @@ class SeekAnswer:
     why: str = bound(SENTENCE, "")
 
 
-@dataclass(frozen=True)
-class OpenFile:
+class OpenFile(Definition):
     """A regular file that processes of a job write to.
 
     :param id: the same for one file, by whichever node or process it is seen
@@ -395,8 +368,7 @@ class OpenFile:
     shared: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
-class Launching:
+class Launching(Definition):
     """The process that started ranks of a job; its command line is without secrets.
 
     :param below: how many processes are below it
@@ -409,8 +381,7 @@ class Launching:
     below: int = bound(COUNT, 0)
 
 
-@dataclass(frozen=True)
-class OutputsAnswer:
+class OutputsAnswer(Definition):
     """files, with the ranks that write there; why there is none for a rank; the launchers; `passed`: ranks
     whose output leaves the node; `callers`: by which connections"""
 
@@ -422,8 +393,7 @@ class OutputsAnswer:
     passed: Tuple[int, ...] = bound(RANKS, ())
 
 
-@dataclass(frozen=True)
-class AddedBytes:
+class AddedBytes(Definition):
     """Bytes of one file in the payload."""
 
     number: int = bound(Whole(0, FILES_A_JOB))
@@ -431,16 +401,14 @@ class AddedBytes:
     length: int = bound(Whole(0, MAX_PAYLOAD))
 
 
-@dataclass(frozen=True)
-class BegunOutput:
+class BegunOutput(Definition):
     """A file of a job that was shortened; see :class:`BegunFile`."""
 
     number: int = bound(Whole(0, FILES_A_JOB))
     end: Optional[int] = bound(Maybe(SIZE))
 
 
-@dataclass(frozen=True)
-class WatchItem:
+class WatchItem(Definition):
     """new bytes and sizes by file; who lives; `begun`: files that were shortened; `marks` of what was sent;
     `trouble` with a file; files that their processes have `exchanged` for others"""
 
@@ -454,33 +422,28 @@ class WatchItem:
     exchanged: Tuple[int, ...] = bound(ListOf(Whole(0, FILES_A_JOB), FILES_A_NODE), ())
 
 
-@dataclass(frozen=True)
-class EndAnswer:
+class EndAnswer(Definition):
     """how many processes there were, and which of them live"""
 
     count: int = bound(COUNT)
     survivors: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
-@dataclass(frozen=True)
-class SpyAnswer:
+class SpyAnswer(Definition):
     """whether there is a py-spy: the node's own, or the one that was sent"""
 
     ready: bool = bound(FLAG)
 
 
-@dataclass(frozen=True)
-class StacksItem:
+class StacksItem(Definition):
     """payload: packed dumps of the ranks that are ready"""
 
 
-@dataclass(frozen=True)
-class StacksAnswer:
+class StacksAnswer(Definition):
     """all ranks are through"""
 
 
-@dataclass(frozen=True)
-class RecorderItem:
+class RecorderItem(Definition):
     """one rank; payload: its packed traces, so many bytes each
 
     :param at: when its recorder was asked, on the node's clock
@@ -499,21 +462,18 @@ class RecorderItem:
     what: str = bound(SENTENCE, "")
 
 
-@dataclass(frozen=True)
-class RecorderAnswer:
+class RecorderAnswer(Definition):
     """all ranks are through"""
 
 
-@dataclass(frozen=True)
-class ReportFile:
+class ReportFile(Definition):
     """A file in a run's reports folder."""
 
     name: str = bound(FILE_NAME)
     size: int = bound(SIZE)
 
 
-@dataclass(frozen=True)
-class DumpFile:
+class DumpFile(Definition):
     """What NCCL's watchdog wrote for a rank."""
 
     rank: int = bound(RANK)
@@ -522,16 +482,14 @@ class DumpFile:
     size: int = bound(SIZE)
 
 
-@dataclass(frozen=True)
-class ReportsAnswer:
+class ReportsAnswer(Definition):
     """name and size of each file, and NCCL's dumps with the folders they are in"""
 
     files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), 10_000))
     dumps: Tuple[DumpFile, ...] = bound(ListOf(Of(DumpFile), RANKS_A_NODE), ())
 
 
-@dataclass(frozen=True)
-class NamedFile:
+class NamedFile(Definition):
     """A regular file that a person named.
 
     :param path: as it was found; `dir` and `file`: where links lead from there
@@ -545,8 +503,7 @@ class NamedFile:
     id: str = bound(Text(500), "")
 
 
-@dataclass(frozen=True)
-class FindAnswer:
+class FindAnswer(Definition):
     """the files; `absent`: words that nothing matches; `trouble`: what cannot be fetched, and why"""
 
     files: Tuple[NamedFile, ...] = bound(ListOf(Of(NamedFile), 10_000))
@@ -554,8 +511,7 @@ class FindAnswer:
     trouble: Tuple[str, ...] = bound(ListOf(SENTENCE, 1000), ())
 
 
-@dataclass(frozen=True)
-class DigestAnswer:
+class DigestAnswer(Definition):
     """sha256, size, whether it changed meanwhile; `rest`: bytes beyond those that were asked for"""
 
     sha256: str = bound(_HEX)
@@ -564,15 +520,13 @@ class DigestAnswer:
     rest: int = bound(SIZE, 0)
 
 
-@dataclass(frozen=True)
-class ReadItem:
+class ReadItem(Definition):
     """payload: the bytes at `offset`"""
 
     offset: int = bound(SIZE)
 
 
-@dataclass(frozen=True)
-class ReadAnswer:
+class ReadAnswer(Definition):
     """all of it was sent"""
 
     size: int = bound(SIZE)

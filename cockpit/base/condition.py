@@ -15,6 +15,7 @@ from cockpit.base.gate import (
     SENTENCE,
     SIZE,
     WORD,
+    Definition,
     ListOf,
     MapOf,
     Number,
@@ -22,7 +23,6 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     maybe,
 )
 
@@ -32,8 +32,7 @@ PEERS = 1024
 """Names that one node looks up."""
 
 
-@dataclass(frozen=True)
-class System:
+class System(Definition):
     """The machine.
 
     :param memory_max_bytes: what its cgroup may use; None: all
@@ -52,8 +51,7 @@ class System:
     pids_max: Optional[int] = maybe(SIZE)
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Definition):
     """Limits of a process there, as ranks get them; None: unlimited. Bytes, or a number."""
 
     open_files: Optional[int] = maybe(SIZE)
@@ -61,8 +59,7 @@ class Limits:
     locked_bytes: Optional[int] = maybe(SIZE)
 
 
-@dataclass(frozen=True)
-class Disk:
+class Disk(Definition):
     """A folder's file system.
 
     :param role: what cockpit or the ranks use it for: ``run folders``, ``/dev/shm``
@@ -78,8 +75,7 @@ class Disk:
     inodes_free: int = bound(SIZE, 0)
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(Definition):
     """A network interface that is up."""
 
     name: str = bound(WORD)
@@ -88,8 +84,7 @@ class Interface:
     addresses: Tuple[str, ...] = bound(ADDRESSES, ())
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(Definition):
     """A port of an InfiniBand or RoCE device: ``mlx5_0/1``."""
 
     name: str = bound(_NAME)
@@ -97,16 +92,14 @@ class Port:
     rate: str = bound(_NAME, "")
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(Definition):
     """Interfaces, without those of containers and virtual machines."""
 
     interfaces: Tuple[Interface, ...] = bound(ListOf(Of(Interface), 256), ())
     rdma: Tuple[Port, ...] = bound(ListOf(Of(Port), 256), ())
 
 
-@dataclass(frozen=True)
-class GpuUser:
+class GpuUser(Definition):
     """A process that has memory of a GPU; ``name`` and ``user`` are empty if it is in another namespace."""
 
     pid: int = bound(PID)
@@ -115,8 +108,7 @@ class GpuUser:
     user: str = bound(_NAME, "")
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Definition):
     """A GPU; None is what its driver refuses to say.
 
     :param errors: memory errors that ECC could not correct, since the driver was loaded
@@ -136,8 +128,7 @@ class Gpu:
     users: Tuple[GpuUser, ...] = bound(ListOf(Of(GpuUser), 4096), ())
 
 
-@dataclass(frozen=True)
-class Profiling:
+class Profiling(Definition):
     """Who may look into processes: ``kernel.yama.ptrace_scope``, ``kernel.perf_event_paranoid``.
 
     :param gpu_counters: NVIDIA's driver lets everybody read the counters of GPUs; None: not known
@@ -148,8 +139,7 @@ class Profiling:
     gpu_counters: Optional[bool] = maybe(FLAG)
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Definition):
     """What becomes of a user's processes after the last logout.
 
     :param kills: logind ends them (KillUserProcesses)
@@ -160,8 +150,7 @@ class Session:
     lingers: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Definition):
     """Who listens on a port.
 
     :param pid: 0: somebody else's process
@@ -172,32 +161,28 @@ class Holder:
     name: str = bound(_NAME, "")
 
 
-@dataclass(frozen=True)
-class Lock:
+class Lock(Definition):
     """A lock file of a build: who finds it waits for ever if nobody removes it."""
 
     path: str = bound(_PLACE)
     age_s: float = bound(SECONDS)
 
 
-@dataclass(frozen=True)
-class Leftover:
+class Leftover(Definition):
     """A piece of shared memory that no process of this user has mapped."""
 
     name: str = bound(FILE_NAME)
     bytes: int = bound(SIZE)
 
 
-@dataclass(frozen=True)
-class Leftovers:
+class Leftovers(Definition):
     """What earlier jobs of this user left behind."""
 
     locks: Tuple[Lock, ...] = bound(ListOf(Of(Lock), 100), ())
     memory: Tuple[Leftover, ...] = bound(ListOf(Of(Leftover), 100), ())
 
 
-@dataclass(frozen=True)
-class CheckupAnswer:
+class CheckupAnswer(Definition):
     """what was asked for; `silent`: what gave no answer in time, and why"""
 
     system: Optional[System] = maybe(Of(System))
@@ -216,15 +201,13 @@ class CheckupAnswer:
     silent: Dict[str, str] = bound(MapOf(_NAME, SENTENCE, 100), {})
 
 
-@dataclass(frozen=True)
-class MeetItem:
+class MeetItem(Definition):
     """the port on which it listens"""
 
     port: int = bound(Whole(1, 65535))
 
 
-@dataclass(frozen=True)
-class ReachAnswer:
+class ReachAnswer(Definition):
     """why it cannot be reached, or from which of the node's addresses and interfaces it is"""
 
     error: str = bound(SENTENCE, "")

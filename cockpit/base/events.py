@@ -7,7 +7,7 @@ cockpit's.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, ClassVar, Dict, List, NamedTuple, Optional, Tuple, Type
 
 from cockpit.base.fields import LOG
 from cockpit.base.gate import (
@@ -27,6 +27,7 @@ from cockpit.base.gate import (
     TICKS,
     TIME,
     WORD,
+    Definition,
     Digits,
     FieldKind,
     ListOf,
@@ -39,7 +40,6 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     maybe,
     plain,
     read,
@@ -58,16 +58,31 @@ STEPS_A_SAMPLE = 512
 """Steps of a rank in one measurement: as many as its ring has room for."""
 
 
-@dataclass(frozen=True)
-class Fact:
-    """What an event says beside its time, its kind and its node."""
+RECORD: Dict[str, Type[Fact]] = {}
+"""What a supervisor writes down, by kind; times are on its node's clock."""
+
+OWN: Dict[str, Type[Fact]] = {}
+"""What the cockpit itself notes, by kind; times are on our clock."""
+
+
+class Fact(Definition):
+    """What an event says beside its time and its node.
+
+    :param of: the table that a class of facts goes into, by its kind
+    """
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, *, of: Dict[str, Type[Fact]], kind: str) -> None:
+        super().__init_subclass__()
+        cls.kind = kind
+        of[kind] = cls
 
 
 # In a node's run record.
 
 
-@dataclass(frozen=True)
-class SupervisorStarted(Fact):
+class SupervisorStarted(Fact, of=RECORD, kind="supervisor_started"):
     """first line"""
 
     pid: int = bound(PID, 0)
@@ -82,15 +97,13 @@ class SupervisorStarted(Fact):
     probe: str = bound(WORD, "off")
 
 
-@dataclass(frozen=True)
-class LauncherStarted(Fact):
+class LauncherStarted(Fact, of=RECORD, kind="launcher_started"):
     """the launcher runs"""
 
     pid: int = bound(PID, 0)
 
 
-@dataclass(frozen=True)
-class RankStarted(Fact):
+class RankStarted(Fact, of=RECORD, kind="rank_started"):
     """the wrapper started the training process"""
 
     rank: int = bound(RANK)
@@ -104,8 +117,7 @@ class RankStarted(Fact):
     max_restarts: int = bound(STARTS, 0)
 
 
-@dataclass(frozen=True)
-class RankExited(Fact):
+class RankExited(Fact, of=RECORD, kind="rank_exited"):
     """`by`: `wrapper`, or `supervisor`, which inherited it; either `code` or `signal` is null; `oom_kills`:
     processes of its cgroup that the kernel killed for lack of memory while it ran; null: not known"""
 
@@ -126,8 +138,7 @@ class RankExited(Fact):
             raise Malformed("expected either a code or a signal")
 
 
-@dataclass(frozen=True)
-class RankLost(Fact):
+class RankLost(Fact, of=RECORD, kind="rank_lost"):
     """gone, and nobody saw its status; `by`: `supervisor`; `boot`: its node was booted anew; `agent`: there
     was nothing of it left"""
 
@@ -138,32 +149,11 @@ class RankLost(Fact):
     by: str = bound(WORD, "")
 
 
-@dataclass(frozen=True)
-class RankProbe(Told, Fact):
+class RankProbe(Told, Fact, of=RECORD, kind="rank_probe"):
     """the probe in a rank's process; `server`, `steps`: why they are not there; `handlers` of the server"""
 
 
-@dataclass(frozen=True)
-class StepSample:
-    """One step: its number; when it ended, unix seconds on the node's clock; how long it took, if known."""
-
-    step: int = bound(COUNT)
-    t: float = bound(TIME)
-    seconds: Optional[float] = maybe(SECONDS)
-
-
-@dataclass(frozen=True)
-class RankSteps(Fact):
-    """the last steps that a rank's probe noted, each `step`, `t`, `seconds`; once all have ended"""
-
-    rank: int = bound(RANK)
-    pid: int = bound(PID)
-    source: str = bound(Text(20), "")
-    steps: Tuple[StepSample, ...] = bound(ListOf(Of(StepSample), LAST_STEPS), ())
-
-
-@dataclass(frozen=True)
-class EvidenceKept(Fact):
+class EvidenceKept(Fact, of=RECORD, kind="evidence"):
     """what the ranks were doing was kept; `why`: `stall` (they have stood still `since`), `failure`, `asked`;
     in `file`: stacks of `stacks`, recorders of `recorders`; `text`: what is missing; no `file`: all of it;
     `over_s`: they went on after so long"""
@@ -179,16 +169,31 @@ class EvidenceKept(Fact):
     over_s: Optional[float] = maybe(SECONDS)
 
 
-@dataclass(frozen=True)
-class LauncherExited(Fact):
+class StepSample(Definition):
+    """One step: its number; when it ended, unix seconds on the node's clock; how long it took, if known."""
+
+    step: int = bound(COUNT)
+    t: float = bound(TIME)
+    seconds: Optional[float] = maybe(SECONDS)
+
+
+class RankSteps(Fact, of=RECORD, kind="rank_steps"):
+    """the last steps that a rank's probe noted, each `step`, `t`, `seconds`; once all have ended"""
+
+    rank: int = bound(RANK)
+    pid: int = bound(PID)
+    source: str = bound(Text(20), "")
+    steps: Tuple[StepSample, ...] = bound(ListOf(Of(StepSample), LAST_STEPS), ())
+
+
+class LauncherExited(Fact, of=RECORD, kind="launcher_exited"):
     """the launcher ended"""
 
     code: Optional[int] = maybe(CODE)
     signal: Optional[int] = maybe(SIGNAL)
 
 
-@dataclass(frozen=True)
-class StopRequested(Fact):
+class StopRequested(Fact, of=RECORD, kind="stop_requested"):
     """the supervisor begins to stop the run"""
 
     reason: str = bound(SENTENCE, "")
@@ -196,8 +201,7 @@ class StopRequested(Fact):
     grace_s: float = bound(SECONDS, 0.0)
 
 
-@dataclass(frozen=True)
-class Stage(Fact):
+class Stage(Fact, of=RECORD, kind="stage"):
     """of a stop: `term`, `finalising`, `kill`, `sweep`"""
 
     stage: str = bound(WORD)
@@ -205,8 +209,7 @@ class Stage(Fact):
     text: str = bound(SENTENCE, "")
 
 
-@dataclass(frozen=True)
-class Report(Fact):
+class Report(Fact, of=RECORD, kind="report"):
     """state `writing`, `ready`, `imported`, `qdstrm` (not imported), `missing`"""
 
     name: str = bound(Text(255), "")
@@ -215,8 +218,7 @@ class Report(Fact):
     text: str = bound(SENTENCE, "")
 
 
-@dataclass(frozen=True)
-class Survivor:
+class Survivor(Definition):
     """A process that no signal ended."""
 
     pid: int = bound(PID, 0)
@@ -227,45 +229,39 @@ class Survivor:
 SURVIVORS = ListOf(Of(Survivor), 10_000)
 
 
-@dataclass(frozen=True)
-class Survivors(Fact):
+class Survivors(Fact, of=RECORD, kind="survivors"):
     """processes that SIGKILL did not end: `pid name state`"""
 
     procs: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
-@dataclass(frozen=True)
-class Note(Fact):
+class Note(Fact, of=RECORD, kind="note"):
     """a sentence for a person; `about`: `samples`, if it says why there are none"""
 
     text: str = bound(SENTENCE, "")
     about: str = bound(WORD, "")
 
 
-@dataclass(frozen=True)
-class Ended(Fact):
+class Ended(Fact, of=RECORD, kind="ended"):
     """last line"""
 
 
 # In our journal.
 
 
-@dataclass(frozen=True)
-class Planned(Fact):
+class Planned(Fact, of=OWN, kind="planned"):
     """first: the nodes with their ranks"""
 
     nodes: Dict[str, Tuple[int, ...]] = bound(MapOf(NODE_NAME, RANKS, 1 << 16))
 
 
-@dataclass(frozen=True)
-class Launched(Fact):
+class Launched(Fact, of=OWN, kind="launched"):
     """the node's supervisor was started"""
 
     dir: str = maybe(PATH)
 
 
-@dataclass(frozen=True)
-class LinkChanged(Fact):
+class LinkChanged(Fact, of=OWN, kind="link"):
     """`ok`, `stale` (tried again soon; `asks`: once a person wants it), `gone` (tried every minute)"""
 
     state: str = bound(Text(10, "connecting|ok|stale|gone"))
@@ -273,16 +269,14 @@ class LinkChanged(Fact):
     asks: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
-class ClockMeasured(Fact):
+class ClockMeasured(Fact, of=OWN, kind="clock"):
     """the node's clock minus ours"""
 
     offset_s: float = bound(SECONDS)
     rtt_s: float = bound(SECONDS, 0.0)
 
 
-@dataclass(frozen=True)
-class NodeSample:
+class NodeSample(Definition):
     """A node, measured once; None is not known."""
 
     load: Optional[float] = maybe(Number(0, 1 << 40))
@@ -293,8 +287,7 @@ class NodeSample:
     disk_total_bytes: Optional[int] = maybe(SIZE)
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Definition):
     """How far a rank is, by the probe in it.
 
     :param source: what counts: ``deepspeed`` its ``global_steps``; ``optimizer`` from 1, as the program began
@@ -317,8 +310,7 @@ class Progress:
         return found[::-1]
 
 
-@dataclass(frozen=True)
-class RankSample:
+class RankSample(Definition):
     """A rank's process, measured once; ``cpu_percent`` is of one core."""
 
     cpu_percent: Optional[float] = maybe(Number(0, 1 << 40))
@@ -334,8 +326,7 @@ class RankSample:
     """How often that thread was given a processor."""
 
 
-@dataclass(frozen=True)
-class MemorySample:
+class MemorySample(Definition):
     """Memory with a limit, measured once; what the kernel can take back does not count as used.
 
     :param of: the path of the cgroup; empty: the machine
@@ -348,8 +339,7 @@ class MemorySample:
     ranks: Tuple[int, ...] = bound(RANKS, ())
 
 
-@dataclass(frozen=True)
-class DiskSample:
+class DiskSample(Definition):
     """A file system that a run writes to, measured once; None is not known.
 
     :param path: where ranks work; empty: that of the run folder
@@ -362,8 +352,7 @@ class DiskSample:
     total_files: Optional[int] = maybe(SIZE)
 
 
-@dataclass(frozen=True)
-class GpuSample:
+class GpuSample(Definition):
     """A GPU, measured once; what its driver refuses is None. ``processes`` are bytes by pid.
 
     :param errors: memory errors that were not corrected, since its driver was loaded; not in each sample
@@ -388,8 +377,7 @@ MEMORY_SAMPLES = ListOf(Of(MemorySample), 64)
 DISK_SAMPLES = ListOf(Of(DiskSample), 8)
 
 
-@dataclass(frozen=True)
-class Sample(Fact):
+class Sample(Fact, of=OWN, kind="sample"):
     """measurements, once a second; not kept"""
 
     sample: NodeSample = bound(Of(NodeSample))
@@ -399,8 +387,7 @@ class Sample(Fact):
     disks: Tuple[DiskSample, ...] = bound(DISK_SAMPLES, ())
 
 
-@dataclass(frozen=True)
-class Filling(Fact):
+class Filling(Fact, of=OWN, kind="filling"):
     """memory (`of`: empty: the machine's, `GPU n`, a cgroup's) heads for its limit and is full at `full_at`;
     null: it no longer does; `ranks`: who grows, by bytes a second"""
 
@@ -413,8 +400,7 @@ class Filling(Fact):
     ranks: Dict[int, float] = bound(MapOf(Digits(RANK), Number(0, 1 << 62), RANKS_A_NODE), {})
 
 
-@dataclass(frozen=True)
-class NoticeStep:
+class NoticeStep(Definition):
     """What to type; `node`: where, empty: here."""
 
     command: str = bound(Text(1000, cut=True))
@@ -422,8 +408,7 @@ class NoticeStep:
     node: str = bound(Text(255), "")
 
 
-@dataclass(frozen=True)
-class Notice(Fact):
+class Notice(Fact, of=OWN, kind="notice"):
     """what rule `id` has seen (`of` what), `since` when; `due`: when that comes to pass; repeated each
     minute until it is `over`"""
 
@@ -441,16 +426,14 @@ class Notice(Fact):
     over: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
-class Saved(Fact):
+class Saved(Fact, of=OWN, kind="saved"):
     """no step went on for so long before `step`, and a log named a checkpoint then"""
 
     step: int = bound(COUNT)
     seconds: float = bound(SECONDS)
 
 
-@dataclass(frozen=True)
-class FoundStep:
+class FoundStep(Definition):
     """What to do next; `node`: where to type it; `action`: the app's command that does the same."""
 
     command: str = bound(Text(1000, cut=True))
@@ -459,8 +442,7 @@ class FoundStep:
     action: str = bound(WORD, "")
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Definition):
     """A finding (:class:`cockpit.core.finding.Finding`) as it is kept: ``id`` is that of the verdict."""
 
     id: str = bound(WORD)
@@ -477,8 +459,7 @@ class Found:
     steps: Tuple[FoundStep, ...] = bound(ListOf(Of(FoundStep), 16), ())
 
 
-@dataclass(frozen=True)
-class Watched(Fact):
+class Watched(Fact, of=OWN, kind="watch"):
     """whether steps go on: `going`, after `still_s` without one; `quiet`: none `since` then; `stalled`: nor
     do ranks move, and `found` says who holds up the others; `blind`: nothing tells its steps, and `why`.
     `step`: the last one; `looking`: at all ranks, which was done `looks` times since, `total` times of this
@@ -500,13 +481,11 @@ class Watched(Fact):
     why: str = bound(SENTENCE, "")
 
 
-@dataclass(frozen=True)
-class SupervisorGone(Fact):
+class SupervisorGone(Fact, of=OWN, kind="supervisor_gone"):
     """the supervisor vanished without `ended`"""
 
 
-@dataclass(frozen=True)
-class NodeLost(Fact):
+class NodeLost(Fact, of=OWN, kind="node_lost"):
     """the run folder is gone, and so are the processes; `booted`: the node was booted anew; `taken`: it was
     lent, and has been taken back"""
 
@@ -515,8 +494,7 @@ class NodeLost(Fact):
     taken: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
-class Gap(Fact):
+class Gap(Fact, of=OWN, kind="gap"):
     """`file` was shortened or replaced on its node: what our copy has from `at` on is from its new start;
     `lost`: bytes that are missing before, at least; null: not known; `of`: the path of the file, of a job
     that others started: its bytes are in `file` here"""
@@ -527,15 +505,13 @@ class Gap(Fact):
     of: str = bound(Text(4096, cut=True), "")
 
 
-@dataclass(frozen=True)
-class Damaged(Fact):
+class Damaged(Fact, of=OWN, kind="damaged"):
     """so many lines of the node's run record make no sense and are ignored; not kept"""
 
     lines: int = bound(COUNT)
 
 
-@dataclass(frozen=True)
-class RankGone(Fact):
+class RankGone(Fact, of=OWN, kind="rank_gone"):
     """a rank of a job that others started is gone; nobody here can know how it ended"""
 
     rank: int = bound(RANK)
@@ -544,8 +520,7 @@ class RankGone(Fact):
     why: str = bound(SENTENCE, "")
 
 
-@dataclass(frozen=True)
-class StopAsked(Fact):
+class StopAsked(Fact, of=OWN, kind="stop_asked"):
     """a person, or the failure policy, asked to stop"""
 
     reason: str = bound(SENTENCE, "")
@@ -553,73 +528,24 @@ class StopAsked(Fact):
     hard: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
-class RestKept(Fact):
+class RestKept(Fact, of=OWN, kind="rest_kept"):
     """a person decided, after a failure, that the failure policy leaves alone what still runs"""
 
 
-@dataclass(frozen=True)
-class JobEnded(Fact):
+class JobEnded(Fact, of=OWN, kind="job_ended"):
     """whoever lent the nodes, such as SLURM, has ended the run, and why; not `final`: it is asked again"""
 
     why: str = bound(SENTENCE, "")
     final: bool = bound(FLAG, True)
 
 
-@dataclass(frozen=True)
-class Complete(Fact):
+class Complete(Fact, of=OWN, kind="complete"):
     """the node ended, and all its bytes are here"""
 
 
-@dataclass(frozen=True)
-class Left(Fact):
+class Left(Fact, of=OWN, kind="left"):
     """the cockpit left, the run goes on"""
 
-
-RECORD: Dict[str, Type[Fact]] = {
-    "supervisor_started": SupervisorStarted,
-    "launcher_started": LauncherStarted,
-    "rank_started": RankStarted,
-    "rank_exited": RankExited,
-    "rank_lost": RankLost,
-    "rank_probe": RankProbe,
-    "evidence": EvidenceKept,
-    "rank_steps": RankSteps,
-    "launcher_exited": LauncherExited,
-    "stop_requested": StopRequested,
-    "stage": Stage,
-    "report": Report,
-    "survivors": Survivors,
-    "note": Note,
-    "ended": Ended,
-}
-"""What a supervisor writes down, by kind; times are on its node's clock."""
-
-OWN: Dict[str, Type[Fact]] = {
-    "planned": Planned,
-    "launched": Launched,
-    "link": LinkChanged,
-    "clock": ClockMeasured,
-    "sample": Sample,
-    "filling": Filling,
-    "notice": Notice,
-    "saved": Saved,
-    "watch": Watched,
-    "supervisor_gone": SupervisorGone,
-    "node_lost": NodeLost,
-    "gap": Gap,
-    "damaged": Damaged,
-    "rank_gone": RankGone,
-    "stop_asked": StopAsked,
-    "rest_kept": RestKept,
-    "job_ended": JobEnded,
-    "complete": Complete,
-    "left": Left,
-}
-"""What the cockpit itself notes, by kind; times are on our clock."""
-
-KINDS: Dict[Type[Fact], str] = {fact: kind for kind, fact in (*RECORD.items(), *OWN.items())}
-"""The kind of each fact."""
 
 ABOUT_RANKS = (RankStarted, RankExited, RankLost, RankProbe, RankSteps, RankGone)
 """Facts about one rank."""
@@ -633,7 +559,7 @@ class RecordLine(NamedTuple):
 
     def as_json(self) -> Dict[str, Any]:
         """The line as a JSON object; :func:`read_line` is the way back."""
-        return dict({"t": self.t, "e": KINDS[type(self.fact)]}, **plain(self.fact))
+        return dict({"t": self.t, "e": self.fact.kind}, **plain(self.fact))
 
 
 def read_line(value: Any, known: Dict[str, Type[Fact]]) -> Optional[RecordLine]:
@@ -651,8 +577,7 @@ def read_line(value: Any, known: Dict[str, Type[Fact]]) -> Optional[RecordLine]:
     return None if fact is None else RecordLine(t, read(fact, value))
 
 
-@dataclass(frozen=True)
-class RecordLines:
+class RecordLines(Definition):
     """Lines of a run record.
 
     :param bad: how many more make no sense
@@ -662,7 +587,6 @@ class RecordLines:
     bad: int = 0
 
 
-@dataclass(frozen=True)
 class Recorded(FieldKind):
     """A list of at most ``most`` lines of a run record; bad ones are counted, unknown ones passed over."""
 

@@ -18,6 +18,7 @@ from cockpit.base.gate import (
     TICKS,
     TIME,
     WORD,
+    Definition,
     FieldKind,
     ListOf,
     Malformed,
@@ -26,7 +27,6 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     maybe,
 )
 
@@ -65,8 +65,7 @@ MARKS = MapOf(LOG, MARK, RANKS_A_NODE + 3)
 """See :attr:`cockpit.base.trail.Trail.mark`; by file."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Definition):
     """A rank's process."""
 
     rank: int = bound(RANK)
@@ -74,16 +73,14 @@ class Target:
     ticks: int = bound(TICKS)
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Definition):
     """A process: pid and start time."""
 
     pid: int = bound(PID)
     ticks: int = bound(TICKS)
 
 
-@dataclass(frozen=True)
-class RunIdentity:
+class RunIdentity(Definition):
     """What an agent itself needs from ``record.json``."""
 
     run: str = bound(RUN_NAME)
@@ -93,7 +90,6 @@ class RunIdentity:
     supervisor: Identity = bound(Of(Identity))
 
 
-@dataclass(frozen=True)
 class RunFacts(RunIdentity):
     """``record.json``: what a run folder was made for."""
 
@@ -105,8 +101,7 @@ class RunFacts(RunIdentity):
     profile: Optional[Dict[str, str]] = maybe(MapOf(WORD, Text(4096, r"[^\0]*"), 100))
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(Definition):
     """An ssh connection by which ranks were started from another machine, as their node sees it; or an srun.
 
     :param ranks: those whose output goes back over it
@@ -133,8 +128,7 @@ FILES_A_JOB = 1 << 16
 """Files that the processes of one job write on all its nodes."""
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(Definition):
     """A regular file that a process of a job has open for writing.
 
     :param number: what the asker calls it

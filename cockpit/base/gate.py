@@ -1,10 +1,8 @@
 """The gate: what another machine sent, or a file says, is checked against a definition before it is used.
 
-A definition is a frozen dataclass whose fields carry their bounds (what runs on nodes takes ``dataclass``
-from here)::
+A definition is a frozen dataclass whose fields carry their bounds::
 
-    @dataclass(frozen=True)
-    class Report:
+    class Report(Definition):
         name: str = bound(FILE_NAME)
         size: int = bound(Whole(0, 1 << 62), 0)
 
@@ -17,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Sequence, Tuple, Type, TypeVar
 
 T = TypeVar("T")
 
@@ -35,18 +33,27 @@ class Malformed(ValueError):
 
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass
+    from typing_extensions import dataclass_transform
 else:
 
-    def dataclass(*, frozen: bool) -> Callable[[Type[T]], Type[T]]:
-        """As that of dataclasses, whose generated methods cost each start half a millisecond a class."""
+    def dataclass_transform(**_: bool) -> Callable[[Type[T]], Type[T]]:
+        """Tells type checkers what the fields of a definition are for; at run time it does nothing."""
+        return lambda definition: definition
 
-        def made(definition: Type[T]) -> Type[T]:
-            for method in (__init__, __eq__, __hash__, __repr__, __setattr__):
-                setattr(definition, method.__name__, method)
-            return dataclasses.dataclass(init=False, repr=False, eq=False)(definition)
 
-        def __init__(self: Any, *values: Any, **named: Any) -> None:
+@dataclass_transform(frozen_default=True)
+class Definition:
+    """What a definition is a class of: a frozen dataclass.
+
+    Its methods are written here once: those that dataclasses generates cost each start half a millisecond
+    a class.
+    """
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[Dict[str, dataclasses.Field[Any]]]
+    else:
+
+        def __init__(self, *values: Any, **named: Any) -> None:
             kind = type(self)
             names, defaults, factories, check = _parts.get(kind) or _parts.setdefault(
                 kind, _taken_apart(kind)
@@ -67,39 +74,41 @@ else:
             if check is not None:
                 check(self)
 
-        def __eq__(self: Any, other: object) -> bool:
-            return type(self) is type(other) and vars(self) == vars(other)
-
-        def __hash__(self: Any) -> int:
-            return hash((type(self), *(vars(self)[field.name] for field in dataclasses.fields(self))))
-
-        def __repr__(self: Any) -> str:
-            told = ", ".join(
-                "%s=%r" % (field.name, vars(self)[field.name]) for field in dataclasses.fields(self)
-            )
-            return "%s(%s)" % (type(self).__name__, told)
-
-        def __setattr__(self: Any, name: str, value: Any) -> None:
+        def __setattr__(self, name: str, value: Any) -> None:
             raise dataclasses.FrozenInstanceError("cannot assign to field %r" % name)
 
-        return made
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
 
-    _Parts = Tuple[Dict[str, None], Dict[str, Any], List[Tuple[str, Callable[[], Any]]], Any]
-    _parts: Dict[Type[Any], _Parts] = {}
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
 
-    def _taken_apart(kind: Type[Any]) -> _Parts:
-        """Its fields in their order, the defaults, those that make a default, and the class's own check."""
-        fields = dataclasses.fields(kind)
-        missing = dataclasses.MISSING
-        return (
-            dict.fromkeys(field.name for field in fields),
-            {field.name: field.default for field in fields if field.default is not missing},
-            [(field.name, field.default_factory) for field in fields if field.default_factory is not missing],
-            getattr(kind, "__post_init__", None),
-        )
+    def __hash__(self) -> int:
+        return hash((type(self), *(vars(self)[field.name] for field in dataclasses.fields(self))))
+
+    def __repr__(self) -> str:
+        told = ", ".join("%s=%r" % (field.name, vars(self)[field.name]) for field in dataclasses.fields(self))
+        return "%s(%s)" % (type(self).__name__, told)
 
 
-class FieldKind:
+_Parts = Tuple[Dict[str, None], Dict[str, Any], List[Tuple[str, Callable[[], Any]]], Any]
+_parts: Dict[Type[Any], _Parts] = {}
+
+
+def _taken_apart(kind: Type[Any]) -> _Parts:
+    """Its fields in their order, the defaults, those that make a default, and the class's own check."""
+    fields = dataclasses.fields(kind)
+    missing = dataclasses.MISSING
+    return (
+        dict.fromkeys(field.name for field in fields),
+        {field.name: field.default for field in fields if field.default is not missing},
+        [(field.name, field.default_factory) for field in fields if field.default_factory is not missing],
+        getattr(kind, "__post_init__", None),
+    )
+
+
+class FieldKind(Definition):
     """What a value may be."""
 
     def read(self, value: Any) -> Any:
@@ -110,7 +119,6 @@ class FieldKind:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
 class Flag(FieldKind):
     """True or false."""
 
@@ -121,7 +129,6 @@ class Flag(FieldKind):
         raise _not("true or false", value)
 
 
-@dataclass(frozen=True)
 class Whole(FieldKind):
     """An integer from ``least`` to ``most``, both included."""
 
@@ -139,7 +146,6 @@ class Whole(FieldKind):
         return min(max(self.least, value), self.most)
 
 
-@dataclass(frozen=True)
 class Number(FieldKind):
     """A finite number from ``least`` to ``most``, both included."""
 
@@ -158,7 +164,6 @@ class Number(FieldKind):
         raise _not("a number from %g to %g" % (self.least, self.most), value)
 
 
-@dataclass(frozen=True)
 class Text(FieldKind):
     """A string of at most ``most`` characters; lone surrogates are allowed, they represent odd bytes.
 
@@ -184,7 +189,6 @@ class Text(FieldKind):
         return text
 
 
-@dataclass(frozen=True)
 class Maybe(FieldKind):
     """Null, or a value of another kind."""
 
@@ -195,7 +199,6 @@ class Maybe(FieldKind):
         return None if value is None else self.kind.read(value)
 
 
-@dataclass(frozen=True)
 class ListOf(FieldKind):
     """A list of at most ``most`` values of one kind, as a tuple.
 
@@ -222,7 +225,6 @@ class ListOf(FieldKind):
         return tuple(found)
 
 
-@dataclass(frozen=True)
 class MapOf(FieldKind):
     """An object of at most ``most`` entries, whose names and values are each of one kind."""
 
@@ -245,7 +247,6 @@ class MapOf(FieldKind):
         return found
 
 
-@dataclass(frozen=True)
 class Digits(FieldKind):
     """An integer as the name of an entry, since JSON allows only strings."""
 
@@ -260,7 +261,6 @@ class Digits(FieldKind):
         raise _not("digits", value)
 
 
-@dataclass(frozen=True)
 class Of(FieldKind):
     """An object that a definition describes."""
 
@@ -271,7 +271,6 @@ class Of(FieldKind):
         return read(self.definition, value)
 
 
-@dataclass(frozen=True)
 class RowOf(FieldKind):
     """A list that holds the fields of a definition in their order."""
 

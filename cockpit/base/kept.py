@@ -19,6 +19,7 @@ from cockpit.base.gate import (
     SENTENCE,
     TIME,
     WORD,
+    Definition,
     ListOf,
     Malformed,
     Of,
@@ -26,7 +27,6 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     maybe,
     read,
 )
@@ -52,16 +52,14 @@ _PART = Whole(0, LIMIT)
 _NAME = re.compile(NAME)
 
 
-@dataclass(frozen=True)
-class StackPart:
+class StackPart(Definition):
     """The packed dump of a rank, so many bytes."""
 
     rank: int = bound(RANK)
     size: int = bound(_PART)
 
 
-@dataclass(frozen=True)
-class RecorderPart:
+class RecorderPart(Definition):
     """What the recorder of a rank has: when it was asked, and packed traces of so many bytes each.
 
     :param source: ``server``, or ``file``: what NCCL's watchdog wrote before the rank ended
@@ -73,8 +71,7 @@ class RecorderPart:
     lengths: Tuple[int, ...] = bound(ListOf(_PART, 10), ())
 
 
-@dataclass(frozen=True)
-class StepPart:
+class StepPart(Definition):
     """The last step of a rank, by its probe: when it ended, and how long a step of it usually takes."""
 
     rank: int = bound(RANK)
@@ -83,8 +80,7 @@ class StepPart:
     usual_s: Optional[float] = maybe(SECONDS)
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(Definition):
     """The first line. Times are unix seconds on the node's clock.
 
     :param t: when it was begun
@@ -109,8 +105,7 @@ class Head:
     recorders: Tuple[RecorderPart, ...] = bound(ListOf(Of(RecorderPart), RANKS_A_NODE), ())
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Definition):
     """A file's content, its parts still packed."""
 
     head: Head

@@ -18,12 +18,12 @@ from cockpit.base.gate import (
     SENTENCE,
     TIME,
     WORD,
+    Definition,
     ListOf,
     Of,
     Text,
     Whole,
     bound,
-    dataclass,
 )
 
 MEMBERS = 64
@@ -49,8 +49,7 @@ VERSION = Text(60, r"[0-9A-Za-z.+~_-]*")
 OPERATION = Text(40, r"[A-Za-z0-9_]+")
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(Definition):
     """A rank of a communicator.
 
     :param number: its rank there, which is not the job's
@@ -66,8 +65,7 @@ class Member:
 _MEMBERS = ListOf(Of(Member), MEMBERS)
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(Definition):
     """Ranks that have launched an operation equally often: a CPU's view, a GPU may be behind.
 
     :param op: ``AllReduce``, as NCCL calls it
@@ -81,8 +79,7 @@ class Counted:
     members: Tuple[Member, ...] = bound(_MEMBERS, ())
 
 
-@dataclass(frozen=True)
-class Stated:
+class Stated(Definition):
     """Ranks in one state.
 
     :param state: ``running``, ``init``, ``finalize``, ``abort``, or an error: ``remote process error``
@@ -94,8 +91,7 @@ class Stated:
     members: Tuple[Member, ...] = bound(_MEMBERS, ())
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(Definition):
     """A rank of which RAS has no data.
 
     :param unresponsive: its process did not answer; false: it did, and is no member (yet, or any more)
@@ -107,8 +103,7 @@ class Lost:
     dead: bool = bound(FLAG)
 
 
-@dataclass(frozen=True)
-class Communicator:
+class Communicator(Definition):
     """A communicator.
 
     :param hash: as in NCCL's own output; with ``second`` it is unique
@@ -137,8 +132,7 @@ class Communicator:
         return bool(self.missing or self.differing or any(one.state != RUNNING for one in self.states))
 
 
-@dataclass(frozen=True)
-class RasAnswer:
+class RasAnswer(Definition):
     """NCCL's version, how many communicators there are, and rows of them; `kind`, `what`: why none"""
 
     at: float = bound(TIME)

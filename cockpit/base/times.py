@@ -19,11 +19,11 @@ from cockpit.base.gate import (
     RANKS_A_NODE,
     SIZE,
     TIME,
+    Definition,
     FieldKind,
     Malformed,
     MapOf,
     bound,
-    dataclass,
     parsed,
     read,
 )
@@ -49,8 +49,7 @@ _VALUES = 4096
 class Column(FieldKind):
     """First values and differences, as the values; of none that is below zero."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    most: int
 
     def read(self, value: Any) -> List[int]:
         """See :meth:`FieldKind.read`."""
@@ -60,13 +59,12 @@ class Column(FieldKind):
         except (TypeError, OverflowError):
             raise Malformed("expected a list of integers") from None
         values = list(accumulate(value))
-        if min(values) < 0 or max(values) > self._most:
-            raise Malformed("expected numbers from 0 to %d" % self._most)
+        if min(values) < 0 or max(values) > self.most:
+            raise Malformed("expected numbers from 0 to %d" % self.most)
         return values
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Columns(Definition):
     t: List[int] = bound(Column(int(TIME.most) * 1000))
     s: Dict[str, List[int]] = bound(MapOf(LOG, Column(SIZE.most), FILES))
 

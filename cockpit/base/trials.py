@@ -9,6 +9,7 @@ from cockpit.base.gate import (
     FLAG,
     SENTENCE,
     WORD,
+    Definition,
     ListOf,
     MapOf,
     Maybe,
@@ -16,15 +17,13 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     maybe,
 )
 
 _NAME = Text(255, cut=True)
 
 
-@dataclass(frozen=True)
-class RehearseItem:
+class RehearseItem(Definition):
     """torch is imported; `cuda` is the version that it was built for, empty without"""
 
     torch: str = bound(_NAME)
@@ -32,16 +31,14 @@ class RehearseItem:
     nccl: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
-class TrialItem:
+class TrialItem(Definition):
     """the step that the rank has begun; `port`: where rank 0 listens"""
 
     step: str = bound(WORD)
     port: Optional[int] = maybe(Whole(1, 65535))
 
 
-@dataclass(frozen=True)
-class TrialAnswer:
+class TrialAnswer(Definition):
     """the last step that was begun, `done` if all went well; else why not; what the rank took and printed"""
 
     step: str = bound(WORD)

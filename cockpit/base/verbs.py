@@ -31,13 +31,13 @@ from cockpit.base.gate import (
     SENTENCE,
     SIZE,
     WORD,
+    Definition,
     ListOf,
     MapOf,
     Of,
     Text,
     Whole,
     bound,
-    dataclass,
     maybe,
 )
 
@@ -54,17 +54,14 @@ _LINE = Text(4096, r"[^\0]*")
 _TARGETS = ListOf(Of(Target), RANKS_A_NODE)
 
 
-@dataclass(frozen=True)
-class Request(Generic[Answer, Item]):
+class Request(Definition, Generic[Answer, Item]):
     """What an agent is asked."""
 
 
-@dataclass(frozen=True)
 class Ping(Request["answers.PingAnswer", "answers.Nothing"]):
     """how late is it there"""
 
 
-@dataclass(frozen=True)
 class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
     """what a launch would find there"""
 
@@ -80,21 +77,18 @@ class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
     group: str = bound(_LINE, "")
 
 
-@dataclass(frozen=True)
 class Port(Request["answers.PortAnswer", "answers.Nothing"]):
     """`port` 0: any"""
 
     port: int = bound(Whole(0, 65535), 0)
 
 
-@dataclass(frozen=True)
 class Resolve(Request["answers.ResolveAnswer", "answers.Nothing"]):
     """the addresses of a name"""
 
     name: str = bound(_NAME)
 
 
-@dataclass(frozen=True)
 class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"]):
     """the node's condition: `parts` of it; payload: pynvml, for GPUs"""
 
@@ -107,7 +101,6 @@ class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"]):
     limit_s: float = bound(SECONDS, 5.0)
 
 
-@dataclass(frozen=True)
 class Meet(Request["answers.Nothing", "condition.MeetItem"]):
     """listens on a port, at most this long; `port` 0: any"""
 
@@ -115,7 +108,6 @@ class Meet(Request["answers.Nothing", "condition.MeetItem"]):
     limit_s: float = bound(SECONDS, 10.0)
 
 
-@dataclass(frozen=True)
 class Reach(Request["condition.ReachAnswer", "answers.Nothing"]):
     """whether a TCP connection to a port of another node can be made"""
 
@@ -124,7 +116,6 @@ class Reach(Request["condition.ReachAnswer", "answers.Nothing"]):
     limit_s: float = bound(SECONDS, 3.0)
 
 
-@dataclass(frozen=True)
 class Rehearse(Request["answers.Nothing", "trials.RehearseItem"]):
     """a Python with torch that takes part in trials, until cancelled, at most `limit_s`"""
 
@@ -135,7 +126,6 @@ class Rehearse(Request["answers.Nothing", "trials.RehearseItem"]):
     limit_s: float = bound(SECONDS, 300.0)
 
 
-@dataclass(frozen=True)
 class Trial(Request["trials.TrialAnswer", "trials.TrialItem"]):
     """one rank of a small process group there; `peers`: with whom it measures, round by round; -1: none"""
 
@@ -149,12 +139,10 @@ class Trial(Request["trials.TrialAnswer", "trials.TrialItem"]):
     limit_s: float = bound(SECONDS, 20.0)
 
 
-@dataclass(frozen=True)
 class Launch(Request["answers.LaunchAnswer", "answers.Nothing"]):
     """payload: the launch spec"""
 
 
-@dataclass(frozen=True)
 class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
     """stop the run of a folder"""
 
@@ -167,21 +155,18 @@ class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
     node: str = bound(_NAME, "")
 
 
-@dataclass(frozen=True)
 class Keep(Request["answers.KeepAnswer", "answers.Nothing"]):
     """asks the supervisor of a folder to keep, now, what its ranks are doing"""
 
     dir: str = bound(PATH)
 
 
-@dataclass(frozen=True)
 class Discard(Request["answers.Nothing", "answers.Nothing"]):
     """removes the folder of a launch that was taken back"""
 
     dir: str = bound(PATH)
 
 
-@dataclass(frozen=True)
 class Status(Request["answers.StatusAnswer", "answers.Nothing"]):
     """a run as its node recorded it; by `run` and `node` processes are found whose folder is gone"""
 
@@ -190,14 +175,12 @@ class Status(Request["answers.StatusAnswer", "answers.Nothing"]):
     node: str = bound(_NAME, "")
 
 
-@dataclass(frozen=True)
 class Runs(Request["answers.RunsAnswer", "answers.Nothing"]):
     """which runs there are"""
 
     base: str = bound(PATH)
 
 
-@dataclass(frozen=True)
 class Follow(Request["answers.Nothing", "answers.FollowItem"]):
     """the run record and all logs, from the offsets on; `marks` tell whether they are still the same"""
 
@@ -209,7 +192,6 @@ class Follow(Request["answers.Nothing", "answers.FollowItem"]):
     marks: Dict[str, int] = bound(MARKS, {})
 
 
-@dataclass(frozen=True)
 class Samples(Request["answers.Nothing", "answers.SamplesItem"]):
     """measurements, each `interval` seconds, of a run's ranks or of `targets`; payload: pynvml"""
 
@@ -218,7 +200,6 @@ class Samples(Request["answers.Nothing", "answers.SamplesItem"]):
     targets: Tuple[Target, ...] = bound(_TARGETS, ())
 
 
-@dataclass(frozen=True)
 class Past(Request["answers.Nothing", "answers.PastItem"]):
     """the steps of ranks `since` a moment (node's clock), kept while nobody watched; the newest `steps` of
     each one by one, older ones many as one"""
@@ -229,7 +210,6 @@ class Past(Request["answers.Nothing", "answers.PastItem"]):
     steps: int = bound(Whole(1, 1 << 20), 1000)
 
 
-@dataclass(frozen=True)
 class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
     """the environment that a rank got; `target`: its process, where no run folder says it"""
 
@@ -238,7 +218,6 @@ class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
     target: Optional[Target] = maybe(Of(Target))
 
 
-@dataclass(frozen=True)
 class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
     """ranks with these tags; empty: all; `dir`: of this run folder, as runs may have one name; `pid`,
     `match`: and a Python program that is none"""
@@ -250,7 +229,6 @@ class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
     match: str = bound(Text(4096), "")
 
 
-@dataclass(frozen=True)
 class Outputs(Request["answers.OutputsAnswer", "answers.Nothing"]):
     """where processes of a job that others started write to; `callers`: by which ranks on other nodes were
     started from here"""
@@ -259,7 +237,6 @@ class Outputs(Request["answers.OutputsAnswer", "answers.Nothing"]):
     callers: Tuple[Caller, ...] = bound(CALLERS, ())
 
 
-@dataclass(frozen=True)
 class Watch(Request["answers.Nothing", "answers.WatchItem"]):
     """which of these processes live, and what is added to the files that they write"""
 
@@ -269,7 +246,6 @@ class Watch(Request["answers.Nothing", "answers.WatchItem"]):
     credit: int = bound(SIZE, 0)
 
 
-@dataclass(frozen=True)
 class End(Request["answers.EndAnswer", "answers.Nothing"]):
     """end processes of a job that others started, and all that is below them"""
 
@@ -278,14 +254,12 @@ class End(Request["answers.EndAnswer", "answers.Nothing"]):
     hard: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
 class Spy(Request["answers.SpyAnswer", "answers.Nothing"]):
     """payload: py-spy, if it was found missing"""
 
     sha256: str = bound(Text(64), "")
 
 
-@dataclass(frozen=True)
 class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"]):
     """the stacks of some ranks"""
 
@@ -297,7 +271,6 @@ class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"]):
     timeout_s: float = bound(SECONDS, 10.0)
 
 
-@dataclass(frozen=True)
 class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"]):
     """what torch's flight recorder has of some ranks, at most so many `rows` of each since a moment"""
 
@@ -308,7 +281,6 @@ class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"]):
     timeout_s: float = bound(SECONDS, 10.0)
 
 
-@dataclass(frozen=True)
 class Ras(Request["ras.RasAnswer", "answers.Nothing"]):
     """what NCCL's RAS says of the job that these ranks are in"""
 
@@ -316,14 +288,12 @@ class Ras(Request["ras.RasAnswer", "answers.Nothing"]):
     limit_s: float = bound(SECONDS, 2.0)
 
 
-@dataclass(frozen=True)
 class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
     """what the profiler wrote, and NCCL's watchdog"""
 
     dir: str = bound(PATH)
 
 
-@dataclass(frozen=True)
 class Find(Request["answers.FindAnswer", "answers.Nothing"]):
     """files that a person named, by paths or patterns; relative ones: where `targets` work, or `cwd`"""
 
@@ -332,7 +302,6 @@ class Find(Request["answers.FindAnswer", "answers.Nothing"]):
     cwd: str = bound(PATH, "/")
 
 
-@dataclass(frozen=True)
 class Digest(Request["answers.DigestAnswer", "answers.Nothing"]):
     """the checksum of a report; `named`: of a file that was found, its first `size` bytes"""
 
@@ -342,7 +311,6 @@ class Digest(Request["answers.DigestAnswer", "answers.Nothing"]):
     size: Optional[int] = maybe(SIZE)
 
 
-@dataclass(frozen=True)
 class Read(Request["answers.ReadAnswer", "answers.ReadItem"]):
     """a report, from `offset` on; `named`: a file that was found, up to its first `size` bytes"""
 
@@ -354,41 +322,7 @@ class Read(Request["answers.ReadAnswer", "answers.ReadItem"]):
     size: Optional[int] = maybe(SIZE)
 
 
-_ALL = (
-    Ping,
-    Facts,
-    Port,
-    Resolve,
-    Checkup,
-    Meet,
-    Reach,
-    Rehearse,
-    Trial,
-    Launch,
-    Stop,
-    Keep,
-    Discard,
-    Status,
-    Runs,
-    Follow,
-    Samples,
-    Past,
-    Environ,
-    Seek,
-    Outputs,
-    Watch,
-    End,
-    Spy,
-    Stacks,
-    Recorder,
-    Ras,
-    Reports,
-    Find,
-    Digest,
-    Read,
-)
-
-VERBS: Dict[str, Type[Request[Any, Any]]] = {asks.__name__.lower(): asks for asks in _ALL}
+VERBS: Dict[str, Type[Request[Any, Any]]] = {asks.__name__.lower(): asks for asks in Request.__subclasses__()}
 """Everything that an agent can be asked."""
 
 NAMES: Dict[Type[Request[Any, Any]], str] = {asks: name for name, asks in VERBS.items()}

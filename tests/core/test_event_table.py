@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cockpit.base import events
-from cockpit.base.events import KINDS, OWN, RECORD, Fact, RecordLine, read_line
+from cockpit.base.events import OWN, RECORD, Fact, RecordLine, read_line
 from cockpit.core.run.event_table import TABLE, Entry, WhoseClock, our_time, witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -76,20 +76,20 @@ def model() -> RunModel:
 
 
 def test_every_definition_has_one_row_and_every_row_a_definition() -> None:
-    assert set(TABLE) == set(KINDS)
+    assert set(TABLE) == {*RECORD.values(), *OWN.values()}
     assert set(RECORD) & set(OWN) == set()
-    assert [KINDS[type(fact)] for fact in OF_EACH_KIND] == [*RECORD, *OWN]
+    assert [fact.kind for fact in OF_EACH_KIND] == [*RECORD, *OWN]
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.values()))
+@pytest.mark.parametrize("kind", sorted({**RECORD, **OWN}))
 def test_what_a_node_records_is_on_its_clock_and_everything_else_on_ours(kind: str) -> None:
     fact = {**RECORD, **OWN}[kind]
     assert TABLE[fact].clock is (WhoseClock.NODE if kind in RECORD else WhoseClock.OURS)
 
 
-@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])
+@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: fact.kind)
 def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
-    kind = KINDS[type(fact)]
+    kind = fact.kind
     row = TABLE[type(fact)]
     assert (row.reduce is None, row.tell is None) == (kind in NO_CHANGE, kind in NO_NEWS)
     made = model()
@@ -105,22 +105,22 @@ def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
     assert told is None or told.text
 
 
-@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])
+@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: fact.kind)
 def test_the_definition_of_each_kind_is_its_way_through_a_record(fact: Fact) -> None:
     assert read_line(RecordLine(2.0, fact).as_json(), {**RECORD, **OWN}) == RecordLine(2.0, fact)
 
 
-@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])
+@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: fact.kind)
 def test_what_we_see_ourselves_is_written_on_the_clock_of_its_kind(fact: Fact) -> None:
     seen = witnessed(model(), 50.0, "b", fact)
-    assert seen.at == 50.0 + AHEAD * (KINDS[type(fact)] in RECORD)
+    assert seen.at == 50.0 + AHEAD * (fact.kind in RECORD)
     assert our_time(model(), seen) == 50.0
 
 
 def test_facts_about_nodes_that_the_run_does_not_have_change_nothing() -> None:
     of_the_run = {"notice", "watch", "planned", "stop_asked", "job_ended"}
     for fact in OF_EACH_KIND:
-        if KINDS[type(fact)] not in of_the_run:
+        if fact.kind not in of_the_run:
             for node in ("", "c"):
                 made = model()
                 before = dict(made.nodes), dict(made.ranks)

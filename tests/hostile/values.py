@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cockpit.base.events import KINDS, RECORD, Fact, Recorded, RecordLine, RecordLines
+from cockpit.base.events import RECORD, Fact, Recorded, RecordLine, RecordLines
 from cockpit.base.fields import Address, LogName
 from cockpit.base.gate import (
     Digits,
@@ -323,7 +323,7 @@ def wrong(definition: type[Any], value: Any) -> str:
 
 def wrong_fact(fact: Fact) -> str:
     """As :func:`wrong`, of a line of a run record."""
-    return wrong(type(fact), fact) if KINDS.get(type(fact)) in RECORD else f"a {type(fact).__name__}"
+    return wrong(type(fact), fact) if fact.kind in RECORD else f"a {type(fact).__name__}"
 
 
 def holds(kind: FieldKind, value: Any) -> bool:

@@ -9,18 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from cockpit.base.gate import (
-    COUNT,
-    RANK,
-    TIME,
-    ListOf,
-    Malformed,
-    RowOf,
-    Whole,
-    bound,
-    dataclass,
-    parsed,
-)
+from cockpit.base.gate import COUNT, RANK, TIME, Definition, ListOf, Malformed, RowOf, Whole, bound, parsed
 from cockpit.base.progress.ring import SOURCES
 
 UNITS = 10_000
@@ -38,8 +27,7 @@ LONG = 3.0
 """A step that takes so many times the usual is kept by itself: a checkpoint, an evaluation, a stall."""
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(Definition):
     """Steps of a rank, one after the other.
 
     :param source: what counted them: a place in :data:`cockpit.base.progress.ring.SOURCES`

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from cockpit.base.gate import PID, RANK, SENTENCE, WORD, ListOf, bound, dataclass
+from cockpit.base.gate import PID, RANK, SENTENCE, WORD, Definition, ListOf, bound
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Definition):
     """The probe in a rank's process.
 
     :param server: why torch's server is not there; empty: it is

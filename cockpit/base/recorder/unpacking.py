@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 from cockpit.base.gate import (
     FLAG,
     RANK_LIMIT,
+    Definition,
     ListOf,
     Malformed,
     MapOf,
@@ -20,7 +21,6 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     read,
 )
 from cockpit.base.recorder.packing import ROWS, UNPACKED
@@ -34,16 +34,14 @@ _TIME = Whole(0, 1 << 56)
 _STEP = Whole(-(1 << 62), 1 << 62)
 
 
-@dataclass(frozen=True)
-class _Group:
+class _Group(Definition):
     backend: str = bound(_TEXT)
     name: str = bound(_TEXT)
     desc: str = bound(_TEXT)
     low: int = bound(_NUMBER)
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(Definition):
     group: int = bound(Whole(0, GROUPS))
     op: str = bound(_TEXT)
     shapes: str = bound(_TEXT)
@@ -53,14 +51,12 @@ class _Call:
     peer: int = bound(Whole(-1, RANK_LIMIT))
 
 
-@dataclass(frozen=True)
-class _Source:
+class _Source(Definition):
     entry: int = bound(Whole(0, ROWS - 1))
     text: int = bound(Whole(0, SOURCES - 1))
 
 
-@dataclass(frozen=True)
-class _Trace:
+class _Trace(Definition):
     source: str = bound(_TEXT)
     version: str = bound(_TEXT)
     from_us: int = bound(_TIME)

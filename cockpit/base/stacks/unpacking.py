@@ -18,6 +18,7 @@ from cockpit.base.gate import (
     SECONDS,
     TICKS,
     TIME,
+    Definition,
     FieldKind,
     ListOf,
     Malformed,
@@ -28,7 +29,6 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     maybe,
     read,
     shown,
@@ -303,8 +303,7 @@ def _size(frame: Frame) -> int:
     return _STACKED + len(frame.name) + len(frame.file)
 
 
-@dataclass(frozen=True)
-class _Thread:
+class _Thread(Definition):
     name: str = bound(_NAME)
     tid: int = bound(TICKS)
     active: bool = bound(FLAG)
@@ -316,16 +315,14 @@ class _Thread:
 _THREADS = ListOf(Of(_Thread), THREADS)
 
 
-@dataclass(frozen=True)
-class _Child:
+class _Child(Definition):
     pid: int = bound(PID)
     name: str = bound(_NAME)
     state: str = bound(_NAME)
     threads: Tuple[_Thread, ...] = bound(_THREADS, ())
 
 
-@dataclass(frozen=True)
-class _Process:
+class _Process(Definition):
     pid: int = bound(PID)
     ticks: int = bound(TICKS)
     state: str = bound(_NAME)
@@ -343,23 +340,20 @@ class _Process:
     below_bytes: int = bound(TICKS, 0)
 
 
-@dataclass(frozen=True)
-class _Deputy:
+class _Deputy(Definition):
     kind: str = bound(_NAME)
     thread: _Thread = bound(Of(_Thread))
     process: _Process = bound(Of(_Process))
 
 
-@dataclass(frozen=True)
-class _LockFile:
+class _LockFile(Definition):
     path: str = bound(_LONG)
     age_s: float = bound(SECONDS)
     holder: int = bound(PID, 0)
     name: str = bound(_NAME, "")
 
 
-@dataclass(frozen=True)
-class _Dump:
+class _Dump(Definition):
     rank: int = bound(RANK)
     at: float = bound(TIME)
     way: str = bound(_NAME)

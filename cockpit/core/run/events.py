@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cockpit.base.events import ABOUT_RANKS, KINDS, OWN, RECORD, Fact, RankLost, RecordLine, read_line
+from cockpit.base.events import ABOUT_RANKS, OWN, RECORD, Fact, RankLost, RecordLine, read_line
 from cockpit.base.gate import NODE_NAME, Malformed, parsed
 
 _JOURNALED = {**RECORD, **OWN}
@@ -34,7 +34,7 @@ class Event:
     @property
     def kind(self) -> str:
         """The name of what happened: ``rank_exited``."""
-        return KINDS[type(self.fact)]
+        return self.fact.kind
 
     def as_json(self) -> dict[str, Any]:
         """The event as one flat object of a journal."""

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from dataclasses import replace as replaced
 from functools import cached_property
 from itertools import chain, islice
@@ -36,6 +36,7 @@ from cockpit.base.gate import (
     SECONDS,
     TIME,
     WORD,
+    Definition,
     FieldKind,
     ListOf,
     Malformed,
@@ -124,8 +125,7 @@ _FILE = Text(4096)
 _TRANSPORT = Text(100, "|".join(TRANSPORTS))
 
 
-@dataclass(frozen=True)
-class NodeEntry:
+class NodeEntry(Definition):
     """A node in a manifest."""
 
     name: str = bound(NODE_NAME)
@@ -136,8 +136,7 @@ class NodeEntry:
     facts: dict[str, Any] = bound(_OBJECT, {})
 
 
-@dataclass(frozen=True)
-class Foreign:
+class Foreign(Definition):
     """What is known of a job that others started, when it was first watched.
 
     :param key: tells it from other jobs on its nodes, see :class:`cockpit.core.run.jobs.Job`
@@ -160,8 +159,7 @@ class Foreign:
     away: Sequence[str] = bound(ListOf(NODE_NAME, 1 << 16), ())
 
 
-@dataclass(frozen=True)
-class _Written:
+class _Written(Definition):
     """The part of a manifest that every version has."""
 
     format: int = bound(COUNT, FORMAT)
@@ -170,8 +168,7 @@ class _Written:
     """Before there were ``transport_options``."""
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Definition):
     """What a run was started with; holds no secrets."""
 
     run: str = bound(RUN_NAME)

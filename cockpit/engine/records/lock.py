@@ -16,12 +16,12 @@ import json
 import os
 import socket
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 
 from cockpit.base import users
-from cockpit.base.gate import PID, TICKS, WORD, Text, bound, read
+from cockpit.base.gate import PID, TICKS, WORD, Definition, Text, bound, read
 from cockpit.engine.files import append, open_regular
 from cockpit.errors import CockpitError, os_error
 
@@ -29,8 +29,7 @@ ATTENDING = "lock.attending"
 """The file that cockpits which would take over share a lock of."""
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Definition):
     """A cockpit that writes.
 
     :param boot: of its machine; with ``pids`` and ``ticks`` it tells this process from every other one

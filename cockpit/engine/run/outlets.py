@@ -28,6 +28,7 @@ from cockpit.base.gate import (
     RANK,
     RANK_LIMIT,
     SIZE,
+    Definition,
     ListOf,
     Malformed,
     MapOf,
@@ -336,8 +337,7 @@ class Outlets:
         self._ledger = None
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(Definition):
     """A line of the ledger: a file, by its place among them, or how far one was taken."""
 
     id: str | None = maybe(Text(500))

@@ -5,11 +5,23 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from cockpit.base.events import CODE, SIGNAL
-from cockpit.base.gate import PID, RANK_LIMIT, TIME, FieldKind, Maybe, Of, Text, Whole, bound, maybe
+from cockpit.base.gate import (
+    PID,
+    RANK_LIMIT,
+    TIME,
+    Definition,
+    FieldKind,
+    Maybe,
+    Of,
+    Text,
+    Whole,
+    bound,
+    maybe,
+)
 from cockpit.core.stacks.fate import End, Fate
 from cockpit.core.stacks.snapshot import Place
 from cockpit.core.text import one_line
@@ -28,16 +40,14 @@ WORDS = _Words()
 """Such text."""
 
 
-@dataclass(frozen=True)
-class _End:
+class _End(Definition):
     fate: str = bound(Text(20, "|".join(each.value for each in Fate)))
     code: int | None = maybe(CODE)
     signal: int | None = maybe(SIGNAL)
     why: str = bound(WORDS, "")
 
 
-@dataclass(frozen=True)
-class PlaceJson:
+class PlaceJson(Definition):
     """A rank in ``snapshot.json``."""
 
     node: str = bound(WORDS)

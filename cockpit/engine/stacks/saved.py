@@ -26,6 +26,7 @@ from cockpit.base.gate import (
     RANK,
     RANK_LIMIT,
     TIME,
+    Definition,
     Digits,
     ListOf,
     MapOf,
@@ -67,15 +68,13 @@ _BROKEN = (OSError, ValueError, RecursionError)
 """What reading a file raises if it is not as it was written."""
 
 
-@dataclass(frozen=True)
-class _Sample:
+class _Sample(Definition):
     at: float = bound(TIME)
     took_s: float | None = bound(Maybe(TIME))
     silent: dict[str, str] = bound(MapOf(WORDS, WORDS, 1 << 16))
 
 
-@dataclass(frozen=True)
-class _Head:
+class _Head(Definition):
     """``snapshot.json``."""
 
     name: str = bound(WORDS)
@@ -94,16 +93,14 @@ class _Head:
     by_nodes: str = bound(WORDS, "")
 
 
-@dataclass(frozen=True)
-class _Version:
+class _Version(Definition):
     """The part of ``snapshot.json`` that every version has."""
 
     format: int = bound(COUNT)
     version: str = bound(WORDS, "")
 
 
-@dataclass(frozen=True)
-class _Rank:
+class _Rank(Definition):
     """``rank-N.json``; its dumps are read one by one."""
 
     samples: tuple[Any, ...] = bound(ListOf(ANYTHING, 100_000))

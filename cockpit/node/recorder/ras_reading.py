@@ -14,6 +14,7 @@ from cockpit.base.gate import (
     FLAG,
     RANK,
     RANK_LIMIT,
+    Definition,
     ListOf,
     Malformed,
     MapOf,
@@ -21,7 +22,6 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
-    dataclass,
     read,
 )
 from cockpit.base.ras import (
@@ -69,8 +69,7 @@ _RESULT = Whole(-128, 255)
 _PID = Whole(-1, 1 << 30)
 
 
-@dataclass(frozen=True)
-class _Status:
+class _Status(Definition):
     init_state: int = bound(_RESULT, 0)
     async_error: int = bound(_RESULT, 0)
     finalize_called: bool = bound(FLAG, False)
@@ -90,8 +89,7 @@ class _Status:
         return RUNNING if self.init_state == 0 else "init"
 
 
-@dataclass(frozen=True)
-class _Rank:
+class _Rank(Definition):
     rank: int = bound(RANK)
     host: str = bound(HOST)
     pid: int = bound(_PID)
@@ -99,22 +97,19 @@ class _Rank:
     collective_counts: Dict[str, int] = bound(MapOf(OPERATION, Whole(0, (1 << 64) - 1), OPERATIONS), {})
 
 
-@dataclass(frozen=True)
-class _Absence:
+class _Absence(Definition):
     unresponsive: bool = bound(FLAG, False)
     considered_dead: bool = bound(FLAG, False)
 
 
-@dataclass(frozen=True)
-class _Missing:
+class _Missing(Definition):
     rank: int = bound(RANK)
     host: str = bound(HOST)
     pid: int = bound(_PID)
     status: _Absence = bound(Of(_Absence))
 
 
-@dataclass(frozen=True)
-class _Communicator:
+class _Communicator(Definition):
     hash: str = bound(HASH)
     secondary_hash: str = bound(HASH)
     size: int = bound(Whole(0, RANK_LIMIT))
@@ -122,13 +117,11 @@ class _Communicator:
     missing_ranks: Tuple[_Missing, ...] = bound(ListOf(Of(_Missing), RANK_LIMIT), ())
 
 
-@dataclass(frozen=True)
-class _Network:
+class _Network(Definition):
     timeouts_count: int = bound(COUNT, 0)
 
 
-@dataclass(frozen=True)
-class _Head:
+class _Head(Definition):
     nccl_version: str = bound(Text(200, cut=True))
     communicators_count: int = bound(COUNT, 0)
     ras: _Network = bound(Of(_Network), _Network())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
 from cockpit.base import record, verbs
-from cockpit.base.gate import COUNT, PID, TICKS, VARIABLES, bound, read
+from cockpit.base.gate import COUNT, PID, TICKS, VARIABLES, Definition, bound, read
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.run import variables
@@ -86,8 +85,7 @@ def _is_young(start: Start) -> bool:
     return procfs.alive(start.pid, start.ticks) and 0 <= time.time() - start.t < _YOUNG_S
 
 
-@dataclass(frozen=True)
-class _Recorded:
+class _Recorded(Definition):
     """What a wrapper wrote: which process it is about, and what :func:`variables.told` said about it."""
 
     pid: int = bound(PID)

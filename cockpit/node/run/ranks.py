@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import stat
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Type, TypeVar, Union
 
 from cockpit.base.gate import (
@@ -17,6 +16,7 @@ from cockpit.base.gate import (
     SECONDS,
     TICKS,
     TIME,
+    Definition,
     Malformed,
     Maybe,
     Whole,
@@ -44,8 +44,7 @@ _ORPHANS = 1024
 _STARTS = Whole(0, 1 << 30)
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Definition):
     """What a wrapper wrote when its rank started."""
 
     t: float = bound(TIME)
@@ -66,8 +65,7 @@ class Start:
         return {name: value for name, value in plain(self).items() if not name.endswith("_ticks")}
 
 
-@dataclass(frozen=True)
-class End:
+class End(Definition):
     """What a wrapper wrote when its rank ended; either ``code`` or ``signal`` is None."""
 
     t: float = bound(TIME)
