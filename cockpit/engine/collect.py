@@ -24,7 +24,7 @@ from cockpit.base.record import nccl_dump
 from cockpit.base.shell import join
 from cockpit.config import SEE, Quotas, load
 from cockpit.engine.files import append, open_regular, read_small, replace
-from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.quotas import Space
 from cockpit.engine.records.folder import NodeEntry, RunFolder, safe_name
@@ -355,8 +355,7 @@ async def _append(link: Link, node: NodeEntry, report: Fetched, path: Path, room
         report.here = part.size
         room.check(max(0, report.size - part.size))
         dir, name, how = _file_of(node, report)
-        stream = await link.stream(verbs.Read(dir, name, report.here, _CREDIT, **how))
-        try:
+        async with streaming(link, verbs.Read(dir, name, report.here, _CREDIT, **how)) as stream:
             while (got := await stream.part(_SILENCE_S)) is not None:
                 item, data = got
                 if item.offset != report.here:
@@ -368,8 +367,6 @@ async def _append(link: Link, node: NodeEntry, report: Fetched, path: Path, room
                 await asyncio.to_thread(part.add, data)
                 report.here = part.size
                 await stream.credit(len(data))
-        finally:
-            await stream.close()
         return await asyncio.to_thread(part.finish), part.size
     finally:
         # Off the loop too: on some file systems closing is when bytes are really written.

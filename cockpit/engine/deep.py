@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from cockpit.base import verbs
@@ -22,7 +22,7 @@ from cockpit.core.ranks import nodes_text
 from cockpit.core.text import counted
 from cockpit.engine.doctor import Wanted
 from cockpit.engine.launch.prepare import master_address
-from cockpit.engine.links.link import Link, Stream
+from cockpit.engine.links.link import Link, Stream, streaming
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.plans import setup
@@ -209,8 +209,7 @@ class _Stage:
             env={**job.env, **_chosen(self._deep.iface)},
             limit_s=left + SPARE_S,
         )
-        stream = await link.stream(request)
-        stack.push_async_callback(stream.close)
+        stream = await stack.enter_async_context(streaming(link, request))
 
         async def first() -> RehearseItem:
             async for item, _ in stream.parts():
@@ -411,14 +410,11 @@ class _Trial:
 
     async def _rank(self, who: str, address: str, port: int) -> TrialAnswer:
         request = self._stage.request(self._group, who, address, port, list(self._peers.get(who, ())))
-        stream = await self._stage.link(who).stream(request)
-        try:
-            return await asyncio.wait_for(self._answer(stream), request.limit_s + SPARE_S)
-        except (TimeoutError, asyncio.TimeoutError):
-            raise LinkError(f"no answer within {request.limit_s + SPARE_S:g} s", where=who) from None
-        finally:
-            with suppress(CockpitError):
-                await stream.close()
+        async with streaming(self._stage.link(who), request) as stream:
+            try:
+                return await asyncio.wait_for(self._answer(stream), request.limit_s + SPARE_S)
+            except (TimeoutError, asyncio.TimeoutError):
+                raise LinkError(f"no answer within {request.limit_s + SPARE_S:g} s", where=who) from None
 
     async def _answer(self, stream: Stream[TrialAnswer, TrialItem]) -> TrialAnswer:
         async for item, _ in stream.parts():

@@ -19,7 +19,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.launch.asking import base_of, checkup_request, facts_request, seen
 from cockpit.engine.launch.preflight import PARTS, Diagnosis
 from cockpit.engine.launch.prepare import master_address
-from cockpit.engine.links.link import Link
+from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.links.patience import Late, Patience
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
@@ -290,8 +290,7 @@ async def _met(
         return "", {}
     held = nodes[first].condition.port
     port = 0 if held else wanted.port
-    stream = await links[first].stream(verbs.Meet(port, limit_s=wanted.timeout_s))
-    try:
+    async with streaming(links[first], verbs.Meet(port, limit_s=wanted.timeout_s)) as stream:
         part = await stream.part(wanted.timeout_s)
         if part is None:
             return address, {}
@@ -299,5 +298,3 @@ async def _met(
         calls = {name: link.call(asked, deadline_s=wanted.timeout_s) for name, link in others.items()}
         answers, _ = await settle(calls)
         return address, answers
-    finally:
-        await stream.close()

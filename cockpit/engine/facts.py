@@ -15,7 +15,7 @@ from cockpit.core.stacks.collectives import of_look
 from cockpit.core.stacks.parts import PEERS, ROOTS
 from cockpit.core.stacks.progress import Progress, of_pace
 from cockpit.core.stacks.verdict import wanted
-from cockpit.engine.links.link import Link
+from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.logs.there import steps_there
 from cockpit.engine.ras import ask_ras
 from cockpit.engine.recorder import Heard, Recorders
@@ -118,12 +118,9 @@ async def _of_node(party: Party, node: str, pace: Pace, *, logs: bool) -> None:
 
 
 async def _sample(link: Link, folder: str) -> dict[int, RankSample]:
-    stream = await link.stream(verbs.Samples(folder))
-    try:
+    async with streaming(link, verbs.Samples(folder)) as stream:
         part = await stream.part(ANSWER_S)
         return {} if part is None else dict(part[0].ranks)
-    finally:
-        await stream.close()
 
 
 def _worked(pace: Pace, heard: Heard) -> None:

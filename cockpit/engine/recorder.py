@@ -13,7 +13,7 @@ from cockpit.base.recorder.unpacking import unpack
 from cockpit.core.recorder.look import Look, Recorded, look
 from cockpit.core.recorder.members import Memberships
 from cockpit.core.text import one_line
-from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.stacks.ask import Party
 from cockpit.errors import CockpitError
 
@@ -112,12 +112,9 @@ class _Asked:
         since_us = max(0, round(self._since * 1e6) + ahead_us)
         folder = self._party.folder(self._node)
         request = verbs.Recorder(folder, tuple(self._ranks), since_us if self._since else 0, self._rows)
-        stream = await link.stream(request)
-        try:
+        async with streaming(link, request) as stream:
             while (part := await stream.part(SILENCE_S)) is not None:
                 await asyncio.to_thread(self._take, *part, ahead_us)
-        finally:
-            await stream.close()
 
     def _take(self, item: RecorderItem, data: bytes, ahead_us: int) -> None:
         """What came of one rank.

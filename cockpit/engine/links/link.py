@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -483,6 +483,16 @@ class Stream(Generic[Answer, Item]):
         if under_way:
             with suppress(CockpitError):
                 await self._link._send({"do": "cancel", "to": self.number})
+
+
+@asynccontextmanager
+async def streaming(link: Link, request: Request[Answer, Item]) -> AsyncIterator[Stream[Answer, Item]]:
+    """Ask for something that answers in parts; it is cancelled once they are no longer taken."""
+    stream = await link.stream(request)
+    try:
+        yield stream
+    finally:
+        await stream.close()
 
 
 def _quoted(text: str) -> str:

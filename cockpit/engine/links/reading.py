@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.base import verbs
-from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.link import Link, RemoteError, streaming
 
 _CREDIT = 1 << 20
 _SILENCE_S = 20.0
@@ -15,9 +15,8 @@ async def read_part(link: Link, place: str, name: str, offset: int, size: int) -
     :param place: its folder
     :raises CockpitError: the node cannot read it, is silent, or sends something else
     """
-    stream = await link.stream(verbs.Read(place, name, offset, _CREDIT, named=True, size=size))
     data = bytearray()
-    try:
+    async with streaming(link, verbs.Read(place, name, offset, _CREDIT, named=True, size=size)) as stream:
         while (part := await stream.part(_SILENCE_S)) is not None:
             item, more = part
             if item.offset != offset + len(data) or item.offset + len(more) > size:
@@ -25,5 +24,3 @@ async def read_part(link: Link, place: str, name: str, offset: int, size: int) -
             data += more
             await stream.credit(len(more))
         return bytes(data)
-    finally:
-        await stream.close()

@@ -21,7 +21,7 @@ from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.jobs import Found, Job, group
 from cockpit.core.run.model import LIVE, RankState, RunModel
-from cockpit.engine.links.link import Link
+from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder, list_runs, new_name
 from cockpit.engine.run.outlets import Outlets
@@ -363,16 +363,13 @@ async def look(link: Link, manifest: Manifest, node: NodeEntry) -> list[Event]:
     take(restarts(model, node.name, job))
     started_by = of_it_alone(manifest, launchers_of(manifest, node.name))
     launchers = tuple(Identity(one.pid, one.ticks) for one in started_by)
-    stream = await link.stream(verbs.Watch(targets(model, node.name), launchers))
-    try:
+    async with streaming(link, verbs.Watch(targets(model, node.name), launchers)) as stream:
         part = await stream.part(_ANSWER_S)
         if part is not None:
             item, _ = part
             take(ended(model, node.name, item))
             if not item.ranks and not item.launchers and not model.nodes[node.name].ended:
                 take([witnessed(model, time.time(), node.name, events.Ended())])
-    finally:
-        await stream.close()
     await link.measure_clock()
     clock = events.ClockMeasured(link.clock.offset_s, link.clock.rtt_s)
     take(Event(time.time(), node.name, fact) for fact in (clock, events.LinkChanged("ok")))

@@ -14,7 +14,7 @@ from cockpit.base import events, verbs
 from cockpit.base.progress.past import Stretch
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import RunModel
-from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import LinkPool, link_state
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run import foreign_jobs
@@ -196,18 +196,16 @@ async def _samples(link: Link, request: verbs.Samples) -> list[Event]:
 
     :raises RemoteError: the node refused
     """
-    stream = await link.stream(request)
     found: list[Event] = []
-    try:
-        while len(found) < 2 and (part := await stream.part(_SAMPLE_S)) is not None:
-            item, _ = part
-            found.append(Event(time.time(), link.node, events.Sample(item.node, item.ranks, item.gpus)))
-    except Reclaimed:
-        raise
-    except LinkError as error:
-        # What the node reported about its ranks still holds.
-        why = events.Note(f"no measurements: {error.what}", events.SAMPLES)
-        return [*found, Event(time.time(), link.node, why)]
-    finally:
-        await stream.close()
+    async with streaming(link, request) as stream:
+        try:
+            while len(found) < 2 and (part := await stream.part(_SAMPLE_S)) is not None:
+                item, _ = part
+                found.append(Event(time.time(), link.node, events.Sample(item.node, item.ranks, item.gpus)))
+        except Reclaimed:
+            raise
+        except LinkError as error:
+            # What the node reported about its ranks still holds.
+            why = events.Note(f"no measurements: {error.what}", events.SAMPLES)
+            return [*found, Event(time.time(), link.node, why)]
     return found or [Event(time.time(), link.node, events.Note("no measurements", events.SAMPLES))]

@@ -19,7 +19,7 @@ from cockpit.config import Quotas, load
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import InternalError, LinkPool, link_state, pause_s, retried, settle
 from cockpit.engine.logs.spool import SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
@@ -406,13 +406,10 @@ class Session:
         if request is None:
             return
         try:
-            stream = await link.stream(request)
-            try:
+            # Closed in any case: samples that nobody takes would hold up all that comes over the link.
+            async with streaming(link, request) as stream:
                 async for item, _ in stream.parts():
                     self._take_sample(entry.name, item)
-            finally:
-                # Samples that nobody takes would hold up all that comes over the link.
-                await stream.close()
         except LinkError:
             return  # the loss of the link shows elsewhere
         except RemoteError as error:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from cockpit.base import verbs
 from cockpit.base.progress.past import Stretch
-from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.records.folder import NodeEntry
 
 WAIT_S = 30.0
@@ -26,10 +26,7 @@ async def kept_steps(link: Link, entry: NodeEntry, since: float, steps: int) -> 
     found: list[Stretch] = []
     request = verbs.Past(entry.dir, tuple(entry.ranks), max(0.0, since), steps)
     with suppress(RemoteError):
-        stream = await link.stream(request)
-        try:
+        async with streaming(link, request) as stream:
             while len(found) < ROWS and (part := await stream.part(WAIT_S)) is not None:
                 found += part[0].rows
-        finally:
-            await stream.close()
     return found

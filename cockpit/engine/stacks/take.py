@@ -19,7 +19,7 @@ from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.unpacking import KEPT, Room
 from cockpit.core.stacks.earlier import stood_since
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
-from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import Ask, Party, RankProcess
 from cockpit.engine.stacks.probes import PySpy, clean
@@ -331,21 +331,20 @@ class Sampler:
         request = self._probe.request(targets, self.party.folder(node), ask)
         whole_s = ask.whole_s(len(targets))
         end = time.monotonic() + whole_s
-        stream = await link.stream(request)
-        try:
+        async with streaming(link, request) as stream:
             parts = stream.parts()
-            while True:
-                patience = min(ask.silence_s, max(0.0, end - time.monotonic()))
-                _, data = await asyncio.wait_for(anext(parts), patience)
-                await self._take_in(node, data, wanted, sample, room)
-        except StopAsyncIteration:
-            return
-        except (TimeoutError, asyncio.TimeoutError):
-            quiet = patience == ask.silence_s or not sample.dumps.keys() & asked
-            what = f"no answer within {ask.silence_s:g} s" if quiet else f"not through within {whole_s:g} s"
-            raise LinkError(what, where=node) from None
-        finally:
-            await stream.close()
+            try:
+                while True:
+                    patience = min(ask.silence_s, max(0.0, end - time.monotonic()))
+                    _, data = await asyncio.wait_for(anext(parts), patience)
+                    await self._take_in(node, data, wanted, sample, room)
+            except StopAsyncIteration:
+                return
+            except (TimeoutError, asyncio.TimeoutError):
+                quiet = patience == ask.silence_s or not sample.dumps.keys() & asked
+                silent = f"no answer within {ask.silence_s:g} s"
+                what = silent if quiet else f"not through within {whole_s:g} s"
+                raise LinkError(what, where=node) from None
 
     async def _take_in(self, node: str, data: bytes, wanted: set[int], sample: Sample, room: Room) -> None:
         """Put what came into the sample; each part of an answer tells of ranks that have not been told of.
