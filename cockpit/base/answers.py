@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Optional, Tuple
 
+from cockpit.base import gate
 from cockpit.base.events import (
     DISK_SAMPLES,
     GPU_SAMPLES,
@@ -33,36 +34,7 @@ from cockpit.base.fields import (
     Target,
 )
 from cockpit.base.frames import MAX_PAYLOAD
-from cockpit.base.gate import (
-    COUNT,
-    FILE_NAME,
-    FILE_PATH,
-    FLAG,
-    PATH,
-    PID,
-    RANK,
-    RANK_LIMIT,
-    RANKS,
-    RANKS_A_NODE,
-    SECONDS,
-    SENTENCE,
-    SIZE,
-    TICKS,
-    TIME,
-    VARIABLES,
-    WORD,
-    Definition,
-    Digits,
-    ListOf,
-    MapOf,
-    Maybe,
-    Of,
-    RowOf,
-    Text,
-    Whole,
-    bound,
-    maybe,
-)
+from cockpit.base.gate import Definition, Digits, ListOf, MapOf, Maybe, Of, RowOf, Text, Whole, bound, maybe
 from cockpit.base.progress.past import ROWS, Stretch
 
 ADDRESSES = ListOf(Address(), 256)
@@ -77,32 +49,32 @@ class Nothing(Definition):
 class Hello(Definition):
     """The agent's first frame."""
 
-    version: str = bound(WORD)
-    format: int = bound(COUNT)
-    pid: int = bound(PID)
+    version: str = bound(gate.WORD)
+    format: int = bound(gate.COUNT)
+    pid: int = bound(gate.PID)
     uid: int = bound(Whole(0, 1 << 32))
     host: str = bound(Text(255))
-    machine: str = bound(WORD)
-    python: str = bound(WORD)
-    boot_id: str = bound(WORD)
-    t: float = bound(TIME)
-    base: str = bound(PATH)
-    booted: Optional[float] = maybe(TIME)
+    machine: str = bound(gate.WORD)
+    python: str = bound(gate.WORD)
+    boot_id: str = bound(gate.WORD)
+    t: float = bound(gate.TIME)
+    base: str = bound(gate.PATH)
+    booted: Optional[float] = maybe(gate.TIME)
     """When its first process began, on its clock; in a container that is the container's."""
 
 
 class Trouble(Definition):
     """Why a request cannot be met."""
 
-    kind: str = bound(WORD)
+    kind: str = bound(gate.WORD)
     what: str = bound(Text(20_000, cut=True))
-    hint: str = bound(SENTENCE, "")
+    hint: str = bound(gate.SENTENCE, "")
 
 
 class PingAnswer(Definition):
     """`t`, the node's clock"""
 
-    t: float = bound(TIME)
+    t: float = bound(gate.TIME)
 
 
 class VisibleGpus(Definition):
@@ -121,23 +93,23 @@ class VisibleGpus(Definition):
 class FactsAnswer(Definition):
     """python, version, cores, tools, deepspeed, torch, free bytes, why no run folder; GPUs if asked for"""
 
-    python: str = bound(PATH)
-    python_version: str = bound(WORD)
+    python: str = bound(gate.PATH)
+    python_version: str = bound(gate.WORD)
     cores: Tuple[int, ...] = bound(ListOf(Whole(0, 1 << 16), 1 << 16))
-    numactl: Optional[str] = maybe(PATH)
-    tools: Dict[str, str] = bound(MapOf(WORD, _LINE, 100), {})
-    script: bool = bound(FLAG, True)
-    deepspeed: Optional[str] = maybe(WORD)
-    no_ssh: bool = bound(FLAG, False)
-    torch: Optional[str] = maybe(WORD)
-    deepspeed_tool: Optional[str] = maybe(PATH)
-    torchrun_tool: Optional[str] = maybe(PATH)
-    accelerate: Optional[str] = maybe(WORD)
-    accelerate_tool: Optional[str] = maybe(PATH)
-    free_bytes: int = bound(SIZE, 0)
+    numactl: Optional[str] = maybe(gate.PATH)
+    tools: Dict[str, str] = bound(MapOf(gate.WORD, _LINE, 100), {})
+    script: bool = bound(gate.FLAG, True)
+    deepspeed: Optional[str] = maybe(gate.WORD)
+    no_ssh: bool = bound(gate.FLAG, False)
+    torch: Optional[str] = maybe(gate.WORD)
+    deepspeed_tool: Optional[str] = maybe(gate.PATH)
+    torchrun_tool: Optional[str] = maybe(gate.PATH)
+    accelerate: Optional[str] = maybe(gate.WORD)
+    accelerate_tool: Optional[str] = maybe(gate.PATH)
+    free_bytes: int = bound(gate.SIZE, 0)
     folder: str = bound(_LINE, "")
     gpus: Optional[VisibleGpus] = maybe(Of(VisibleGpus))
-    packages: Dict[str, str] = bound(MapOf(WORD, WORD, 100), {})
+    packages: Dict[str, str] = bound(MapOf(gate.WORD, gate.WORD, 100), {})
 
 
 class PortAnswer(Definition):
@@ -156,17 +128,17 @@ class ResolveAnswer(Definition):
 class LaunchAnswer(Definition):
     """the supervisor's pid, start time, boot id, folder"""
 
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-    boot_id: str = bound(WORD)
-    dir: str = bound(PATH)
+    pid: int = bound(gate.PID)
+    ticks: int = bound(gate.TICKS)
+    boot_id: str = bound(gate.WORD)
+    dir: str = bound(gate.PATH)
 
 
 class StopAnswer(Definition):
     """whether a supervisor carries it out; `sent`: what the ranks get; without a supervisor the run's
     processes were ended at once"""
 
-    alive: bool = bound(FLAG)
+    alive: bool = bound(gate.FLAG)
     survivors: Tuple[Survivor, ...] = bound(SURVIVORS, ())
     sent: str = bound(Text(4, "(?:TERM|KILL)?"), "")
 
@@ -174,7 +146,7 @@ class StopAnswer(Definition):
 class KeepAnswer(Definition):
     """whether there is a supervisor"""
 
-    alive: bool = bound(FLAG)
+    alive: bool = bound(gate.FLAG)
 
 
 EVENTS_KEPT = 20_000
@@ -189,8 +161,8 @@ class Remains(Definition):
     :param processes: some of all processes of the run
     """
 
-    why: str = bound(SENTENCE)
-    ranks: Tuple[Target, ...] = bound(ListOf(Of(Target), RANKS_A_NODE), ())
+    why: str = bound(gate.SENTENCE)
+    ranks: Tuple[Target, ...] = bound(ListOf(Of(Target), gate.RANKS_A_NODE), ())
     processes: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
@@ -200,31 +172,31 @@ class StatusAnswer(Definition):
 
     events: RecordLines = bound(Recorded(EVENTS_KEPT))
     record: Optional[RunFacts] = maybe(Of(RunFacts))
-    alive: Optional[bool] = maybe(FLAG)
-    found: RecordLines = bound(Recorded(3 * RANKS_A_NODE), RecordLines())
+    alive: Optional[bool] = maybe(gate.FLAG)
+    found: RecordLines = bound(Recorded(3 * gate.RANKS_A_NODE), RecordLines())
     gone: Optional[Remains] = maybe(Of(Remains))
 
 
 class FoundRun(Definition):
     """A run folder."""
 
-    dir: str = bound(PATH)
+    dir: str = bound(gate.PATH)
     record: RunFacts = bound(Of(RunFacts))
-    alive: Optional[bool] = maybe(FLAG)
+    alive: Optional[bool] = maybe(gate.FLAG)
 
 
 class RunsAnswer(Definition):
     """all our run folders, the newest first; how many `more` there was no room for"""
 
     runs: Tuple[FoundRun, ...] = bound(ListOf(Of(FoundRun), RUNS_TOLD, skip=True))
-    more: int = bound(COUNT, 0)
+    more: int = bound(gate.COUNT, 0)
 
 
 class FilePart(Definition):
     """Bytes of one file in the payload."""
 
     file: str = bound(LOG)
-    offset: int = bound(SIZE)
+    offset: int = bound(gate.SIZE)
     length: int = bound(Whole(0, MAX_PAYLOAD))
 
 
@@ -235,20 +207,20 @@ class BegunFile(Definition):
     """
 
     file: str = bound(LOG)
-    end: Optional[int] = bound(Maybe(SIZE))
+    end: Optional[int] = bound(Maybe(gate.SIZE))
 
 
 class FollowItem(Definition):
     """new bytes; `begun`: files that were shortened or replaced; `trouble`: why one cannot be read;
     `found`: what a dead supervisor did not record; `gone`: no run folder, but what runs"""
 
-    parts: Tuple[FilePart, ...] = bound(ListOf(RowOf(FilePart), RANKS_A_NODE + 3))
+    parts: Tuple[FilePart, ...] = bound(ListOf(RowOf(FilePart), gate.RANKS_A_NODE + 3))
     sizes: Dict[str, int] = bound(SIZES)
-    alive: Optional[bool] = maybe(FLAG)
-    found: RecordLines = bound(Recorded(3 * RANKS_A_NODE), RecordLines())
+    alive: Optional[bool] = maybe(gate.FLAG)
+    found: RecordLines = bound(Recorded(3 * gate.RANKS_A_NODE), RecordLines())
     gone: Optional[Remains] = maybe(Of(Remains))
-    begun: Tuple[BegunFile, ...] = bound(ListOf(RowOf(BegunFile), RANKS_A_NODE + 3), ())
-    trouble: Dict[str, str] = bound(MapOf(LOG, SENTENCE, RANKS_A_NODE + 3), {})
+    begun: Tuple[BegunFile, ...] = bound(ListOf(RowOf(BegunFile), gate.RANKS_A_NODE + 3), ())
+    trouble: Dict[str, str] = bound(MapOf(LOG, gate.SENTENCE, gate.RANKS_A_NODE + 3), {})
 
 
 class SamplesItem(Definition):
@@ -270,8 +242,8 @@ class PastItem(Definition):
 class EnvironAnswer(Definition):
     """the variables, without secrets; how many more there are"""
 
-    environ: Dict[str, str] = bound(VARIABLES)
-    left_out: int = bound(COUNT, 0)
+    environ: Dict[str, str] = bound(gate.VARIABLES)
+    left_out: int = bound(gate.COUNT, 0)
 
 
 PLACE = Text(4096, cut=True)
@@ -294,58 +266,58 @@ class FoundRank(Definition):
     :param inferred: how its number was found if its environment does not say it
     """
 
-    rank: int = bound(RANK)
-    world_size: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
-    local_rank: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-    state: str = bound(WORD)
+    rank: int = bound(gate.RANK)
+    world_size: Optional[int] = bound(Maybe(Whole(0, gate.RANK_LIMIT)))
+    local_rank: Optional[int] = bound(Maybe(Whole(0, gate.RANK_LIMIT)))
+    pid: int = bound(gate.PID)
+    ticks: int = bound(gate.TICKS)
+    state: str = bound(gate.WORD)
     job: Meeting = bound(Of(Meeting))
     run: str = bound(PLACE)
     user: str = bound(PLACE)
     launcher: str = bound(PLACE)
     command: str = bound(PLACE)
-    started: float = bound(TIME)
+    started: float = bound(gate.TIME)
     attempt: int = bound(Whole(0, 1 << 30), 0)
     python: str = bound(PLACE, "")
-    container: bool = bound(FLAG, False)
-    ns_pid: int = bound(PID, 0)
+    container: bool = bound(gate.FLAG, False)
+    ns_pid: int = bound(gate.PID, 0)
     net: str = bound(PLACE, "")
-    above: Tuple[int, ...] = bound(ListOf(PID, 64), ())
+    above: Tuple[int, ...] = bound(ListOf(gate.PID, 64), ())
     started_by: str = bound(PLACE, "")
     inferred: str = bound(Text(100, "[a-z_]*"), "")
     step: str = bound(PLACE, "")
     """Of a SLURM job, like ``12.3``; empty: it is in none."""
-    local_size: Optional[int] = maybe(Whole(0, RANK_LIMIT))
+    local_size: Optional[int] = maybe(Whole(0, gate.RANK_LIMIT))
 
 
 class OtherJob(Definition):
     """Processes of somebody else that look like a job's."""
 
     user: str = bound(PLACE)
-    pid: int = bound(PID)
-    count: int = bound(PID)
+    pid: int = bound(gate.PID)
+    count: int = bound(gate.PID)
     command: str = bound(PLACE)
 
 
 class Stuck(Definition):
     """A process that cannot be looked at."""
 
-    pid: int = bound(PID)
+    pid: int = bound(gate.PID)
     name: str = bound(Text(255))
-    state: str = bound(WORD)
+    state: str = bound(gate.WORD)
 
 
 class SeekAnswer(Definition):
     """the ranks' main processes, jobs of other users, their other Python programs, processes that cannot be
     looked at; `why` a program that was named is not among them"""
 
-    ranks: Tuple[FoundRank, ...] = bound(ListOf(Of(FoundRank), RANKS_A_NODE))
+    ranks: Tuple[FoundRank, ...] = bound(ListOf(Of(FoundRank), gate.RANKS_A_NODE))
     others: Tuple[OtherJob, ...] = bound(ListOf(Of(OtherJob), 1000), ())
     pythons: Tuple[OtherJob, ...] = bound(ListOf(Of(OtherJob), 1000), ())
     stuck: Tuple[Stuck, ...] = bound(ListOf(Of(Stuck), 1000), ())
     machine: Optional[str] = maybe(Text(255))
-    why: str = bound(SENTENCE, "")
+    why: str = bound(gate.SENTENCE, "")
 
 
 class OpenFile(Definition):
@@ -357,15 +329,15 @@ class OpenFile(Definition):
     """
 
     id: str = bound(Text(500))
-    path: str = bound(PATH)
-    device: int = bound(SIZE)
+    path: str = bound(gate.PATH)
+    device: int = bound(gate.SIZE)
     inode: int = bound(Whole(0, (1 << 64) - 1))
-    size: int = bound(SIZE)
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-    fd: int = bound(PID)
-    ranks: Tuple[int, ...] = bound(RANKS, ())
-    shared: bool = bound(FLAG, False)
+    size: int = bound(gate.SIZE)
+    pid: int = bound(gate.PID)
+    ticks: int = bound(gate.TICKS)
+    fd: int = bound(gate.PID)
+    ranks: Tuple[int, ...] = bound(gate.RANKS, ())
+    shared: bool = bound(gate.FLAG, False)
 
 
 class Launching(Definition):
@@ -374,11 +346,11 @@ class Launching(Definition):
     :param below: how many processes are below it
     """
 
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-    ranks: Tuple[int, ...] = bound(RANKS)
+    pid: int = bound(gate.PID)
+    ticks: int = bound(gate.TICKS)
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
     command: str = bound(PLACE, "")
-    below: int = bound(COUNT, 0)
+    below: int = bound(gate.COUNT, 0)
 
 
 class OutputsAnswer(Definition):
@@ -386,18 +358,18 @@ class OutputsAnswer(Definition):
     whose output leaves the node; `callers`: by which connections"""
 
     files: Tuple[OpenFile, ...] = bound(ListOf(Of(OpenFile), FILES_A_NODE))
-    why: Dict[int, str] = bound(MapOf(Digits(RANK), SENTENCE, RANKS_A_NODE), {})
-    launchers: Tuple[Launching, ...] = bound(ListOf(Of(Launching), RANKS_A_NODE), ())
-    cwd: str = bound(PATH, "/")
+    why: Dict[int, str] = bound(MapOf(Digits(gate.RANK), gate.SENTENCE, gate.RANKS_A_NODE), {})
+    launchers: Tuple[Launching, ...] = bound(ListOf(Of(Launching), gate.RANKS_A_NODE), ())
+    cwd: str = bound(gate.PATH, "/")
     callers: Tuple[Caller, ...] = bound(CALLERS, ())
-    passed: Tuple[int, ...] = bound(RANKS, ())
+    passed: Tuple[int, ...] = bound(gate.RANKS, ())
 
 
 class AddedBytes(Definition):
     """Bytes of one file in the payload."""
 
     number: int = bound(Whole(0, FILES_A_JOB))
-    offset: int = bound(SIZE)
+    offset: int = bound(gate.SIZE)
     length: int = bound(Whole(0, MAX_PAYLOAD))
 
 
@@ -405,7 +377,7 @@ class BegunOutput(Definition):
     """A file of a job that was shortened; see :class:`BegunFile`."""
 
     number: int = bound(Whole(0, FILES_A_JOB))
-    end: Optional[int] = bound(Maybe(SIZE))
+    end: Optional[int] = bound(Maybe(gate.SIZE))
 
 
 class WatchItem(Definition):
@@ -413,26 +385,26 @@ class WatchItem(Definition):
     `trouble` with a file; files that their processes have `exchanged` for others"""
 
     parts: Tuple[AddedBytes, ...] = bound(ListOf(RowOf(AddedBytes), FILES_A_NODE))
-    sizes: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), SIZE, FILES_A_NODE))
-    ranks: Tuple[int, ...] = bound(RANKS)
-    launchers: Tuple[int, ...] = bound(ListOf(PID, RANKS_A_NODE), ())
+    sizes: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), gate.SIZE, FILES_A_NODE))
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
+    launchers: Tuple[int, ...] = bound(ListOf(gate.PID, gate.RANKS_A_NODE), ())
     begun: Tuple[BegunOutput, ...] = bound(ListOf(RowOf(BegunOutput), FILES_A_NODE), ())
     marks: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), MARK, FILES_A_NODE), {})
-    trouble: Dict[int, str] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), SENTENCE, FILES_A_NODE), {})
+    trouble: Dict[int, str] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), gate.SENTENCE, FILES_A_NODE), {})
     exchanged: Tuple[int, ...] = bound(ListOf(Whole(0, FILES_A_JOB), FILES_A_NODE), ())
 
 
 class EndAnswer(Definition):
     """how many processes there were, and which of them live"""
 
-    count: int = bound(COUNT)
+    count: int = bound(gate.COUNT)
     survivors: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
 class SpyAnswer(Definition):
     """whether there is a py-spy: the node's own, or the one that was sent"""
 
-    ready: bool = bound(FLAG)
+    ready: bool = bound(gate.FLAG)
 
 
 class StacksItem(Definition):
@@ -452,14 +424,14 @@ class RecorderItem(Definition):
     :param kind: why there is none, one word; empty: there is; ``what``: in a sentence
     """
 
-    rank: int = bound(RANK)
-    at: float = bound(TIME)
-    source: str = bound(WORD, "")
-    handlers: Tuple[str, ...] = bound(ListOf(WORD, 1000), ())
+    rank: int = bound(gate.RANK)
+    at: float = bound(gate.TIME)
+    source: str = bound(gate.WORD, "")
+    handlers: Tuple[str, ...] = bound(ListOf(gate.WORD, 1000), ())
     lengths: Tuple[int, ...] = bound(ListOf(Whole(0, MAX_PAYLOAD), 10), ())
-    took_s: float = bound(SECONDS, 0.0)
-    kind: str = bound(WORD, "")
-    what: str = bound(SENTENCE, "")
+    took_s: float = bound(gate.SECONDS, 0.0)
+    kind: str = bound(gate.WORD, "")
+    what: str = bound(gate.SENTENCE, "")
 
 
 class RecorderAnswer(Definition):
@@ -469,24 +441,24 @@ class RecorderAnswer(Definition):
 class ReportFile(Definition):
     """A file in a run's reports folder."""
 
-    name: str = bound(FILE_NAME)
-    size: int = bound(SIZE)
+    name: str = bound(gate.FILE_NAME)
+    size: int = bound(gate.SIZE)
 
 
 class DumpFile(Definition):
     """What NCCL's watchdog wrote for a rank."""
 
-    rank: int = bound(RANK)
-    dir: str = bound(PATH)
-    file: str = bound(FILE_NAME)
-    size: int = bound(SIZE)
+    rank: int = bound(gate.RANK)
+    dir: str = bound(gate.PATH)
+    file: str = bound(gate.FILE_NAME)
+    size: int = bound(gate.SIZE)
 
 
 class ReportsAnswer(Definition):
     """name and size of each file, and NCCL's dumps with the folders they are in"""
 
     files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), 10_000))
-    dumps: Tuple[DumpFile, ...] = bound(ListOf(Of(DumpFile), RANKS_A_NODE), ())
+    dumps: Tuple[DumpFile, ...] = bound(ListOf(Of(DumpFile), gate.RANKS_A_NODE), ())
 
 
 class NamedFile(Definition):
@@ -496,10 +468,10 @@ class NamedFile(Definition):
     :param id: the same for one file, from whichever node it is seen
     """
 
-    path: str = bound(FILE_PATH)
-    dir: str = bound(PATH)
-    file: str = bound(FILE_NAME)
-    size: int = bound(SIZE)
+    path: str = bound(gate.FILE_PATH)
+    dir: str = bound(gate.PATH)
+    file: str = bound(gate.FILE_NAME)
+    size: int = bound(gate.SIZE)
     id: str = bound(Text(500), "")
 
 
@@ -508,25 +480,25 @@ class FindAnswer(Definition):
 
     files: Tuple[NamedFile, ...] = bound(ListOf(Of(NamedFile), 10_000))
     absent: Tuple[str, ...] = bound(ListOf(Text(4096), 1000), ())
-    trouble: Tuple[str, ...] = bound(ListOf(SENTENCE, 1000), ())
+    trouble: Tuple[str, ...] = bound(ListOf(gate.SENTENCE, 1000), ())
 
 
 class DigestAnswer(Definition):
     """sha256, size, whether it changed meanwhile; `rest`: bytes beyond those that were asked for"""
 
     sha256: str = bound(_HEX)
-    size: int = bound(SIZE)
-    changed: bool = bound(FLAG)
-    rest: int = bound(SIZE, 0)
+    size: int = bound(gate.SIZE)
+    changed: bool = bound(gate.FLAG)
+    rest: int = bound(gate.SIZE, 0)
 
 
 class ReadItem(Definition):
     """payload: the bytes at `offset`"""
 
-    offset: int = bound(SIZE)
+    offset: int = bound(gate.SIZE)
 
 
 class ReadAnswer(Definition):
     """all of it was sent"""
 
-    size: int = bound(SIZE)
+    size: int = bound(gate.SIZE)

@@ -4,27 +4,9 @@ from __future__ import annotations
 
 from typing import Dict, Optional, Tuple
 
+from cockpit.base import gate
 from cockpit.base.answers import ADDRESSES
-from cockpit.base.gate import (
-    COUNT,
-    FILE_NAME,
-    FLAG,
-    PATH,
-    PID,
-    SECONDS,
-    SENTENCE,
-    SIZE,
-    WORD,
-    Definition,
-    ListOf,
-    MapOf,
-    Number,
-    Of,
-    Text,
-    Whole,
-    bound,
-    maybe,
-)
+from cockpit.base.gate import Definition, ListOf, MapOf, Number, Of, Text, Whole, bound, maybe
 
 _NAME = Text(255, cut=True)
 _PLACE = Text(4096, cut=True)
@@ -42,21 +24,21 @@ class System(Definition):
     kernel: str = bound(_NAME)
     libc: str = bound(_NAME, "")
     cpu: str = bound(_NAME, "")
-    cores: int = bound(COUNT, 0)
+    cores: int = bound(gate.COUNT, 0)
     governor: str = bound(_NAME, "")
     load: Optional[float] = maybe(Number(0, 1e9))
-    memory_bytes: Optional[int] = maybe(SIZE)
-    memory_free_bytes: Optional[int] = maybe(SIZE)
-    memory_max_bytes: Optional[int] = maybe(SIZE)
-    pids_max: Optional[int] = maybe(SIZE)
+    memory_bytes: Optional[int] = maybe(gate.SIZE)
+    memory_free_bytes: Optional[int] = maybe(gate.SIZE)
+    memory_max_bytes: Optional[int] = maybe(gate.SIZE)
+    pids_max: Optional[int] = maybe(gate.SIZE)
 
 
 class Limits(Definition):
     """Limits of a process there, as ranks get them; None: unlimited. Bytes, or a number."""
 
-    open_files: Optional[int] = maybe(SIZE)
-    processes: Optional[int] = maybe(SIZE)
-    locked_bytes: Optional[int] = maybe(SIZE)
+    open_files: Optional[int] = maybe(gate.SIZE)
+    processes: Optional[int] = maybe(gate.SIZE)
+    locked_bytes: Optional[int] = maybe(gate.SIZE)
 
 
 class Disk(Definition):
@@ -66,21 +48,21 @@ class Disk(Definition):
     :param type: as in /proc/mounts; empty: not known
     """
 
-    role: str = bound(WORD)
-    path: str = bound(PATH)
-    total_bytes: int = bound(SIZE)
-    free_bytes: int = bound(SIZE)
-    type: str = bound(WORD, "")
-    inodes: int = bound(SIZE, 0)
-    inodes_free: int = bound(SIZE, 0)
+    role: str = bound(gate.WORD)
+    path: str = bound(gate.PATH)
+    total_bytes: int = bound(gate.SIZE)
+    free_bytes: int = bound(gate.SIZE)
+    type: str = bound(gate.WORD, "")
+    inodes: int = bound(gate.SIZE, 0)
+    inodes_free: int = bound(gate.SIZE, 0)
 
 
 class Interface(Definition):
     """A network interface that is up."""
 
-    name: str = bound(WORD)
-    mtu: int = bound(COUNT, 0)
-    mbit: Optional[int] = maybe(COUNT)
+    name: str = bound(gate.WORD)
+    mtu: int = bound(gate.COUNT, 0)
+    mbit: Optional[int] = maybe(gate.COUNT)
     addresses: Tuple[str, ...] = bound(ADDRESSES, ())
 
 
@@ -102,8 +84,8 @@ class Network(Definition):
 class GpuUser(Definition):
     """A process that has memory of a GPU; ``name`` and ``user`` are empty if it is in another namespace."""
 
-    pid: int = bound(PID)
-    bytes: Optional[int] = maybe(SIZE)
+    pid: int = bound(gate.PID)
+    bytes: Optional[int] = maybe(gate.SIZE)
     name: str = bound(_NAME, "")
     user: str = bound(_NAME, "")
 
@@ -118,13 +100,13 @@ class Gpu(Definition):
 
     index: int = bound(Whole(0, 511))
     name: Optional[str] = maybe(_NAME)
-    memory_bytes: Optional[int] = maybe(SIZE)
-    memory_total_bytes: Optional[int] = maybe(SIZE)
-    errors: Optional[int] = maybe(SIZE)
-    clock_mhz: Optional[int] = maybe(COUNT)
-    power_w: Optional[int] = maybe(COUNT)
-    persistent: Optional[bool] = maybe(FLAG)
-    slowed: Tuple[str, ...] = bound(ListOf(WORD, 16), ())
+    memory_bytes: Optional[int] = maybe(gate.SIZE)
+    memory_total_bytes: Optional[int] = maybe(gate.SIZE)
+    errors: Optional[int] = maybe(gate.SIZE)
+    clock_mhz: Optional[int] = maybe(gate.COUNT)
+    power_w: Optional[int] = maybe(gate.COUNT)
+    persistent: Optional[bool] = maybe(gate.FLAG)
+    slowed: Tuple[str, ...] = bound(ListOf(gate.WORD, 16), ())
     users: Tuple[GpuUser, ...] = bound(ListOf(Of(GpuUser), 4096), ())
 
 
@@ -136,7 +118,7 @@ class Profiling(Definition):
 
     ptrace_scope: Optional[int] = maybe(Whole(-8, 8))
     perf_event_paranoid: Optional[int] = maybe(Whole(-8, 8))
-    gpu_counters: Optional[bool] = maybe(FLAG)
+    gpu_counters: Optional[bool] = maybe(gate.FLAG)
 
 
 class Session(Definition):
@@ -146,8 +128,8 @@ class Session(Definition):
     :param lingers: not those of this user
     """
 
-    kills: bool = bound(FLAG, False)
-    lingers: bool = bound(FLAG, False)
+    kills: bool = bound(gate.FLAG, False)
+    lingers: bool = bound(gate.FLAG, False)
 
 
 class Holder(Definition):
@@ -157,7 +139,7 @@ class Holder(Definition):
     """
 
     port: int = bound(Whole(1, 65535))
-    pid: int = bound(PID, 0)
+    pid: int = bound(gate.PID, 0)
     name: str = bound(_NAME, "")
 
 
@@ -165,14 +147,14 @@ class Lock(Definition):
     """A lock file of a build: who finds it waits for ever if nobody removes it."""
 
     path: str = bound(_PLACE)
-    age_s: float = bound(SECONDS)
+    age_s: float = bound(gate.SECONDS)
 
 
 class Leftover(Definition):
     """A piece of shared memory that no process of this user has mapped."""
 
-    name: str = bound(FILE_NAME)
-    bytes: int = bound(SIZE)
+    name: str = bound(gate.FILE_NAME)
+    bytes: int = bound(gate.SIZE)
 
 
 class Leftovers(Definition):
@@ -195,10 +177,10 @@ class CheckupAnswer(Definition):
     session: Optional[Session] = maybe(Of(Session))
     port: Optional[Tuple[Holder, ...]] = maybe(ListOf(Of(Holder), 1))
     leftovers: Optional[Leftovers] = maybe(Of(Leftovers))
-    login: Optional[Dict[str, str]] = maybe(MapOf(WORD, _PLACE, 100))
-    code: Optional[Dict[str, str]] = maybe(MapOf(_NAME, WORD, 1000))
+    login: Optional[Dict[str, str]] = maybe(MapOf(gate.WORD, _PLACE, 100))
+    code: Optional[Dict[str, str]] = maybe(MapOf(_NAME, gate.WORD, 1000))
     names: Optional[Dict[str, Tuple[str, ...]]] = maybe(MapOf(_NAME, ADDRESSES, PEERS))
-    silent: Dict[str, str] = bound(MapOf(_NAME, SENTENCE, 100), {})
+    silent: Dict[str, str] = bound(MapOf(_NAME, gate.SENTENCE, 100), {})
 
 
 class MeetItem(Definition):
@@ -210,6 +192,6 @@ class MeetItem(Definition):
 class ReachAnswer(Definition):
     """why it cannot be reached, or from which of the node's addresses and interfaces it is"""
 
-    error: str = bound(SENTENCE, "")
+    error: str = bound(gate.SENTENCE, "")
     source: str = bound(_NAME, "")
     interface: str = bound(_NAME, "")

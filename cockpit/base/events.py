@@ -9,24 +9,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Dict, List, NamedTuple, Optional, Tuple, Type
 
+from cockpit.base import gate
 from cockpit.base.fields import LOG
 from cockpit.base.gate import (
-    COUNT,
-    FLAG,
-    NODE_NAME,
-    PATH,
-    PID,
-    RANK,
-    RANK_LIMIT,
-    RANKS,
-    RANKS_A_NODE,
-    RUN_NAME,
-    SECONDS,
-    SENTENCE,
-    SIZE,
-    TICKS,
-    TIME,
-    WORD,
     Definition,
     Digits,
     FieldKind,
@@ -51,7 +36,7 @@ from cockpit.base.progress.told import Told
 CODE = Whole(-(1 << 31), 1 << 32)
 SIGNAL = Whole(1, 255)
 STARTS = Whole(0, 1 << 30)
-RANK_SET = ListOf(RANK, RANK_LIMIT)
+RANK_SET = ListOf(gate.RANK, gate.RANK_LIMIT)
 """Ranks of any number of nodes."""
 SAMPLES = "samples"
 STEPS_A_SAMPLE = 512
@@ -85,35 +70,35 @@ class Fact(Definition):
 class SupervisorStarted(Fact, of=RECORD, kind="supervisor_started"):
     """first line"""
 
-    pid: int = bound(PID, 0)
-    ticks: int = bound(TICKS, 0)
-    boot_id: str = bound(WORD, "")
-    run: str = maybe(RUN_NAME)
-    node: str = maybe(NODE_NAME)
-    ranks: Tuple[int, ...] = bound(RANKS, ())
-    format: int = bound(COUNT, 0)
+    pid: int = bound(gate.PID, 0)
+    ticks: int = bound(gate.TICKS, 0)
+    boot_id: str = bound(gate.WORD, "")
+    run: str = maybe(gate.RUN_NAME)
+    node: str = maybe(gate.NODE_NAME)
+    ranks: Tuple[int, ...] = bound(gate.RANKS, ())
+    format: int = bound(gate.COUNT, 0)
     host: str = bound(Text(255), "")
-    umask: str = bound(WORD, "")
-    probe: str = bound(WORD, "off")
+    umask: str = bound(gate.WORD, "")
+    probe: str = bound(gate.WORD, "off")
 
 
 class LauncherStarted(Fact, of=RECORD, kind="launcher_started"):
     """the launcher runs"""
 
-    pid: int = bound(PID, 0)
+    pid: int = bound(gate.PID, 0)
 
 
 class RankStarted(Fact, of=RECORD, kind="rank_started"):
     """the wrapper started the training process"""
 
-    rank: int = bound(RANK)
+    rank: int = bound(gate.RANK)
     attempt: int = bound(STARTS, 0)
-    local_rank: Optional[int] = maybe(RANK)
-    world_size: Optional[int] = maybe(Whole(0, RANK_LIMIT))
-    pid: Optional[int] = maybe(PID)
-    ticks: Optional[int] = maybe(TICKS)
-    wrapper: Optional[int] = maybe(PID)
-    parent: Optional[int] = maybe(PID)
+    local_rank: Optional[int] = maybe(gate.RANK)
+    world_size: Optional[int] = maybe(Whole(0, gate.RANK_LIMIT))
+    pid: Optional[int] = maybe(gate.PID)
+    ticks: Optional[int] = maybe(gate.TICKS)
+    wrapper: Optional[int] = maybe(gate.PID)
+    parent: Optional[int] = maybe(gate.PID)
     max_restarts: int = bound(STARTS, 0)
 
 
@@ -121,16 +106,16 @@ class RankExited(Fact, of=RECORD, kind="rank_exited"):
     """`by`: `wrapper`, or `supervisor`, which inherited it; either `code` or `signal` is null; `oom_kills`:
     processes of its cgroup that the kernel killed for lack of memory while it ran; null: not known"""
 
-    rank: int = bound(RANK)
+    rank: int = bound(gate.RANK)
     attempt: int = bound(STARTS, 0)
-    pid: Optional[int] = maybe(PID)
+    pid: Optional[int] = maybe(gate.PID)
     code: Optional[int] = maybe(CODE)
     signal: Optional[int] = maybe(SIGNAL)
-    maxrss_kb: Optional[int] = maybe(COUNT)
-    utime_s: Optional[float] = maybe(SECONDS)
-    stime_s: Optional[float] = maybe(SECONDS)
-    by: str = bound(WORD, "")
-    oom_kills: Optional[int] = maybe(COUNT)
+    maxrss_kb: Optional[int] = maybe(gate.COUNT)
+    utime_s: Optional[float] = maybe(gate.SECONDS)
+    stime_s: Optional[float] = maybe(gate.SECONDS)
+    by: str = bound(gate.WORD, "")
+    oom_kills: Optional[int] = maybe(gate.COUNT)
 
     def __post_init__(self) -> None:
         """Refuse an end that is none."""
@@ -142,11 +127,11 @@ class RankLost(Fact, of=RECORD, kind="rank_lost"):
     """gone, and nobody saw its status; `by`: `supervisor`; `boot`: its node was booted anew; `agent`: there
     was nothing of it left"""
 
-    rank: int = bound(RANK)
+    rank: int = bound(gate.RANK)
     attempt: int = bound(STARTS, 0)
-    pid: Optional[int] = maybe(PID)
-    why: str = bound(SENTENCE, "")
-    by: str = bound(WORD, "")
+    pid: Optional[int] = maybe(gate.PID)
+    why: str = bound(gate.SENTENCE, "")
+    by: str = bound(gate.WORD, "")
 
 
 class RankProbe(Told, Fact, of=RECORD, kind="rank_probe"):
@@ -160,28 +145,28 @@ class EvidenceKept(Fact, of=RECORD, kind="evidence"):
 
     why: str = bound(Text(20, REASONS))
     file: str = bound(FILE, "")
-    size: int = bound(SIZE, 0)
-    since: Optional[float] = maybe(TIME)
-    stacks: Tuple[int, ...] = bound(RANKS, ())
-    recorders: Tuple[int, ...] = bound(RANKS, ())
-    failed: Tuple[int, ...] = bound(RANKS, ())
-    text: str = bound(SENTENCE, "")
-    over_s: Optional[float] = maybe(SECONDS)
+    size: int = bound(gate.SIZE, 0)
+    since: Optional[float] = maybe(gate.TIME)
+    stacks: Tuple[int, ...] = bound(gate.RANKS, ())
+    recorders: Tuple[int, ...] = bound(gate.RANKS, ())
+    failed: Tuple[int, ...] = bound(gate.RANKS, ())
+    text: str = bound(gate.SENTENCE, "")
+    over_s: Optional[float] = maybe(gate.SECONDS)
 
 
 class StepSample(Definition):
     """One step: its number; when it ended, unix seconds on the node's clock; how long it took, if known."""
 
-    step: int = bound(COUNT)
-    t: float = bound(TIME)
-    seconds: Optional[float] = maybe(SECONDS)
+    step: int = bound(gate.COUNT)
+    t: float = bound(gate.TIME)
+    seconds: Optional[float] = maybe(gate.SECONDS)
 
 
 class RankSteps(Fact, of=RECORD, kind="rank_steps"):
     """the last steps that a rank's probe noted, each `step`, `t`, `seconds`; once all have ended"""
 
-    rank: int = bound(RANK)
-    pid: int = bound(PID)
+    rank: int = bound(gate.RANK)
+    pid: int = bound(gate.PID)
     source: str = bound(Text(20), "")
     steps: Tuple[StepSample, ...] = bound(ListOf(Of(StepSample), LAST_STEPS), ())
 
@@ -196,34 +181,34 @@ class LauncherExited(Fact, of=RECORD, kind="launcher_exited"):
 class StopRequested(Fact, of=RECORD, kind="stop_requested"):
     """the supervisor begins to stop the run"""
 
-    reason: str = bound(SENTENCE, "")
-    by: str = bound(SENTENCE, "")
-    grace_s: float = bound(SECONDS, 0.0)
+    reason: str = bound(gate.SENTENCE, "")
+    by: str = bound(gate.SENTENCE, "")
+    grace_s: float = bound(gate.SECONDS, 0.0)
 
 
 class Stage(Fact, of=RECORD, kind="stage"):
     """of a stop: `term`, `finalising`, `kill`, `sweep`"""
 
-    stage: str = bound(WORD)
-    pids: Tuple[int, ...] = bound(ListOf(PID, 1 << 16), ())
-    text: str = bound(SENTENCE, "")
+    stage: str = bound(gate.WORD)
+    pids: Tuple[int, ...] = bound(ListOf(gate.PID, 1 << 16), ())
+    text: str = bound(gate.SENTENCE, "")
 
 
 class Report(Fact, of=RECORD, kind="report"):
     """state `writing`, `ready`, `imported`, `qdstrm` (not imported), `missing`"""
 
     name: str = bound(Text(255), "")
-    size: int = bound(SIZE, 0)
-    state: str = bound(WORD, "")
-    text: str = bound(SENTENCE, "")
+    size: int = bound(gate.SIZE, 0)
+    state: str = bound(gate.WORD, "")
+    text: str = bound(gate.SENTENCE, "")
 
 
 class Survivor(Definition):
     """A process that no signal ended."""
 
-    pid: int = bound(PID, 0)
+    pid: int = bound(gate.PID, 0)
     name: str = bound(Text(255), "")
-    state: str = bound(WORD, "")
+    state: str = bound(gate.WORD, "")
 
 
 SURVIVORS = ListOf(Of(Survivor), 10_000)
@@ -238,8 +223,8 @@ class Survivors(Fact, of=RECORD, kind="survivors"):
 class Note(Fact, of=RECORD, kind="note"):
     """a sentence for a person; `about`: `samples`, if it says why there are none"""
 
-    text: str = bound(SENTENCE, "")
-    about: str = bound(WORD, "")
+    text: str = bound(gate.SENTENCE, "")
+    about: str = bound(gate.WORD, "")
 
 
 class Ended(Fact, of=RECORD, kind="ended"):
@@ -252,28 +237,28 @@ class Ended(Fact, of=RECORD, kind="ended"):
 class Planned(Fact, of=OWN, kind="planned"):
     """first: the nodes with their ranks"""
 
-    nodes: Dict[str, Tuple[int, ...]] = bound(MapOf(NODE_NAME, RANKS, 1 << 16))
+    nodes: Dict[str, Tuple[int, ...]] = bound(MapOf(gate.NODE_NAME, gate.RANKS, 1 << 16))
 
 
 class Launched(Fact, of=OWN, kind="launched"):
     """the node's supervisor was started"""
 
-    dir: str = maybe(PATH)
+    dir: str = maybe(gate.PATH)
 
 
 class LinkChanged(Fact, of=OWN, kind="link"):
     """`ok`, `stale` (tried again soon; `asks`: once a person wants it), `gone` (tried every minute)"""
 
     state: str = bound(Text(10, "connecting|ok|stale|gone"))
-    why: str = bound(SENTENCE, "")
-    asks: bool = bound(FLAG, False)
+    why: str = bound(gate.SENTENCE, "")
+    asks: bool = bound(gate.FLAG, False)
 
 
 class ClockMeasured(Fact, of=OWN, kind="clock"):
     """the node's clock minus ours"""
 
-    offset_s: float = bound(SECONDS)
-    rtt_s: float = bound(SECONDS, 0.0)
+    offset_s: float = bound(gate.SECONDS)
+    rtt_s: float = bound(gate.SECONDS, 0.0)
 
 
 class NodeSample(Definition):
@@ -281,10 +266,10 @@ class NodeSample(Definition):
 
     load: Optional[float] = maybe(Number(0, 1 << 40))
     cores: Optional[int] = maybe(Whole(0, 1 << 20))
-    memory_bytes: Optional[int] = maybe(SIZE)
-    memory_total_bytes: Optional[int] = maybe(SIZE)
-    disk_free_bytes: Optional[int] = maybe(SIZE)
-    disk_total_bytes: Optional[int] = maybe(SIZE)
+    memory_bytes: Optional[int] = maybe(gate.SIZE)
+    memory_total_bytes: Optional[int] = maybe(gate.SIZE)
+    disk_free_bytes: Optional[int] = maybe(gate.SIZE)
+    disk_total_bytes: Optional[int] = maybe(gate.SIZE)
 
 
 class Progress(Definition):
@@ -296,9 +281,9 @@ class Progress(Definition):
     """
 
     source: str = bound(Text(20))
-    step: int = bound(COUNT)
-    age_s: float = bound(SECONDS)
-    step_s: Optional[float] = maybe(SECONDS)
+    step: int = bound(gate.COUNT)
+    age_s: float = bound(gate.SECONDS)
+    step_s: Optional[float] = maybe(gate.SECONDS)
     steps: Tuple[StepSample, ...] = bound(ListOf(RowOf(StepSample), STEPS_A_SAMPLE), ())
 
     def ends(self, last: float) -> List[float]:
@@ -314,15 +299,15 @@ class RankSample(Definition):
     """A rank's process, measured once; ``cpu_percent`` is of one core."""
 
     cpu_percent: Optional[float] = maybe(Number(0, 1 << 40))
-    rss_bytes: Optional[int] = maybe(SIZE)
-    threads: Optional[int] = maybe(COUNT)
-    children: Optional[int] = maybe(COUNT)
+    rss_bytes: Optional[int] = maybe(gate.SIZE)
+    threads: Optional[int] = maybe(gate.COUNT)
+    children: Optional[int] = maybe(gate.COUNT)
     progress: Optional[Progress] = maybe(Of(Progress))
-    held_bytes: Optional[int] = maybe(SIZE)
+    held_bytes: Optional[int] = maybe(gate.SIZE)
     """What it and all that it has started hold, without files; not in each sample."""
     main_cpu_s: Optional[float] = maybe(Number(0, 1 << 36))
     """CPU time of its main thread, since it began; only of a rank without ``progress``, as is the next."""
-    main_switches: Optional[int] = maybe(COUNT)
+    main_switches: Optional[int] = maybe(gate.COUNT)
     """How often that thread was given a processor."""
 
 
@@ -334,9 +319,9 @@ class MemorySample(Definition):
     """
 
     of: str = bound(Text(4096, cut=True))
-    used_bytes: int = bound(SIZE)
-    limit_bytes: int = bound(Whole(1, SIZE.most))
-    ranks: Tuple[int, ...] = bound(RANKS, ())
+    used_bytes: int = bound(gate.SIZE)
+    limit_bytes: int = bound(Whole(1, gate.SIZE.most))
+    ranks: Tuple[int, ...] = bound(gate.RANKS, ())
 
 
 class DiskSample(Definition):
@@ -346,10 +331,10 @@ class DiskSample(Definition):
     """
 
     path: str = bound(Text(4096, cut=True))
-    free_bytes: int = bound(SIZE)
-    total_bytes: int = bound(SIZE)
-    free_files: Optional[int] = maybe(SIZE)
-    total_files: Optional[int] = maybe(SIZE)
+    free_bytes: int = bound(gate.SIZE)
+    total_bytes: int = bound(gate.SIZE)
+    free_files: Optional[int] = maybe(gate.SIZE)
+    total_files: Optional[int] = maybe(gate.SIZE)
 
 
 class GpuSample(Definition):
@@ -363,15 +348,15 @@ class GpuSample(Definition):
     index: int = bound(Whole(0, 1 << 16), 0)
     name: Optional[str] = maybe(Text(100, cut=True))
     utilisation_percent: Optional[float] = maybe(Number(0, 100))
-    memory_bytes: Optional[int] = maybe(SIZE)
-    memory_total_bytes: Optional[int] = maybe(SIZE)
-    processes: Dict[int, Optional[int]] = bound(MapOf(Digits(PID), Maybe(SIZE), 10_000), {})
-    errors: Optional[int] = maybe(COUNT)
+    memory_bytes: Optional[int] = maybe(gate.SIZE)
+    memory_total_bytes: Optional[int] = maybe(gate.SIZE)
+    processes: Dict[int, Optional[int]] = bound(MapOf(Digits(gate.PID), Maybe(gate.SIZE), 10_000), {})
+    errors: Optional[int] = maybe(gate.COUNT)
     slowed: Optional[Tuple[str, ...]] = maybe(ListOf(Text(40, cut=True), 8))
     xids: Tuple[int, ...] = bound(ListOf(Whole(0, 1 << 32), 64), ())
 
 
-RANK_SAMPLES = MapOf(Digits(RANK), Of(RankSample), RANKS_A_NODE)
+RANK_SAMPLES = MapOf(Digits(gate.RANK), Of(RankSample), gate.RANKS_A_NODE)
 GPU_SAMPLES = ListOf(Of(GpuSample), 64)
 MEMORY_SAMPLES = ListOf(Of(MemorySample), 64)
 DISK_SAMPLES = ListOf(Of(DiskSample), 8)
@@ -392,12 +377,12 @@ class Filling(Fact, of=OWN, kind="filling"):
     null: it no longer does; `ranks`: who grows, by bytes a second"""
 
     of: str = bound(Text(4096, cut=True))
-    used_bytes: int = bound(SIZE)
-    limit_bytes: int = bound(SIZE)
-    full_at: Optional[float] = maybe(TIME)
+    used_bytes: int = bound(gate.SIZE)
+    limit_bytes: int = bound(gate.SIZE)
+    full_at: Optional[float] = maybe(gate.TIME)
     bytes_s: float = bound(Number(0, 1 << 62), 0.0)
-    over_s: float = bound(SECONDS, 0.0)
-    ranks: Dict[int, float] = bound(MapOf(Digits(RANK), Number(0, 1 << 62), RANKS_A_NODE), {})
+    over_s: float = bound(gate.SECONDS, 0.0)
+    ranks: Dict[int, float] = bound(MapOf(Digits(gate.RANK), Number(0, 1 << 62), gate.RANKS_A_NODE), {})
 
 
 class NoticeStep(Definition):
@@ -412,25 +397,25 @@ class Notice(Fact, of=OWN, kind="notice"):
     """what rule `id` has seen (`of` what), `since` when; `due`: when that comes to pass; repeated each
     minute until it is `over`"""
 
-    id: str = bound(WORD)
+    id: str = bound(gate.WORD)
     of: str = bound(Text(300, cut=True), "")
-    what: str = bound(SENTENCE, "")
-    since: float = bound(TIME, 0.0)
-    due: Optional[float] = maybe(TIME)
-    evidence: Tuple[str, ...] = bound(ListOf(SENTENCE, 8), ())
+    what: str = bound(gate.SENTENCE, "")
+    since: float = bound(gate.TIME, 0.0)
+    due: Optional[float] = maybe(gate.TIME)
+    evidence: Tuple[str, ...] = bound(ListOf(gate.SENTENCE, 8), ())
     certainty: str = bound(Text(10, "sure|likely|unsure"), "unsure")
     severity: str = bound(Text(10, "error|warning"), "warning")
-    nodes: Tuple[str, ...] = bound(ListOf(NODE_NAME, 1 << 16), ())
-    ranks: Tuple[int, ...] = bound(RANKS, ())
+    nodes: Tuple[str, ...] = bound(ListOf(gate.NODE_NAME, 1 << 16), ())
+    ranks: Tuple[int, ...] = bound(gate.RANKS, ())
     steps: Tuple[NoticeStep, ...] = bound(ListOf(Of(NoticeStep), 8), ())
-    over: bool = bound(FLAG, False)
+    over: bool = bound(gate.FLAG, False)
 
 
 class Saved(Fact, of=OWN, kind="saved"):
     """no step went on for so long before `step`, and a log named a checkpoint then"""
 
-    step: int = bound(COUNT)
-    seconds: float = bound(SECONDS)
+    step: int = bound(gate.COUNT)
+    seconds: float = bound(gate.SECONDS)
 
 
 class FoundStep(Definition):
@@ -439,23 +424,23 @@ class FoundStep(Definition):
     command: str = bound(Text(1000, cut=True))
     reason: str = bound(Text(300, cut=True), "")
     node: str = bound(Text(255), "")
-    action: str = bound(WORD, "")
+    action: str = bound(gate.WORD, "")
 
 
 class Found(Definition):
     """A finding (:class:`cockpit.core.finding.Finding`) as it is kept: ``id`` is that of the verdict."""
 
-    id: str = bound(WORD)
-    what: str = bound(SENTENCE)
+    id: str = bound(gate.WORD)
+    what: str = bound(gate.SENTENCE)
     ranks: Tuple[int, ...] = bound(RANK_SET, ())
-    where: str = bound(SENTENCE, "")
-    detail: str = bound(SENTENCE, "")
-    evidence: Tuple[str, ...] = bound(ListOf(SENTENCE, 16), ())
+    where: str = bound(gate.SENTENCE, "")
+    detail: str = bound(gate.SENTENCE, "")
+    evidence: Tuple[str, ...] = bound(ListOf(gate.SENTENCE, 16), ())
     certainty: str = bound(Text(10, "sure|likely|unsure"), "unsure")
     severity: str = bound(Text(10, "error|warning|info"), "error")
-    nodes: Tuple[str, ...] = bound(ListOf(NODE_NAME, 1 << 16), ())
-    since: Optional[float] = maybe(TIME)
-    proof: str = bound(WORD, "")
+    nodes: Tuple[str, ...] = bound(ListOf(gate.NODE_NAME, 1 << 16), ())
+    since: Optional[float] = maybe(gate.TIME)
+    proof: str = bound(gate.WORD, "")
     steps: Tuple[FoundStep, ...] = bound(ListOf(Of(FoundStep), 16), ())
 
 
@@ -467,18 +452,18 @@ class Watched(Fact, of=OWN, kind="watch"):
     in `stacks`"""
 
     state: str = bound(Text(10, "going|quiet|stalled|blind"))
-    since: float = bound(TIME, 0.0)
-    still_s: float = bound(SECONDS, 0.0)
-    step: Optional[int] = maybe(COUNT)
-    looking: bool = bound(FLAG, False)
-    looks: int = bound(COUNT, 0)
-    total: int = bound(COUNT, 0)
-    looked: Optional[float] = maybe(TIME)
-    next_at: Optional[float] = maybe(TIME)
+    since: float = bound(gate.TIME, 0.0)
+    still_s: float = bound(gate.SECONDS, 0.0)
+    step: Optional[int] = maybe(gate.COUNT)
+    looking: bool = bound(gate.FLAG, False)
+    looks: int = bound(gate.COUNT, 0)
+    total: int = bound(gate.COUNT, 0)
+    looked: Optional[float] = maybe(gate.TIME)
+    next_at: Optional[float] = maybe(gate.TIME)
     found: Optional[Found] = maybe(Of(Found))
     waiting: Tuple[int, ...] = bound(RANK_SET, ())
     snapshot: str = bound(Text(255, r"(?!\.\.?\Z)[^/\0]*"), "")
-    why: str = bound(SENTENCE, "")
+    why: str = bound(gate.SENTENCE, "")
 
 
 class SupervisorGone(Fact, of=OWN, kind="supervisor_gone"):
@@ -489,9 +474,9 @@ class NodeLost(Fact, of=OWN, kind="node_lost"):
     """the run folder is gone, and so are the processes; `booted`: the node was booted anew; `taken`: it was
     lent, and has been taken back"""
 
-    why: str = bound(SENTENCE, "")
-    booted: bool = bound(FLAG, False)
-    taken: bool = bound(FLAG, False)
+    why: str = bound(gate.SENTENCE, "")
+    booted: bool = bound(gate.FLAG, False)
+    taken: bool = bound(gate.FLAG, False)
 
 
 class Gap(Fact, of=OWN, kind="gap"):
@@ -500,32 +485,32 @@ class Gap(Fact, of=OWN, kind="gap"):
     that others started: its bytes are in `file` here"""
 
     file: str = bound(LOG)
-    at: int = bound(SIZE)
-    lost: Optional[int] = maybe(SIZE)
+    at: int = bound(gate.SIZE)
+    lost: Optional[int] = maybe(gate.SIZE)
     of: str = bound(Text(4096, cut=True), "")
 
 
 class Damaged(Fact, of=OWN, kind="damaged"):
     """so many lines of the node's run record make no sense and are ignored; not kept"""
 
-    lines: int = bound(COUNT)
+    lines: int = bound(gate.COUNT)
 
 
 class RankGone(Fact, of=OWN, kind="rank_gone"):
     """a rank of a job that others started is gone; nobody here can know how it ended"""
 
-    rank: int = bound(RANK)
+    rank: int = bound(gate.RANK)
     attempt: int = bound(STARTS, 0)
-    pid: Optional[int] = maybe(PID)
-    why: str = bound(SENTENCE, "")
+    pid: Optional[int] = maybe(gate.PID)
+    why: str = bound(gate.SENTENCE, "")
 
 
 class StopAsked(Fact, of=OWN, kind="stop_asked"):
     """a person, or the failure policy, asked to stop"""
 
-    reason: str = bound(SENTENCE, "")
-    by: str = bound(SENTENCE, "")
-    hard: bool = bound(FLAG, False)
+    reason: str = bound(gate.SENTENCE, "")
+    by: str = bound(gate.SENTENCE, "")
+    hard: bool = bound(gate.FLAG, False)
 
 
 class RestKept(Fact, of=OWN, kind="rest_kept"):
@@ -535,8 +520,8 @@ class RestKept(Fact, of=OWN, kind="rest_kept"):
 class JobEnded(Fact, of=OWN, kind="job_ended"):
     """whoever lent the nodes, such as SLURM, has ended the run, and why; not `final`: it is asked again"""
 
-    why: str = bound(SENTENCE, "")
-    final: bool = bound(FLAG, True)
+    why: str = bound(gate.SENTENCE, "")
+    final: bool = bound(gate.FLAG, True)
 
 
 class Complete(Fact, of=OWN, kind="complete"):
@@ -572,7 +557,7 @@ def read_line(value: Any, known: Dict[str, Type[Fact]]) -> Optional[RecordLine]:
     kind = value.get("e")
     if not isinstance(kind, str) or "t" not in value:
         raise Malformed("no time or no kind")
-    t = TIME.read(value["t"])
+    t = gate.TIME.read(value["t"])
     fact = known.get(kind)
     return None if fact is None else RecordLine(t, read(fact, value))
 

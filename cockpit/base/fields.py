@@ -4,31 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Tuple
 
-from cockpit.base import record
-from cockpit.base.gate import (
-    COUNT,
-    NODE_NAME,
-    PATH,
-    PID,
-    RANK,
-    RANKS,
-    RANKS_A_NODE,
-    RUN_NAME,
-    SIZE,
-    TICKS,
-    TIME,
-    WORD,
-    Definition,
-    FieldKind,
-    ListOf,
-    Malformed,
-    MapOf,
-    Of,
-    Text,
-    Whole,
-    bound,
-    maybe,
-)
+from cockpit.base import gate, record
+from cockpit.base.gate import Definition, FieldKind, ListOf, Malformed, MapOf, Of, Text, Whole, bound, maybe
 
 
 class Address(FieldKind):
@@ -58,47 +35,47 @@ class LogName(FieldKind):
 
 
 LOG = LogName()
-SIZES = MapOf(LOG, SIZE, RANKS_A_NODE + 3)
+SIZES = MapOf(LOG, gate.SIZE, gate.RANKS_A_NODE + 3)
 """Bytes by file, of all files that are followed on a node."""
 MARK = Whole(0, (1 << 32) - 1)
-MARKS = MapOf(LOG, MARK, RANKS_A_NODE + 3)
+MARKS = MapOf(LOG, MARK, gate.RANKS_A_NODE + 3)
 """See :attr:`cockpit.base.trail.Trail.mark`; by file."""
 
 
 class Target(Definition):
     """A rank's process."""
 
-    rank: int = bound(RANK)
+    rank: int = bound(gate.RANK)
     pid: int = bound(Whole(1, 1 << 30))
-    ticks: int = bound(TICKS)
+    ticks: int = bound(gate.TICKS)
 
 
 class Identity(Definition):
     """A process: pid and start time."""
 
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
+    pid: int = bound(gate.PID)
+    ticks: int = bound(gate.TICKS)
 
 
 class RunIdentity(Definition):
     """What an agent itself needs from ``record.json``."""
 
-    run: str = bound(RUN_NAME)
-    node: str = bound(NODE_NAME)
-    boot_id: str = bound(WORD)
-    ranks: Tuple[int, ...] = bound(RANKS)
+    run: str = bound(gate.RUN_NAME)
+    node: str = bound(gate.NODE_NAME)
+    boot_id: str = bound(gate.WORD)
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
     supervisor: Identity = bound(Of(Identity))
 
 
 class RunFacts(RunIdentity):
     """``record.json``: what a run folder was made for."""
 
-    t: float = bound(TIME)
-    format: int = bound(COUNT, 0)
-    index: int = bound(COUNT, 0)
+    t: float = bound(gate.TIME)
+    format: int = bound(gate.COUNT, 0)
+    index: int = bound(gate.COUNT, 0)
     host: str = bound(Text(255), "")
-    launcher: str = bound(WORD, "")
-    profile: Optional[Dict[str, str]] = maybe(MapOf(WORD, Text(4096, r"[^\0]*"), 100))
+    launcher: str = bound(gate.WORD, "")
+    profile: Optional[Dict[str, str]] = maybe(MapOf(gate.WORD, Text(4096, r"[^\0]*"), 100))
 
 
 class Caller(Definition):
@@ -109,19 +86,19 @@ class Caller(Definition):
     :param to_port: 0: it is no connection; srun listens there, at ``address`` and ``port``
     """
 
-    ranks: Tuple[int, ...] = bound(RANKS)
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
     address: str = bound(Address())
     port: int = bound(Whole(1, 65535))
     to: str = bound(Address())
     to_port: int = bound(Whole(0, 65535))
 
 
-CALLERS = ListOf(Of(Caller), RANKS_A_NODE)
+CALLERS = ListOf(Of(Caller), gate.RANKS_A_NODE)
 
 TRIAL_ROUNDS = 64
 """Peers that a rank measures with in one trial."""
 
-FILES_A_NODE = 2 * RANKS_A_NODE + 8
+FILES_A_NODE = 2 * gate.RANKS_A_NODE + 8
 """Files that the processes of one job write on one node: two of each rank, some of its launchers."""
 
 FILES_A_JOB = 1 << 16
@@ -138,15 +115,15 @@ class Opened(Definition):
     """
 
     number: int = bound(Whole(0, FILES_A_JOB))
-    path: str = bound(PATH)
-    device: int = bound(SIZE)
+    path: str = bound(gate.PATH)
+    device: int = bound(gate.SIZE)
     inode: int = bound(Whole(0, (1 << 64) - 1))
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-    fd: int = bound(PID)
-    offset: int = bound(SIZE, 0)
+    pid: int = bound(gate.PID)
+    ticks: int = bound(gate.TICKS)
+    fd: int = bound(gate.PID)
+    offset: int = bound(gate.SIZE, 0)
     mark: Optional[int] = maybe(MARK)
-    marked: int = bound(SIZE, 0)
+    marked: int = bound(gate.SIZE, 0)
 
 
 RUNS_TOLD = 10_000

@@ -10,26 +10,8 @@ import json
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from cockpit.base.gate import (
-    COUNT,
-    RANK,
-    RANKS,
-    RANKS_A_NODE,
-    SECONDS,
-    SENTENCE,
-    TIME,
-    WORD,
-    Definition,
-    ListOf,
-    Malformed,
-    Of,
-    RowOf,
-    Text,
-    Whole,
-    bound,
-    maybe,
-    read,
-)
+from cockpit.base import gate
+from cockpit.base.gate import Definition, ListOf, Malformed, Of, RowOf, Text, Whole, bound, maybe, read
 
 FORMAT = 1
 """Version of the file; a reader refuses a newer one."""
@@ -55,7 +37,7 @@ _NAME = re.compile(NAME)
 class StackPart(Definition):
     """The packed dump of a rank, so many bytes."""
 
-    rank: int = bound(RANK)
+    rank: int = bound(gate.RANK)
     size: int = bound(_PART)
 
 
@@ -65,19 +47,19 @@ class RecorderPart(Definition):
     :param source: ``server``, or ``file``: what NCCL's watchdog wrote before the rank ended
     """
 
-    rank: int = bound(RANK)
-    at: float = bound(TIME)
-    source: str = bound(WORD, "")
+    rank: int = bound(gate.RANK)
+    at: float = bound(gate.TIME)
+    source: str = bound(gate.WORD, "")
     lengths: Tuple[int, ...] = bound(ListOf(_PART, 10), ())
 
 
 class StepPart(Definition):
     """The last step of a rank, by its probe: when it ended, and how long a step of it usually takes."""
 
-    rank: int = bound(RANK)
-    step: int = bound(COUNT)
-    at: float = bound(TIME)
-    usual_s: Optional[float] = maybe(SECONDS)
+    rank: int = bound(gate.RANK)
+    step: int = bound(gate.COUNT)
+    at: float = bound(gate.TIME)
+    usual_s: Optional[float] = maybe(gate.SECONDS)
 
 
 class Head(Definition):
@@ -90,19 +72,19 @@ class Head(Definition):
     :param trouble: what is missing, and why
     """
 
-    format: int = bound(COUNT)
-    t: float = bound(TIME)
+    format: int = bound(gate.COUNT)
+    t: float = bound(gate.TIME)
     why: str = bound(Text(20, REASONS))
-    boot_id: str = bound(WORD, "")
-    run: str = bound(WORD, "")
+    boot_id: str = bound(gate.WORD, "")
+    run: str = bound(gate.WORD, "")
     node: str = bound(Text(255), "")
-    since: Optional[float] = maybe(TIME)
-    failed: Tuple[int, ...] = bound(RANKS, ())
-    took_s: float = bound(SECONDS, 0.0)
-    trouble: Tuple[str, ...] = bound(ListOf(SENTENCE, 20), ())
-    steps: Tuple[StepPart, ...] = bound(ListOf(RowOf(StepPart), RANKS_A_NODE), ())
-    stacks: Tuple[StackPart, ...] = bound(ListOf(RowOf(StackPart), RANKS_A_NODE), ())
-    recorders: Tuple[RecorderPart, ...] = bound(ListOf(Of(RecorderPart), RANKS_A_NODE), ())
+    since: Optional[float] = maybe(gate.TIME)
+    failed: Tuple[int, ...] = bound(gate.RANKS, ())
+    took_s: float = bound(gate.SECONDS, 0.0)
+    trouble: Tuple[str, ...] = bound(ListOf(gate.SENTENCE, 20), ())
+    steps: Tuple[StepPart, ...] = bound(ListOf(RowOf(StepPart), gate.RANKS_A_NODE), ())
+    stacks: Tuple[StackPart, ...] = bound(ListOf(RowOf(StackPart), gate.RANKS_A_NODE), ())
+    recorders: Tuple[RecorderPart, ...] = bound(ListOf(Of(RecorderPart), gate.RANKS_A_NODE), ())
 
 
 class Kept(Definition):

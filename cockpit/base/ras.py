@@ -8,23 +8,8 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from cockpit.base.gate import (
-    COUNT,
-    FLAG,
-    PID,
-    RANK,
-    RANK_LIMIT,
-    SECONDS,
-    SENTENCE,
-    TIME,
-    WORD,
-    Definition,
-    ListOf,
-    Of,
-    Text,
-    Whole,
-    bound,
-)
+from cockpit.base import gate
+from cockpit.base.gate import Definition, ListOf, Of, Text, Whole, bound
 
 MEMBERS = 64
 """Ranks of one group that are named; how many there are is always told."""
@@ -57,9 +42,9 @@ class Member(Definition):
     :param pid: of its process, as that one sees itself in a container; 0: not known
     """
 
-    number: int = bound(RANK)
+    number: int = bound(gate.RANK)
     host: str = bound(HOST)
-    pid: int = bound(PID)
+    pid: int = bound(gate.PID)
 
 
 _MEMBERS = ListOf(Of(Member), MEMBERS)
@@ -75,7 +60,7 @@ class Counted(Definition):
 
     op: str = bound(OPERATION)
     times: int = bound(Whole(0, (1 << 64) - 1))
-    ranks: int = bound(COUNT)
+    ranks: int = bound(gate.COUNT)
     members: Tuple[Member, ...] = bound(_MEMBERS, ())
 
 
@@ -87,7 +72,7 @@ class Stated(Definition):
     """
 
     state: str = bound(Text(60, r"[A-Za-z0-9 ]+"))
-    ranks: int = bound(COUNT)
+    ranks: int = bound(gate.COUNT)
     members: Tuple[Member, ...] = bound(_MEMBERS, ())
 
 
@@ -99,8 +84,8 @@ class Lost(Definition):
     """
 
     member: Member = bound(Of(Member))
-    unresponsive: bool = bound(FLAG)
-    dead: bool = bound(FLAG)
+    unresponsive: bool = bound(gate.FLAG)
+    dead: bool = bound(gate.FLAG)
 
 
 class Communicator(Definition):
@@ -113,9 +98,9 @@ class Communicator(Definition):
 
     hash: str = bound(HASH)
     second: str = bound(HASH)
-    size: int = bound(Whole(0, RANK_LIMIT))
-    heard: int = bound(COUNT)
-    missing: int = bound(COUNT, 0)
+    size: int = bound(Whole(0, gate.RANK_LIMIT))
+    heard: int = bound(gate.COUNT)
+    missing: int = bound(gate.COUNT, 0)
     lost: Tuple[Lost, ...] = bound(ListOf(Of(Lost), MEMBERS), ())
     states: Tuple[Stated, ...] = bound(ListOf(Of(Stated), OPERATIONS), ())
     counts: Tuple[Counted, ...] = bound(ListOf(Of(Counted), OPERATIONS * GROUPS), ())
@@ -135,15 +120,15 @@ class Communicator(Definition):
 class RasAnswer(Definition):
     """NCCL's version, how many communicators there are, and rows of them; `kind`, `what`: why none"""
 
-    at: float = bound(TIME)
+    at: float = bound(gate.TIME)
     """When it was asked, on the node's clock."""
-    took_s: float = bound(SECONDS, 0.0)
+    took_s: float = bound(gate.SECONDS, 0.0)
     version: str = bound(VERSION, "")
-    timeouts: int = bound(COUNT, 0)
+    timeouts: int = bound(gate.COUNT, 0)
     """Processes that RAS did not wait for any longer."""
-    communicators: int = bound(COUNT, 0)
-    odd: int = bound(COUNT, 0)
+    communicators: int = bound(gate.COUNT, 0)
+    odd: int = bound(gate.COUNT, 0)
     """Communicators with something unusual: these come first."""
     rows: Tuple[Communicator, ...] = bound(ListOf(Of(Communicator), COMMUNICATORS), ())
-    kind: str = bound(WORD, "")
-    what: str = bound(SENTENCE, "")
+    kind: str = bound(gate.WORD, "")
+    what: str = bound(gate.SENTENCE, "")

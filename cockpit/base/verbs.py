@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, Generic, Optional, Tuple, Type, TypeVar
 
+from cockpit.base import gate
 from cockpit.base.fields import (
     CALLERS,
     FILES_A_NODE,
@@ -19,27 +20,7 @@ from cockpit.base.fields import (
     Opened,
     Target,
 )
-from cockpit.base.gate import (
-    FILE_NAME,
-    FLAG,
-    PATH,
-    RANK,
-    RANK_LIMIT,
-    RANKS,
-    RANKS_A_NODE,
-    SECONDS,
-    SENTENCE,
-    SIZE,
-    WORD,
-    Definition,
-    ListOf,
-    MapOf,
-    Of,
-    Text,
-    Whole,
-    bound,
-    maybe,
-)
+from cockpit.base.gate import Definition, ListOf, MapOf, Of, Text, Whole, bound, maybe
 
 if TYPE_CHECKING:
     # Not at run time: agents know requests alone, and each definition costs every node a millisecond.
@@ -51,7 +32,7 @@ Item = TypeVar("Item")
 
 _NAME = Text(255, r"[^\0]*")
 _LINE = Text(4096, r"[^\0]*")
-_TARGETS = ListOf(Of(Target), RANKS_A_NODE)
+_TARGETS = ListOf(Of(Target), gate.RANKS_A_NODE)
 
 
 class Request(Definition, Generic[Answer, Item]):
@@ -71,9 +52,9 @@ class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
     tools: Dict[str, Tuple[str, ...]] = bound(MapOf(_NAME, ListOf(_LINE, 100), 100), {})
     script: str = bound(_LINE, "")
     base: str = bound(_LINE, "")
-    gpus: bool = bound(FLAG, False)
+    gpus: bool = bound(gate.FLAG, False)
     visible: Optional[str] = maybe(_LINE)
-    packages: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
+    packages: Tuple[str, ...] = bound(ListOf(gate.WORD, 100), ())
     group: str = bound(_LINE, "")
 
 
@@ -92,20 +73,20 @@ class Resolve(Request["answers.ResolveAnswer", "answers.Nothing"]):
 class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"]):
     """the node's condition: `parts` of it; payload: pynvml, for GPUs"""
 
-    parts: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
+    parts: Tuple[str, ...] = bound(ListOf(gate.WORD, 100), ())
     cwd: str = bound(_LINE, "")
     base: str = bound(_LINE, "")
     script: str = bound(_LINE, "")
     port: int = bound(Whole(0, 65535), 0)
     names: Tuple[str, ...] = bound(ListOf(_NAME, 1024), ())
-    limit_s: float = bound(SECONDS, 5.0)
+    limit_s: float = bound(gate.SECONDS, 5.0)
 
 
 class Meet(Request["answers.Nothing", "condition.MeetItem"]):
     """listens on a port, at most this long; `port` 0: any"""
 
     port: int = bound(Whole(0, 65535), 0)
-    limit_s: float = bound(SECONDS, 10.0)
+    limit_s: float = bound(gate.SECONDS, 10.0)
 
 
 class Reach(Request["condition.ReachAnswer", "answers.Nothing"]):
@@ -113,7 +94,7 @@ class Reach(Request["condition.ReachAnswer", "answers.Nothing"]):
 
     address: str = bound(_NAME)
     port: int = bound(Whole(1, 65535))
-    limit_s: float = bound(SECONDS, 3.0)
+    limit_s: float = bound(gate.SECONDS, 3.0)
 
 
 class Rehearse(Request["answers.Nothing", "trials.RehearseItem"]):
@@ -123,20 +104,20 @@ class Rehearse(Request["answers.Nothing", "trials.RehearseItem"]):
     setup: str = bound(Text(1 << 20), "")
     python: str = bound(_LINE, "")
     env: Dict[str, str] = bound(MapOf(_NAME, Text(1 << 20, r"[^\0]*"), 1000), {})
-    limit_s: float = bound(SECONDS, 300.0)
+    limit_s: float = bound(gate.SECONDS, 300.0)
 
 
 class Trial(Request["trials.TrialAnswer", "trials.TrialItem"]):
     """one rank of a small process group there; `peers`: with whom it measures, round by round; -1: none"""
 
-    rank: int = bound(RANK)
-    world: int = bound(Whole(1, RANK_LIMIT))
+    rank: int = bound(gate.RANK)
+    world: int = bound(Whole(1, gate.RANK_LIMIT))
     address: str = bound(_NAME)
     port: int = bound(Whole(0, 65535), 0)
-    backend: str = bound(WORD, "gloo")
+    backend: str = bound(gate.WORD, "gloo")
     gpu: int = bound(Whole(-1, 511), -1)
-    peers: Tuple[int, ...] = bound(ListOf(Whole(-1, RANK_LIMIT), TRIAL_ROUNDS), ())
-    limit_s: float = bound(SECONDS, 20.0)
+    peers: Tuple[int, ...] = bound(ListOf(Whole(-1, gate.RANK_LIMIT), TRIAL_ROUNDS), ())
+    limit_s: float = bound(gate.SECONDS, 20.0)
 
 
 class Launch(Request["answers.LaunchAnswer", "answers.Nothing"]):
@@ -146,11 +127,11 @@ class Launch(Request["answers.LaunchAnswer", "answers.Nothing"]):
 class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
     """stop the run of a folder"""
 
-    dir: str = bound(PATH)
-    reason: str = bound(SENTENCE, "")
-    by: str = bound(SENTENCE, "")
-    hard: bool = bound(FLAG, False)
-    grace_s: Optional[float] = maybe(SECONDS)
+    dir: str = bound(gate.PATH)
+    reason: str = bound(gate.SENTENCE, "")
+    by: str = bound(gate.SENTENCE, "")
+    hard: bool = bound(gate.FLAG, False)
+    grace_s: Optional[float] = maybe(gate.SECONDS)
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
 
@@ -158,19 +139,19 @@ class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
 class Keep(Request["answers.KeepAnswer", "answers.Nothing"]):
     """asks the supervisor of a folder to keep, now, what its ranks are doing"""
 
-    dir: str = bound(PATH)
+    dir: str = bound(gate.PATH)
 
 
 class Discard(Request["answers.Nothing", "answers.Nothing"]):
     """removes the folder of a launch that was taken back"""
 
-    dir: str = bound(PATH)
+    dir: str = bound(gate.PATH)
 
 
 class Status(Request["answers.StatusAnswer", "answers.Nothing"]):
     """a run as its node recorded it; by `run` and `node` processes are found whose folder is gone"""
 
-    dir: str = bound(PATH)
+    dir: str = bound(gate.PATH)
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
 
@@ -178,15 +159,15 @@ class Status(Request["answers.StatusAnswer", "answers.Nothing"]):
 class Runs(Request["answers.RunsAnswer", "answers.Nothing"]):
     """which runs there are"""
 
-    base: str = bound(PATH)
+    base: str = bound(gate.PATH)
 
 
 class Follow(Request["answers.Nothing", "answers.FollowItem"]):
     """the run record and all logs, from the offsets on; `marks` tell whether they are still the same"""
 
-    dir: str = bound(PATH)
+    dir: str = bound(gate.PATH)
     offsets: Dict[str, int] = bound(SIZES, {})
-    credit: int = bound(SIZE, 0)
+    credit: int = bound(gate.SIZE, 0)
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
     marks: Dict[str, int] = bound(MARKS, {})
@@ -195,8 +176,8 @@ class Follow(Request["answers.Nothing", "answers.FollowItem"]):
 class Samples(Request["answers.Nothing", "answers.SamplesItem"]):
     """measurements, each `interval` seconds, of a run's ranks or of `targets`; payload: pynvml"""
 
-    dir: str = bound(PATH)
-    interval: float = bound(SECONDS, 1.0)
+    dir: str = bound(gate.PATH)
+    interval: float = bound(gate.SECONDS, 1.0)
     targets: Tuple[Target, ...] = bound(_TARGETS, ())
 
 
@@ -204,17 +185,17 @@ class Past(Request["answers.Nothing", "answers.PastItem"]):
     """the steps of ranks `since` a moment (node's clock), kept while nobody watched; the newest `steps` of
     each one by one, older ones many as one"""
 
-    dir: str = bound(PATH)
-    ranks: Tuple[int, ...] = bound(RANKS)
-    since: float = bound(SECONDS, 0.0)
+    dir: str = bound(gate.PATH)
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
+    since: float = bound(gate.SECONDS, 0.0)
     steps: int = bound(Whole(1, 1 << 20), 1000)
 
 
 class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
     """the environment that a rank got; `target`: its process, where no run folder says it"""
 
-    dir: str = bound(PATH)
-    rank: int = bound(RANK)
+    dir: str = bound(gate.PATH)
+    rank: int = bound(gate.RANK)
     target: Optional[Target] = maybe(Of(Target))
 
 
@@ -241,17 +222,17 @@ class Watch(Request["answers.Nothing", "answers.WatchItem"]):
     """which of these processes live, and what is added to the files that they write"""
 
     targets: Tuple[Target, ...] = bound(_TARGETS, ())
-    launchers: Tuple[Identity, ...] = bound(ListOf(Of(Identity), RANKS_A_NODE), ())
+    launchers: Tuple[Identity, ...] = bound(ListOf(Of(Identity), gate.RANKS_A_NODE), ())
     files: Tuple[Opened, ...] = bound(ListOf(Of(Opened), FILES_A_NODE), ())
-    credit: int = bound(SIZE, 0)
+    credit: int = bound(gate.SIZE, 0)
 
 
 class End(Request["answers.EndAnswer", "answers.Nothing"]):
     """end processes of a job that others started, and all that is below them"""
 
-    processes: Tuple[Identity, ...] = bound(ListOf(Of(Identity), RANKS_A_NODE))
-    grace_s: float = bound(SECONDS, 15.0)
-    hard: bool = bound(FLAG, False)
+    processes: Tuple[Identity, ...] = bound(ListOf(Of(Identity), gate.RANKS_A_NODE))
+    grace_s: float = bound(gate.SECONDS, 15.0)
+    hard: bool = bound(gate.FLAG, False)
 
 
 class Spy(Request["answers.SpyAnswer", "answers.Nothing"]):
@@ -265,33 +246,33 @@ class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"]):
 
     targets: Tuple[Target, ...] = bound(_TARGETS)
     dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
-    native: bool = bound(FLAG, False)
-    locals: bool = bound(FLAG, False)
-    children: bool = bound(FLAG, False)
-    timeout_s: float = bound(SECONDS, 10.0)
+    native: bool = bound(gate.FLAG, False)
+    locals: bool = bound(gate.FLAG, False)
+    children: bool = bound(gate.FLAG, False)
+    timeout_s: float = bound(gate.SECONDS, 10.0)
 
 
 class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"]):
     """what torch's flight recorder has of some ranks, at most so many `rows` of each since a moment"""
 
-    dir: str = bound(PATH)
-    ranks: Tuple[int, ...] = bound(RANKS)
-    since_us: int = bound(SIZE, 0)
+    dir: str = bound(gate.PATH)
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
+    since_us: int = bound(gate.SIZE, 0)
     rows: int = bound(Whole(1, 20_000), 4000)
-    timeout_s: float = bound(SECONDS, 10.0)
+    timeout_s: float = bound(gate.SECONDS, 10.0)
 
 
 class Ras(Request["ras.RasAnswer", "answers.Nothing"]):
     """what NCCL's RAS says of the job that these ranks are in"""
 
     targets: Tuple[Target, ...] = bound(_TARGETS)
-    limit_s: float = bound(SECONDS, 2.0)
+    limit_s: float = bound(gate.SECONDS, 2.0)
 
 
 class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
     """what the profiler wrote, and NCCL's watchdog"""
 
-    dir: str = bound(PATH)
+    dir: str = bound(gate.PATH)
 
 
 class Find(Request["answers.FindAnswer", "answers.Nothing"]):
@@ -299,27 +280,27 @@ class Find(Request["answers.FindAnswer", "answers.Nothing"]):
 
     words: Tuple[str, ...] = bound(ListOf(Text(4096, r"[^\0]+"), 1000))
     targets: Tuple[Target, ...] = bound(_TARGETS, ())
-    cwd: str = bound(PATH, "/")
+    cwd: str = bound(gate.PATH, "/")
 
 
 class Digest(Request["answers.DigestAnswer", "answers.Nothing"]):
     """the checksum of a report; `named`: of a file that was found, its first `size` bytes"""
 
-    dir: str = bound(PATH)
-    file: str = bound(FILE_NAME)
-    named: bool = bound(FLAG, False)
-    size: Optional[int] = maybe(SIZE)
+    dir: str = bound(gate.PATH)
+    file: str = bound(gate.FILE_NAME)
+    named: bool = bound(gate.FLAG, False)
+    size: Optional[int] = maybe(gate.SIZE)
 
 
 class Read(Request["answers.ReadAnswer", "answers.ReadItem"]):
     """a report, from `offset` on; `named`: a file that was found, up to its first `size` bytes"""
 
-    dir: str = bound(PATH)
-    file: str = bound(FILE_NAME)
-    offset: int = bound(SIZE, 0)
-    credit: int = bound(SIZE, 0)
-    named: bool = bound(FLAG, False)
-    size: Optional[int] = maybe(SIZE)
+    dir: str = bound(gate.PATH)
+    file: str = bound(gate.FILE_NAME)
+    offset: int = bound(gate.SIZE, 0)
+    credit: int = bound(gate.SIZE, 0)
+    named: bool = bound(gate.FLAG, False)
+    size: Optional[int] = maybe(gate.SIZE)
 
 
 VERBS: Dict[str, Type[Request[Any, Any]]] = {asks.__name__.lower(): asks for asks in Request.__subclasses__()}

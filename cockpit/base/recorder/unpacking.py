@@ -9,20 +9,8 @@ import zlib
 from itertools import accumulate
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cockpit.base.gate import (
-    FLAG,
-    RANK_LIMIT,
-    Definition,
-    ListOf,
-    Malformed,
-    MapOf,
-    Maybe,
-    RowOf,
-    Text,
-    Whole,
-    bound,
-    read,
-)
+from cockpit.base import gate
+from cockpit.base.gate import Definition, ListOf, Malformed, MapOf, Maybe, RowOf, Text, Whole, bound, read
 from cockpit.base.recorder.packing import ROWS, UNPACKED
 from cockpit.base.recorder.reading import parsed
 from cockpit.base.recorder.trace import GROUPS, MEMBERS, PAIRWISE, SOURCES, TEXT, Call, Entry, Group, Trace
@@ -48,7 +36,7 @@ class _Call(Definition):
     inputs: int = bound(_NUMBER)
     outputs: int = bound(_NUMBER)
     dtype: str = bound(_TEXT)
-    peer: int = bound(Whole(-1, RANK_LIMIT))
+    peer: int = bound(Whole(-1, gate.RANK_LIMIT))
 
 
 class _Source(Definition):
@@ -60,10 +48,10 @@ class _Trace(Definition):
     source: str = bound(_TEXT)
     version: str = bound(_TEXT)
     from_us: int = bound(_TIME)
-    whole: bool = bound(FLAG)
+    whole: bool = bound(gate.FLAG)
     groups: Tuple[_Group, ...] = bound(ListOf(RowOf(_Group), GROUPS))
     calls: Tuple[_Call, ...] = bound(ListOf(RowOf(_Call), ROWS))
-    members: Dict[str, Tuple[int, ...]] = bound(MapOf(_TEXT, ListOf(_STEP, RANK_LIMIT), GROUPS))
+    members: Dict[str, Tuple[int, ...]] = bound(MapOf(_TEXT, ListOf(_STEP, gate.RANK_LIMIT), GROUPS))
     call: Tuple[int, ...] = bound(ListOf(Whole(0, ROWS), ROWS))
     number: Tuple[int, ...] = bound(ListOf(_STEP, ROWS))
     at: Tuple[int, ...] = bound(ListOf(_STEP, ROWS))
@@ -141,6 +129,6 @@ def _entries(told: _Trace, calls: Sequence[Call]) -> List[Entry]:
 
 def _ranks(told: Sequence[int]) -> Tuple[int, ...]:
     ranks = tuple(accumulate(told))
-    if any(not 0 <= rank < RANK_LIMIT for rank in ranks):
+    if any(not 0 <= rank < gate.RANK_LIMIT for rank in ranks):
         raise Malformed("a rank that cannot be")
     return ranks

@@ -11,13 +11,8 @@ import zlib
 from array import array
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from cockpit.base import gate
 from cockpit.base.gate import (
-    FLAG,
-    PID,
-    RANK,
-    SECONDS,
-    TICKS,
-    TIME,
     Definition,
     FieldKind,
     ListOf,
@@ -305,9 +300,9 @@ def _size(frame: Frame) -> int:
 
 class _Thread(Definition):
     name: str = bound(_NAME)
-    tid: int = bound(TICKS)
-    active: bool = bound(FLAG)
-    gil: bool = bound(FLAG)
+    tid: int = bound(gate.TICKS)
+    active: bool = bound(gate.FLAG)
+    gil: bool = bound(gate.FLAG)
     stack: Any = bound(ANYTHING)
     locals: Tuple[Dict[str, str], ...] = bound(ListOf(MapOf(_NAME, _LONG, LOCALS), LOCALS), ())
 
@@ -316,28 +311,28 @@ _THREADS = ListOf(Of(_Thread), THREADS)
 
 
 class _Child(Definition):
-    pid: int = bound(PID)
+    pid: int = bound(gate.PID)
     name: str = bound(_NAME)
     state: str = bound(_NAME)
     threads: Tuple[_Thread, ...] = bound(_THREADS, ())
 
 
 class _Process(Definition):
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
+    pid: int = bound(gate.PID)
+    ticks: int = bound(gate.TICKS)
     state: str = bound(_NAME)
     wchan: str = bound(_NAME)
     call: str = bound(_NAME)
     target: str = bound(_LONG)
     cpu_s: float = bound(_CPU)
     main_cpu_s: float = bound(_CPU)
-    switches: int = bound(TICKS)
+    switches: int = bound(gate.TICKS)
     children: Tuple[_Child, ...] = bound(ListOf(Of(_Child), CHILDREN))
     idle_s: float = bound(_IDLE, -1.0)
-    switches_after: int = bound(Whole(-1, TICKS.most), -1)
-    io_bytes: int = bound(TICKS, 0)
+    switches_after: int = bound(Whole(-1, gate.TICKS.most), -1)
+    io_bytes: int = bound(gate.TICKS, 0)
     below_s: float = bound(_CPU, 0.0)
-    below_bytes: int = bound(TICKS, 0)
+    below_bytes: int = bound(gate.TICKS, 0)
 
 
 class _Deputy(Definition):
@@ -348,14 +343,14 @@ class _Deputy(Definition):
 
 class _LockFile(Definition):
     path: str = bound(_LONG)
-    age_s: float = bound(SECONDS)
-    holder: int = bound(PID, 0)
+    age_s: float = bound(gate.SECONDS)
+    holder: int = bound(gate.PID, 0)
     name: str = bound(_NAME, "")
 
 
 class _Dump(Definition):
-    rank: int = bound(RANK)
-    at: float = bound(TIME)
+    rank: int = bound(gate.RANK)
+    at: float = bound(gate.TIME)
     way: str = bound(_NAME)
     error: str = bound(_NAME)
     what: str = bound(_LONG)

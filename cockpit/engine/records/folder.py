@@ -20,33 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
-from cockpit.base import owners
+from cockpit.base import gate, owners
 from cockpit.base.answers import Launching
 from cockpit.base.events import Damaged, JobEnded, Note, Planned
 from cockpit.base.fields import SIZES, Caller
-from cockpit.base.gate import (
-    COUNT,
-    NODE_NAME,
-    PATH,
-    RANK,
-    RANK_LIMIT,
-    RANKS,
-    RANKS_A_NODE,
-    RUN_NAME,
-    SECONDS,
-    TIME,
-    WORD,
-    Definition,
-    FieldKind,
-    ListOf,
-    Malformed,
-    MapOf,
-    Of,
-    Text,
-    bound,
-    maybe,
-    read,
-)
+from cockpit.base.gate import Definition, FieldKind, ListOf, Malformed, MapOf, Of, Text, bound, maybe, read
 from cockpit.base.record import EVENTS
 from cockpit.base.regular import read_all
 from cockpit.core.run.events import Event, RecordReader, journaled
@@ -78,7 +56,7 @@ STEP_LINE = re.compile(rb"cockpit: step ([0-9]{1,10}\.[0-9]{1,10})\Z")
 
 STEP_LOG, _STEP = "step.log", "step.json"
 _UNSEEN_FILE = "unseen.json"
-_UNSEEN = MapOf(NODE_NAME, SIZES, 1 << 16)
+_UNSEEN = MapOf(gate.NODE_NAME, SIZES, 1 << 16)
 """What the process that holds a run's supervisors says, such as why it has ended; which process that is."""
 
 _STEP_SAID = 64 << 10
@@ -128,9 +106,9 @@ _TRANSPORT = Text(100, "|".join(TRANSPORTS))
 class NodeEntry(Definition):
     """A node in a manifest."""
 
-    name: str = bound(NODE_NAME)
-    dir: str = bound(PATH)
-    ranks: Sequence[int] = bound(RANKS)
+    name: str = bound(gate.NODE_NAME)
+    dir: str = bound(gate.PATH)
+    ranks: Sequence[int] = bound(gate.RANKS)
     transport: str = bound(_TRANSPORT, "ssh")
     host: str = bound(Text(255), "")
     facts: dict[str, Any] = bound(_OBJECT, {})
@@ -148,22 +126,22 @@ class Foreign(Definition):
     """
 
     key: Sequence[str] = bound(ListOf(_FILE, 10))
-    slurm: str = bound(WORD, "")
+    slurm: str = bound(gate.WORD, "")
     launchers: Mapping[str, Sequence[Launching]] = bound(
-        MapOf(NODE_NAME, ListOf(Of(Launching), RANKS_A_NODE), 1 << 16), {}
+        MapOf(gate.NODE_NAME, ListOf(Of(Launching), gate.RANKS_A_NODE), 1 << 16), {}
     )
     callers: Mapping[str, Sequence[Caller]] = bound(
-        MapOf(NODE_NAME, ListOf(Of(Caller), RANK_LIMIT), 1 << 16), {}
+        MapOf(gate.NODE_NAME, ListOf(Of(Caller), gate.RANK_LIMIT), 1 << 16), {}
     )
-    passed: Sequence[int] = bound(ListOf(RANK, RANK_LIMIT), ())
-    away: Sequence[str] = bound(ListOf(NODE_NAME, 1 << 16), ())
+    passed: Sequence[int] = bound(ListOf(gate.RANK, gate.RANK_LIMIT), ())
+    away: Sequence[str] = bound(ListOf(gate.NODE_NAME, 1 << 16), ())
 
 
 class _Written(Definition):
     """The part of a manifest that every version has."""
 
-    format: int = bound(COUNT, FORMAT)
-    version: str = bound(WORD, "")
+    format: int = bound(gate.COUNT, FORMAT)
+    version: str = bound(gate.WORD, "")
     ssh_config: str = bound(_FILE, "")
     """Before there were ``transport_options``."""
 
@@ -171,10 +149,10 @@ class _Written(Definition):
 class Manifest(Definition):
     """What a run was started with; holds no secrets."""
 
-    run: str = bound(RUN_NAME)
-    created: float = bound(TIME)
+    run: str = bound(gate.RUN_NAME)
+    created: float = bound(gate.TIME)
     nodes: Sequence[NodeEntry] = bound(ListOf(Of(NodeEntry), 1 << 16))
-    launcher: str = bound(WORD)
+    launcher: str = bound(gate.WORD)
     program: Sequence[str] = bound(ListOf(_LINE, 1 << 16))
     cwd: str = bound(_FILE)
     hostfile: str = bound(_FILE, "")
@@ -182,16 +160,16 @@ class Manifest(Definition):
     profile: dict[str, Any] | None = maybe(_OBJECT)
     probe: str = bound(Text(4, "auto|on|off"), "off")
     on_failure: str = bound(Text(4, "stop|wait"), "stop")
-    failure_wait_s: float = bound(SECONDS, 30.0)
+    failure_wait_s: float = bound(gate.SECONDS, 30.0)
     transport: str = bound(_TRANSPORT, "auto")
-    transport_options: dict[str, str] = bound(MapOf(WORD, _FILE, 100), {})
+    transport_options: dict[str, str] = bound(MapOf(gate.WORD, _FILE, 100), {})
     plans: Sequence[dict[str, Any]] = bound(ListOf(_OBJECT, 1 << 16), ())
     command: Sequence[str] = bound(ListOf(_LINE, 1 << 16), ())
     foreign: Foreign | None = maybe(Of(Foreign))
-    allocation: str = bound(WORD, "")
+    allocation: str = bound(gate.WORD, "")
     """The SLURM job whose nodes it was launched on, from a shell in that job: when it ends, so do they."""
-    version: str = bound(WORD, __version__)
-    format: int = bound(COUNT, FORMAT)
+    version: str = bound(gate.WORD, __version__)
+    format: int = bound(gate.COUNT, FORMAT)
 
     @classmethod
     def from_json(cls, data: Any) -> Manifest:
@@ -572,7 +550,7 @@ def run_name(name: str) -> str:
     :raises CockpitError: it cannot be one
     """
     try:
-        found = str(RUN_NAME.read(name))
+        found = str(gate.RUN_NAME.read(name))
     except Malformed:
         hint = "letters, digits, dot, dash, underscore"
         raise CockpitError(f"not a name for a run: {name[:100]!r}", hint=hint) from None

@@ -20,25 +20,10 @@ from dataclasses import replace as replaced
 from itertools import chain
 from pathlib import Path
 
+from cockpit.base import gate
 from cockpit.base.answers import OpenFile
 from cockpit.base.fields import FILES_A_JOB, MARK, Opened
-from cockpit.base.gate import (
-    FLAG,
-    PATH,
-    RANK,
-    RANK_LIMIT,
-    SIZE,
-    Definition,
-    ListOf,
-    Malformed,
-    MapOf,
-    Text,
-    Whole,
-    bound,
-    maybe,
-    plain,
-    read,
-)
+from cockpit.base.gate import Definition, ListOf, Malformed, MapOf, Text, Whole, bound, maybe, plain, read
 from cockpit.base.record import LAUNCHER_LOG, log_name, logged_rank
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.speakers import HEAD, Speakers
@@ -342,17 +327,17 @@ class _Line(Definition):
 
     id: str | None = maybe(Text(500))
     node: str = bound(Text(255), "")
-    path: str = bound(PATH, "/")
-    device: int = bound(SIZE, 0)
+    path: str = bound(gate.PATH, "/")
+    device: int = bound(gate.SIZE, 0)
     inode: int = bound(Whole(0, (1 << 64) - 1), 0)
-    ranks: Sequence[int] = bound(ListOf(RANK, RANK_LIMIT), ())
-    shared: bool = bound(FLAG, False)
+    ranks: Sequence[int] = bound(ListOf(gate.RANK, gate.RANK_LIMIT), ())
+    shared: bool = bound(gate.FLAG, False)
     file: int | None = maybe(Whole(0, FILES_A_JOB))
-    offset: int = bound(SIZE, 0)
+    offset: int = bound(gate.SIZE, 0)
     mark: int | None = maybe(MARK)
-    marked: int = bound(SIZE, 0)
+    marked: int = bound(gate.SIZE, 0)
     open: str = bound(Text(300), "")
-    s: Mapping[str, int] = bound(MapOf(Text(300), SIZE, 1 << 20), {})
+    s: Mapping[str, int] = bound(MapOf(Text(300), gate.SIZE, 1 << 20), {})
 
 
 def _registered(one: Outlet) -> _Line:

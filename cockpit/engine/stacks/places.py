@@ -8,20 +8,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from cockpit.base import gate
 from cockpit.base.events import CODE, SIGNAL
-from cockpit.base.gate import (
-    PID,
-    RANK_LIMIT,
-    TIME,
-    Definition,
-    FieldKind,
-    Maybe,
-    Of,
-    Text,
-    Whole,
-    bound,
-    maybe,
-)
+from cockpit.base.gate import Definition, FieldKind, Maybe, Of, Text, Whole, bound, maybe
 from cockpit.core.stacks.fate import End, Fate
 from cockpit.core.stacks.snapshot import Place
 from cockpit.core.text import one_line
@@ -51,12 +40,12 @@ class PlaceJson(Definition):
     """A rank in ``snapshot.json``."""
 
     node: str = bound(WORDS)
-    local_rank: int | None = bound(Maybe(Whole(0, RANK_LIMIT)))
-    pid: int | None = bound(Maybe(PID))
+    local_rank: int | None = bound(Maybe(Whole(0, gate.RANK_LIMIT)))
+    pid: int | None = bound(Maybe(gate.PID))
     why: str = bound(WORDS)
-    ns_pid: int | None = maybe(PID)
+    ns_pid: int | None = maybe(gate.PID)
     inferred: str = bound(WORDS, "")
-    ended_at: float | None = maybe(TIME)
+    ended_at: float | None = maybe(gate.TIME)
     end: _End | None = maybe(Of(_End))
 
     @property

@@ -20,22 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
-from cockpit.base.gate import (
-    COUNT,
-    FLAG,
-    RANK,
-    RANK_LIMIT,
-    TIME,
-    Definition,
-    Digits,
-    ListOf,
-    MapOf,
-    Maybe,
-    Of,
-    bound,
-    maybe,
-    read,
-)
+from cockpit.base import gate
+from cockpit.base.gate import Definition, Digits, ListOf, MapOf, Maybe, Of, bound, maybe, read
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import dump_json
@@ -69,8 +55,8 @@ _BROKEN = (OSError, ValueError, RecursionError)
 
 
 class _Sample(Definition):
-    at: float = bound(TIME)
-    took_s: float | None = bound(Maybe(TIME))
+    at: float = bound(gate.TIME)
+    took_s: float | None = bound(Maybe(gate.TIME))
     silent: dict[str, str] = bound(MapOf(WORDS, WORDS, 1 << 16))
 
 
@@ -80,23 +66,23 @@ class _Head(Definition):
     name: str = bound(WORDS)
     title: str = bound(WORDS)
     run: str = bound(WORDS)
-    options: dict[str, bool] = bound(MapOf(WORDS, FLAG, 100))
-    ranks: dict[int, PlaceJson] = bound(MapOf(Digits(RANK), Of(PlaceJson), RANK_LIMIT))
+    options: dict[str, bool] = bound(MapOf(WORDS, gate.FLAG, 100))
+    ranks: dict[int, PlaceJson] = bound(MapOf(Digits(gate.RANK), Of(PlaceJson), gate.RANK_LIMIT))
     samples: tuple[_Sample, ...] = bound(ListOf(Of(_Sample), 100_000))
-    files: tuple[int, ...] | None = maybe(ListOf(RANK, RANK_LIMIT))
+    files: tuple[int, ...] | None = maybe(ListOf(gate.RANK, gate.RANK_LIMIT))
     progress: Progress | None = maybe(Of(Progress))
     collectives: Collectives | None = maybe(Of(Collectives))
     ras: Ras | None = maybe(Of(Ras))
     problems: tuple[str, ...] = bound(ListOf(WORDS, 100), ())
-    twice: dict[int, str] | None = maybe(MapOf(Digits(RANK), WORDS, RANK_LIMIT))
-    stood: dict[int, float] = bound(MapOf(Digits(RANK), TIME, RANK_LIMIT), {})
+    twice: dict[int, str] | None = maybe(MapOf(Digits(gate.RANK), WORDS, gate.RANK_LIMIT))
+    stood: dict[int, float] = bound(MapOf(Digits(gate.RANK), gate.TIME, gate.RANK_LIMIT), {})
     by_nodes: str = bound(WORDS, "")
 
 
 class _Version(Definition):
     """The part of ``snapshot.json`` that every version has."""
 
-    format: int = bound(COUNT)
+    format: int = bound(gate.COUNT)
     version: str = bound(WORDS, "")
 
 

@@ -9,21 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
-from cockpit.base.gate import (
-    COUNT,
-    FLAG,
-    RANK,
-    RANK_LIMIT,
-    Definition,
-    ListOf,
-    Malformed,
-    MapOf,
-    Of,
-    Text,
-    Whole,
-    bound,
-    read,
-)
+from cockpit.base import gate
+from cockpit.base.gate import Definition, ListOf, Malformed, MapOf, Of, Text, Whole, bound, read
 from cockpit.base.ras import (
     COMMUNICATORS,
     GROUPS,
@@ -72,9 +59,9 @@ _PID = Whole(-1, 1 << 30)
 class _Status(Definition):
     init_state: int = bound(_RESULT, 0)
     async_error: int = bound(_RESULT, 0)
-    finalize_called: bool = bound(FLAG, False)
-    destroy_flag: bool = bound(FLAG, False)
-    abort_flag: bool = bound(FLAG, False)
+    finalize_called: bool = bound(gate.FLAG, False)
+    destroy_flag: bool = bound(gate.FLAG, False)
+    abort_flag: bool = bound(gate.FLAG, False)
 
     @property
     def word(self) -> str:
@@ -90,7 +77,7 @@ class _Status(Definition):
 
 
 class _Rank(Definition):
-    rank: int = bound(RANK)
+    rank: int = bound(gate.RANK)
     host: str = bound(HOST)
     pid: int = bound(_PID)
     status: _Status = bound(Of(_Status))
@@ -98,12 +85,12 @@ class _Rank(Definition):
 
 
 class _Absence(Definition):
-    unresponsive: bool = bound(FLAG, False)
-    considered_dead: bool = bound(FLAG, False)
+    unresponsive: bool = bound(gate.FLAG, False)
+    considered_dead: bool = bound(gate.FLAG, False)
 
 
 class _Missing(Definition):
-    rank: int = bound(RANK)
+    rank: int = bound(gate.RANK)
     host: str = bound(HOST)
     pid: int = bound(_PID)
     status: _Absence = bound(Of(_Absence))
@@ -112,18 +99,18 @@ class _Missing(Definition):
 class _Communicator(Definition):
     hash: str = bound(HASH)
     secondary_hash: str = bound(HASH)
-    size: int = bound(Whole(0, RANK_LIMIT))
-    ranks: Tuple[_Rank, ...] = bound(ListOf(Of(_Rank), RANK_LIMIT))
-    missing_ranks: Tuple[_Missing, ...] = bound(ListOf(Of(_Missing), RANK_LIMIT), ())
+    size: int = bound(Whole(0, gate.RANK_LIMIT))
+    ranks: Tuple[_Rank, ...] = bound(ListOf(Of(_Rank), gate.RANK_LIMIT))
+    missing_ranks: Tuple[_Missing, ...] = bound(ListOf(Of(_Missing), gate.RANK_LIMIT), ())
 
 
 class _Network(Definition):
-    timeouts_count: int = bound(COUNT, 0)
+    timeouts_count: int = bound(gate.COUNT, 0)
 
 
 class _Head(Definition):
     nccl_version: str = bound(Text(200, cut=True))
-    communicators_count: int = bound(COUNT, 0)
+    communicators_count: int = bound(gate.COUNT, 0)
     ras: _Network = bound(Of(_Network), _Network())
 
 

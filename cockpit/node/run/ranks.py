@@ -8,23 +8,8 @@ import re
 import stat
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Type, TypeVar, Union
 
-from cockpit.base.gate import (
-    COUNT,
-    PID,
-    RANK,
-    RANK_LIMIT,
-    SECONDS,
-    TICKS,
-    TIME,
-    Definition,
-    Malformed,
-    Maybe,
-    Whole,
-    bound,
-    maybe,
-    plain,
-    read,
-)
+from cockpit.base import gate
+from cockpit.base.gate import Definition, Malformed, Maybe, Whole, bound, maybe, plain, read
 from cockpit.node import procfs, safefiles
 
 Emit = Callable[..., None]
@@ -47,17 +32,17 @@ _STARTS = Whole(0, 1 << 30)
 class Start(Definition):
     """What a wrapper wrote when its rank started."""
 
-    t: float = bound(TIME)
-    rank: int = bound(RANK)
+    t: float = bound(gate.TIME)
+    rank: int = bound(gate.RANK)
     attempt: int = bound(_STARTS)
-    local_rank: Optional[int] = bound(Maybe(RANK))
-    world_size: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
+    local_rank: Optional[int] = bound(Maybe(gate.RANK))
+    world_size: Optional[int] = bound(Maybe(Whole(0, gate.RANK_LIMIT)))
     pid: int = bound(Whole(1, 1 << 30))
-    ticks: int = bound(TICKS)
+    ticks: int = bound(gate.TICKS)
     wrapper: int = bound(Whole(1, 1 << 30))
-    wrapper_ticks: int = bound(TICKS)
-    parent: int = bound(PID)
-    parent_ticks: int = bound(TICKS)
+    wrapper_ticks: int = bound(gate.TICKS)
+    parent: int = bound(gate.PID)
+    parent_ticks: int = bound(gate.TICKS)
     max_restarts: int = bound(_STARTS)
 
     def told(self) -> Dict[str, Any]:
@@ -68,16 +53,16 @@ class Start(Definition):
 class End(Definition):
     """What a wrapper wrote when its rank ended; either ``code`` or ``signal`` is None."""
 
-    t: float = bound(TIME)
-    rank: int = bound(RANK)
+    t: float = bound(gate.TIME)
+    rank: int = bound(gate.RANK)
     attempt: int = bound(_STARTS)
     pid: int = bound(Whole(1, 1 << 30))
     code: Optional[int] = bound(Maybe(Whole(0, 255)))
     signal: Optional[int] = bound(Maybe(Whole(1, 255)))
-    maxrss_kb: int = bound(COUNT)
-    utime_s: float = bound(SECONDS)
-    stime_s: float = bound(SECONDS)
-    oom_kills: Optional[int] = maybe(COUNT)
+    maxrss_kb: int = bound(gate.COUNT)
+    utime_s: float = bound(gate.SECONDS)
+    stime_s: float = bound(gate.SECONDS)
+    oom_kills: Optional[int] = maybe(gate.COUNT)
 
     def __post_init__(self) -> None:
         """Refuse an end with neither, or both."""
