@@ -6,7 +6,7 @@ answers it: the final answer, and the parts before it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Generic, Optional, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, Generic, Optional, Tuple, Type, TypeVar
 
 from cockpit.base import gate
 from cockpit.base.fields import (
@@ -36,14 +36,23 @@ _TARGETS = ListOf(Of(Target), gate.RANKS_A_NODE)
 
 
 class Request(Definition, Generic[Answer, Item]):
-    """What an agent is asked."""
+    """What an agent is asked.
+
+    :param at: the module of ``cockpit.node`` whose function of this name does it
+    """
+
+    at: ClassVar[str]
+
+    def __init_subclass__(cls, *, at: str) -> None:
+        super().__init_subclass__()
+        cls.at = at
 
 
-class Ping(Request["answers.PingAnswer", "answers.Nothing"]):
+class Ping(Request["answers.PingAnswer", "answers.Nothing"], at="agent"):
     """how late is it there"""
 
 
-class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
+class Facts(Request["answers.FactsAnswer", "answers.Nothing"], at="facts"):
     """what a launch would find there"""
 
     cwd: str = bound(_LINE)
@@ -58,19 +67,19 @@ class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
     group: str = bound(_LINE, "")
 
 
-class Port(Request["answers.PortAnswer", "answers.Nothing"]):
+class Port(Request["answers.PortAnswer", "answers.Nothing"], at="facts"):
     """`port` 0: any"""
 
     port: int = bound(Whole(0, 65535), 0)
 
 
-class Resolve(Request["answers.ResolveAnswer", "answers.Nothing"]):
+class Resolve(Request["answers.ResolveAnswer", "answers.Nothing"], at="facts"):
     """the addresses of a name"""
 
     name: str = bound(_NAME)
 
 
-class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"]):
+class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"], at="checkup.look"):
     """the node's condition: `parts` of it; payload: pynvml, for GPUs"""
 
     parts: Tuple[str, ...] = bound(ListOf(gate.WORD, 100), ())
@@ -82,14 +91,14 @@ class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"]):
     limit_s: float = bound(gate.SECONDS, 5.0)
 
 
-class Meet(Request["answers.Nothing", "condition.MeetItem"]):
+class Meet(Request["answers.Nothing", "condition.MeetItem"], at="checkup.network"):
     """listens on a port, at most this long; `port` 0: any"""
 
     port: int = bound(Whole(0, 65535), 0)
     limit_s: float = bound(gate.SECONDS, 10.0)
 
 
-class Reach(Request["condition.ReachAnswer", "answers.Nothing"]):
+class Reach(Request["condition.ReachAnswer", "answers.Nothing"], at="checkup.network"):
     """whether a TCP connection to a port of another node can be made"""
 
     address: str = bound(_NAME)
@@ -97,7 +106,7 @@ class Reach(Request["condition.ReachAnswer", "answers.Nothing"]):
     limit_s: float = bound(gate.SECONDS, 3.0)
 
 
-class Rehearse(Request["answers.Nothing", "trials.RehearseItem"]):
+class Rehearse(Request["answers.Nothing", "trials.RehearseItem"], at="checkup.rehearsal"):
     """a Python with torch that takes part in trials, until cancelled, at most `limit_s`"""
 
     cwd: str = bound(_LINE)
@@ -107,7 +116,7 @@ class Rehearse(Request["answers.Nothing", "trials.RehearseItem"]):
     limit_s: float = bound(gate.SECONDS, 300.0)
 
 
-class Trial(Request["trials.TrialAnswer", "trials.TrialItem"]):
+class Trial(Request["trials.TrialAnswer", "trials.TrialItem"], at="checkup.rehearsal"):
     """one rank of a small process group there; `peers`: with whom it measures, round by round; -1: none"""
 
     rank: int = bound(gate.RANK)
@@ -120,11 +129,11 @@ class Trial(Request["trials.TrialAnswer", "trials.TrialItem"]):
     limit_s: float = bound(gate.SECONDS, 20.0)
 
 
-class Launch(Request["answers.LaunchAnswer", "answers.Nothing"]):
+class Launch(Request["answers.LaunchAnswer", "answers.Nothing"], at="run.launch"):
     """payload: the launch spec"""
 
 
-class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
+class Stop(Request["answers.StopAnswer", "answers.Nothing"], at="run.launch"):
     """stop the run of a folder"""
 
     dir: str = bound(gate.PATH)
@@ -136,19 +145,19 @@ class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
     node: str = bound(_NAME, "")
 
 
-class Keep(Request["answers.KeepAnswer", "answers.Nothing"]):
+class Keep(Request["answers.KeepAnswer", "answers.Nothing"], at="run.launch"):
     """asks the supervisor of a folder to keep, now, what its ranks are doing"""
 
     dir: str = bound(gate.PATH)
 
 
-class Discard(Request["answers.Nothing", "answers.Nothing"]):
+class Discard(Request["answers.Nothing", "answers.Nothing"], at="run.launch"):
     """removes the folder of a launch that was taken back"""
 
     dir: str = bound(gate.PATH)
 
 
-class Status(Request["answers.StatusAnswer", "answers.Nothing"]):
+class Status(Request["answers.StatusAnswer", "answers.Nothing"], at="run.status"):
     """a run as its node recorded it; by `run` and `node` processes are found whose folder is gone"""
 
     dir: str = bound(gate.PATH)
@@ -156,13 +165,13 @@ class Status(Request["answers.StatusAnswer", "answers.Nothing"]):
     node: str = bound(_NAME, "")
 
 
-class Runs(Request["answers.RunsAnswer", "answers.Nothing"]):
+class Runs(Request["answers.RunsAnswer", "answers.Nothing"], at="run.status"):
     """which runs there are"""
 
     base: str = bound(gate.PATH)
 
 
-class Follow(Request["answers.Nothing", "answers.FollowItem"]):
+class Follow(Request["answers.Nothing", "answers.FollowItem"], at="run.follow"):
     """the run record and all logs, from the offsets on; `marks` tell whether they are still the same"""
 
     dir: str = bound(gate.PATH)
@@ -173,7 +182,7 @@ class Follow(Request["answers.Nothing", "answers.FollowItem"]):
     marks: Dict[str, int] = bound(MARKS, {})
 
 
-class Samples(Request["answers.Nothing", "answers.SamplesItem"]):
+class Samples(Request["answers.Nothing", "answers.SamplesItem"], at="measure.samples"):
     """measurements, each `interval` seconds, of a run's ranks or of `targets`; payload: pynvml"""
 
     dir: str = bound(gate.PATH)
@@ -181,7 +190,7 @@ class Samples(Request["answers.Nothing", "answers.SamplesItem"]):
     targets: Tuple[Target, ...] = bound(_TARGETS, ())
 
 
-class Past(Request["answers.Nothing", "answers.PastItem"]):
+class Past(Request["answers.Nothing", "answers.PastItem"], at="measure.past"):
     """the steps of ranks `since` a moment (node's clock), kept while nobody watched; the newest `steps` of
     each one by one, older ones many as one"""
 
@@ -191,7 +200,7 @@ class Past(Request["answers.Nothing", "answers.PastItem"]):
     steps: int = bound(Whole(1, 1 << 20), 1000)
 
 
-class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
+class Environ(Request["answers.EnvironAnswer", "answers.Nothing"], at="run.environ"):
     """the environment that a rank got; `target`: its process, where no run folder says it"""
 
     dir: str = bound(gate.PATH)
@@ -199,7 +208,7 @@ class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
     target: Optional[Target] = maybe(Of(Target))
 
 
-class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
+class Seek(Request["answers.SeekAnswer", "answers.Nothing"], at="stacks.seek"):
     """ranks with these tags; empty: all; `dir`: of this run folder, as runs may have one name; `pid`,
     `match`: and a Python program that is none"""
 
@@ -210,7 +219,7 @@ class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
     match: str = bound(Text(4096), "")
 
 
-class Outputs(Request["answers.OutputsAnswer", "answers.Nothing"]):
+class Outputs(Request["answers.OutputsAnswer", "answers.Nothing"], at="jobs.outputs"):
     """where processes of a job that others started write to; `callers`: by which ranks on other nodes were
     started from here"""
 
@@ -218,7 +227,7 @@ class Outputs(Request["answers.OutputsAnswer", "answers.Nothing"]):
     callers: Tuple[Caller, ...] = bound(CALLERS, ())
 
 
-class Watch(Request["answers.Nothing", "answers.WatchItem"]):
+class Watch(Request["answers.Nothing", "answers.WatchItem"], at="jobs.watch"):
     """which of these processes live, and what is added to the files that they write"""
 
     targets: Tuple[Target, ...] = bound(_TARGETS, ())
@@ -227,7 +236,7 @@ class Watch(Request["answers.Nothing", "answers.WatchItem"]):
     credit: int = bound(gate.SIZE, 0)
 
 
-class End(Request["answers.EndAnswer", "answers.Nothing"]):
+class End(Request["answers.EndAnswer", "answers.Nothing"], at="jobs.ending"):
     """end processes of a job that others started, and all that is below them"""
 
     processes: Tuple[Identity, ...] = bound(ListOf(Of(Identity), gate.RANKS_A_NODE))
@@ -235,13 +244,13 @@ class End(Request["answers.EndAnswer", "answers.Nothing"]):
     hard: bool = bound(gate.FLAG, False)
 
 
-class Spy(Request["answers.SpyAnswer", "answers.Nothing"]):
+class Spy(Request["answers.SpyAnswer", "answers.Nothing"], at="stacks.pyspy"):
     """payload: py-spy, if it was found missing"""
 
     sha256: str = bound(Text(64), "")
 
 
-class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"]):
+class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"], at="stacks.dump"):
     """the stacks of some ranks"""
 
     targets: Tuple[Target, ...] = bound(_TARGETS)
@@ -252,7 +261,7 @@ class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"]):
     timeout_s: float = bound(gate.SECONDS, 10.0)
 
 
-class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"]):
+class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"], at="recorder.recorder"):
     """what torch's flight recorder has of some ranks, at most so many `rows` of each since a moment"""
 
     dir: str = bound(gate.PATH)
@@ -262,20 +271,20 @@ class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"]):
     timeout_s: float = bound(gate.SECONDS, 10.0)
 
 
-class Ras(Request["ras.RasAnswer", "answers.Nothing"]):
+class Ras(Request["ras.RasAnswer", "answers.Nothing"], at="recorder.ras"):
     """what NCCL's RAS says of the job that these ranks are in"""
 
     targets: Tuple[Target, ...] = bound(_TARGETS)
     limit_s: float = bound(gate.SECONDS, 2.0)
 
 
-class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
+class Reports(Request["answers.ReportsAnswer", "answers.Nothing"], at="run.collect"):
     """what the profiler wrote, and NCCL's watchdog"""
 
     dir: str = bound(gate.PATH)
 
 
-class Find(Request["answers.FindAnswer", "answers.Nothing"]):
+class Find(Request["answers.FindAnswer", "answers.Nothing"], at="jobs.named"):
     """files that a person named, by paths or patterns; relative ones: where `targets` work, or `cwd`"""
 
     words: Tuple[str, ...] = bound(ListOf(Text(4096, r"[^\0]+"), 1000))
@@ -283,7 +292,7 @@ class Find(Request["answers.FindAnswer", "answers.Nothing"]):
     cwd: str = bound(gate.PATH, "/")
 
 
-class Digest(Request["answers.DigestAnswer", "answers.Nothing"]):
+class Digest(Request["answers.DigestAnswer", "answers.Nothing"], at="run.collect"):
     """the checksum of a report; `named`: of a file that was found, its first `size` bytes"""
 
     dir: str = bound(gate.PATH)
@@ -292,7 +301,7 @@ class Digest(Request["answers.DigestAnswer", "answers.Nothing"]):
     size: Optional[int] = maybe(gate.SIZE)
 
 
-class Read(Request["answers.ReadAnswer", "answers.ReadItem"]):
+class Read(Request["answers.ReadAnswer", "answers.ReadItem"], at="run.collect"):
     """a report, from `offset` on; `named`: a file that was found, up to its first `size` bytes"""
 
     dir: str = bound(gate.PATH)

@@ -27,45 +27,6 @@ from cockpit.node.calls import Call, NodeError
 SILENCE_S = 90.0
 """After this long without a byte from the cockpit, the link is dead, although nobody told us."""
 
-VERBS = {
-    "ping": "agent",
-    "facts": "facts",
-    "port": "facts",
-    "resolve": "facts",
-    "checkup": "checkup.look",
-    "meet": "checkup.network",
-    "reach": "checkup.network",
-    "rehearse": "checkup.rehearsal",
-    "trial": "checkup.rehearsal",
-    "launch": "run.launch",
-    "stop": "run.launch",
-    "keep": "run.launch",
-    "discard": "run.launch",
-    "status": "run.status",
-    "runs": "run.status",
-    "follow": "run.follow",
-    "samples": "measure.samples",
-    "past": "measure.past",
-    "environ": "run.environ",
-    "seek": "stacks.seek",
-    "outputs": "jobs.outputs",
-    "watch": "jobs.watch",
-    "end": "jobs.ending",
-    "spy": "stacks.pyspy",
-    "stacks": "stacks.dump",
-    "recorder": "recorder.recorder",
-    "ras": "recorder.ras",
-    "reports": "run.collect",
-    "find": "jobs.named",
-    "digest": "run.collect",
-    "read": "run.collect",
-}
-"""Everything an agent can be asked to do, with the module of ``cockpit.node`` whose function does it.
-
-Modules are imported on demand: the cost of an agent's imports at its start is paid on every node at once.
-"""
-
-
 _IMPORTING = threading.Lock()
 
 
@@ -75,12 +36,18 @@ def ping(call: Call) -> Dict[str, Any]:
 
 
 def _function(verb: object) -> Callable[[Call], Dict[str, Any]]:
-    module = VERBS.get(str(verb))
-    if module is None:
-        raise NodeError("protocol", "unknown request %r" % (verb,))
+    """What does this verb; imported on demand: an agent's start is paid for on every node at once.
+
+    :raises NodeError: there is no such verb
+    """
     # One at a time: of two threads that import one module, Python 3.8 now and then gives one a part of it.
     with _IMPORTING:
-        loaded = import_module("cockpit.node." + module)
+        from cockpit.base.verbs import VERBS
+
+        asks = VERBS.get(str(verb))
+        if asks is None:
+            raise NodeError("protocol", "unknown request %r" % (verb,))
+        loaded = import_module("cockpit.node." + asks.at)
     found: Callable[[Call], Dict[str, Any]] = getattr(loaded, str(verb))
     return found
 

@@ -16,8 +16,8 @@ from cockpit.base import record, secret
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.frames import MAX_HEADER, encode
 from cockpit.base.gate import read
+from cockpit.base.verbs import VERBS
 from cockpit.engine.links import payload
-from cockpit.node.agent import VERBS
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.run import environ as verb
 from cockpit.node.run import variables
@@ -285,4 +285,4 @@ def test_it_is_sent_to_the_nodes(tmp_path: Path) -> None:
     argv = [sys.executable, "-I", "-S", "-c", code, str(archive)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=os.sep)
     assert done.stdout.strip() == "True", done.stderr
-    assert VERBS["environ"] == "run.environ"
+    assert VERBS["environ"].at == "run.environ"

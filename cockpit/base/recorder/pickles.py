@@ -29,16 +29,11 @@ _LEAST = 8
 _BY_CODE = {opcode.code: opcode for opcode in pickletools.opcodes}
 _CONSTANTS: Dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _NEW: Dict[str, Callable[[], Any]] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
-_VALUES = {
-    "BININT",
-    "BININT1",
-    "BININT2",
-    "LONG1",
-    "BINFLOAT",
-    "BINUNICODE",
-    "SHORT_BINUNICODE",
-    "BINUNICODE8",
-}
+_INTEGERS, _TEXTS = (
+    {"BININT", "BININT1", "BININT2", "LONG1"},
+    {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"},
+)
+_VALUES = {*_INTEGERS, *_TEXTS, "BINFLOAT"}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _PUT, _GET = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 _SKIPPED = {"PROTO", "FRAME"}

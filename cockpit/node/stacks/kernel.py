@@ -34,16 +34,10 @@ _WAITS: Dict[str, Dict[int, str]] = {
         **{17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev", 23: "select", 34: "pause"},
         **{35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg"},
         **{47: "recvmsg", 56: "clone", 58: "vfork", 61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync"},
-        **{
-            75: "fdatasync",
-            128: "rt_sigtimedwait",
-            130: "rt_sigsuspend",
-            202: "futex",
-            230: "clock_nanosleep",
-        },
-        **{232: "epoll_wait", 247: "waitid", 257: "openat", 262: "newfstatat", 270: "pselect6", 271: "ppoll"},
-        **{281: "epoll_pwait", 288: "accept4", 299: "recvmmsg", 332: "statx", 435: "clone3"},
-        **{441: "epoll_pwait2", 449: "futex_waitv", 426: "io_uring_enter"},
+        **{75: "fdatasync", 128: "rt_sigtimedwait", 130: "rt_sigsuspend", 202: "futex"},
+        **{230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 257: "openat", 262: "newfstatat"},
+        **{270: "pselect6", 271: "ppoll", 281: "epoll_pwait", 288: "accept4", 299: "recvmmsg", 332: "statx"},
+        **{435: "clone3", 441: "epoll_pwait2", 449: "futex_waitv", 426: "io_uring_enter"},
     },
     "aarch64": {
         **{22: "epoll_pwait", 25: "fcntl", 29: "ioctl", 32: "flock", 56: "openat", 63: "read", 64: "write"},
@@ -60,23 +54,11 @@ _WAITS: Dict[str, Dict[int, str]] = {
 _RESTART = {"x86_64": 219, "aarch64": 128}
 """The call that continues a wait with a time limit after an interruption, by py-spy for example."""
 
-_ON_FD = frozenset(
-    (
-        *("read", "write", "pread64", "pwrite64", "readv", "writev", "ioctl", "fcntl", "flock", "fsync"),
-        *(
-            "fdatasync",
-            "connect",
-            "accept",
-            "accept4",
-            "sendto",
-            "recvfrom",
-            "sendmsg",
-            "recvmsg",
-            "recvmmsg",
-        ),
-        "fstat",
-    )
-)
+_ON_FD = frozenset((
+    "read", "write", "pread64", "pwrite64", "readv", "writev", "ioctl", "fcntl", "flock", "fsync",
+    "fdatasync", "fstat", "connect", "accept", "accept4", "sendto", "recvfrom", "sendmsg", "recvmsg",
+    "recvmmsg",
+))  # fmt: skip
 """Calls whose first argument is a file descriptor."""
 
 _EPOLL = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
