@@ -35,7 +35,8 @@ from cockpit.core.watch.progress import FRESH_S, Tracker, heard_at
 from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
 from cockpit.engine.facts import Facts
 from cockpit.engine.files import open_regular
-from cockpit.engine.run.session import Session, is_news
+from cockpit.engine.run.handover import is_news
+from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Ask, Party
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler

@@ -293,6 +293,45 @@ def test_whoever_cannot_take_over_goes_on_to_read_and_says_why(monkeypatch: pyte
     run(test)
 
 
+def test_whoever_fails_to_take_over_by_a_mistake_of_ours_leaves_it_to_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files).attach()
+        monkeypatch.setattr(second.session.source, "recall", lambda: 1 // 0)
+        await first.killed()
+        await until(lambda: any("ZeroDivisionError" in text for text in second.notes()))
+        assert not second.session.writer
+        third = await Cockpit(folder, files).attach()
+        assert third.session.writer, "nobody holds the lock"
+        files.add(LOG, b"one\n")
+        await until(lambda: second.heard.text == b"one\n")
+        await until(lambda: spooled(folder) == b"one\n")
+        for one in (second, third):
+            await one.session.close()
+
+    run(test)
+
+
+def test_the_stop_of_the_one_that_is_gone_reaches_nodes_that_come_back() -> None:
+    async def test(folder: RunFolder, files: Files) -> None:
+        first = await Cockpit(folder, files).attach()
+        second = await Cockpit(folder, files).attach()
+        first.session.pool = Fakes({})  # no link now
+        assert await first.session.stop("enough", hard=True)
+        assert not first.node.stops
+        await first.killed()
+        await until(lambda: second.node.stops)
+        assert second.session.writer
+        assert [(each.reason, each.by, each.hard) for each in second.node.stops] == [
+            ("enough", "a person", True)
+        ]
+        await second.session.close()
+
+    run(test)
+
+
 def test_what_has_failed_is_stopped_by_the_one_that_takes_over_with_all_the_time_to_decide() -> None:
     async def test(folder: RunFolder, files: Files) -> None:
         first = await Cockpit(folder, files).attach()

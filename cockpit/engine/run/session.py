@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,11 +24,11 @@ from cockpit.engine.links.pool import InternalError, LinkPool, link_state, pause
 from cockpit.engine.logs.spool import SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
-from cockpit.engine.records.lock import Holder
 from cockpit.engine.run import job_end
 from cockpit.engine.run.boots import lost
-from cockpit.engine.run.copies import CREDIT, PORTION, Copies, unknown
+from cockpit.engine.run.copies import CREDIT, PORTION, Copies
 from cockpit.engine.run.failures import FailurePolicy
+from cockpit.engine.run.handover import Handover
 from cockpit.engine.run.job_end import JobEnd
 from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.listener import Listener
@@ -36,7 +36,7 @@ from cockpit.engine.run.noticing import Noticing
 from cockpit.engine.run.ours import OurRun
 from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.run.source import Desk, Source
-from cockpit.engine.run.succession import LOOK_S, Succession
+from cockpit.engine.run.succession import Succession
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
 from cockpit.transport.asking import NeedsPerson
@@ -90,9 +90,7 @@ class Session:
             listener.joined(self.model, self.pace)
         self._unheard: set[tuple[str, type[Exception]]] = set()
         """Which listeners have failed, and how: each failure is reported once."""
-        self._writing = asyncio.Event()
-        if writer:
-            self._writing.set()
+        self._handover = Handover(self, writes=writer)
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
         settings = load()
         self._noticing = Noticing(folder, self.model, self.pace, self.note, settings.notices)
@@ -113,8 +111,6 @@ class Session:
         self._tasks: list[asyncio.Task[None]] = []
         self._companions: list[asyncio.Task[None]] = []
         """What goes on beside the watch, also while that has failed and begins again."""
-        self._acting: list[asyncio.Task[None]] = []
-        """Those of them that only the one that writes does."""
         self._taken: asyncio.Task[None] | None = None
         """Finds out why the nodes were taken back, where they were lent."""
         self.behind: dict[str, int] = {}
@@ -122,14 +118,13 @@ class Session:
         self.secrets: Mapping[str, str] = {}
         """Variables of the ranks that are secrets, if this process has started the run; on no disk."""
         self._policy = True
-        self._taking = {name: asyncio.Lock() for name in self._nodes}
         self._succession: Succession | None = None
         self.source = source(self)
 
     @property
     def writer(self) -> bool:
         """Whether this is the run's only writer (spool, journal, failure policy)."""
-        return self._writing.is_set()
+        return self._handover.writes
 
     @property
     def alone(self) -> str:
@@ -184,7 +179,7 @@ class Session:
             may=self._policy,
             over=lambda: self.model.done,
             remark=self.remark,
-            take_over=self._take_over,
+            take_over=self._handover.take_over,
         )
         self.accompany(self._succession.mind(), "taking over")
         if self.writer:
@@ -195,58 +190,7 @@ class Session:
 
         :param given: called when that has been done
         """
-        self.accompany(self._give_way(given), "giving way")
-
-    async def _give_way(self, given: Callable[[], object]) -> None:
-        while not self.folder.writer.attended():  # noqa: ASYNC110 (another process)
-            await asyncio.sleep(LOOK_S)
-        async with AsyncExitStack() as stack:
-            for taking in self._taking.values():
-                await stack.enter_async_context(taking)
-            self._writing.clear()
-            for task in self._acting:
-                task.cancel()
-            self.copies.close()
-            self.paces.give_way()
-            self.folder.close()
-        given()
-
-    async def _take_over(self, why: str) -> None:
-        """Become the one that writes and acts, from exactly where another cockpit has left it."""
-        gaps: dict[str, list[Event]] = {name: [] for name in self._nodes}
-        told: list[Event] = []
-        # First: if it cannot be read, this cockpit goes on to read along.
-        async for event in by_turns(self.folder.journal()):
-            if isinstance(event.fact, events.Gap) and not event.fact.of and event.node in gaps:
-                gaps[event.node].append(event)
-            elif is_news(self.model, event):
-                told.append(event)
-        async with AsyncExitStack() as stack:
-            for taking in self._taking.values():
-                await stack.enter_async_context(taking)  # what has arrived is taken in whole, or not at all
-            for task in self._tasks:
-                task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for event in told:
-            if is_news(self.model, event):
-                self.emit(event, record=False)
-        self._writing.set()
-        self.source.recall()
-        for name, said in gaps.items():
-            for event in unknown(said, self.model.nodes[name].gaps):
-                assert isinstance(event.fact, events.Gap)
-                await self.tell_gap(event, event.fact)
-            with suppress(SpoolUnusable):
-                before = self.copies.recall(name, partial(self.source.kept, name))
-                for file, at, data in self.copies.fresh(name, before):
-                    await self.tell_of(name, file, at, data)
-        self.paces.take_over()
-        end = f"({Holder.here()}) keeps the run from now on and acts for it"
-        with suppress(CockpitError):  # said all the same; a full disk here is told with what is lost by it
-            kept = events.Note(f"{why}: another one {end}")  # to those who read it later
-            self.folder.write(witnessed(self.model, time.time(), "", kept))
-        self._remark("", events.Note(f"{why}: this cockpit {end}"))
-        self.watch(policy=self._policy)
+        self.accompany(self._handover.give_way(given), "giving way")
 
     async def tell_of(self, name: str, file: str, offset: int, data: bytes) -> None:
         """A copy has grown: tell what it is about, without what was told before."""
@@ -267,11 +211,15 @@ class Session:
         self.copies.sizes[event.node][gap.file] = gap.at
         self.emit(event, record=False)
 
-    async def resume(self) -> None:
-        """Watch again after :meth:`wait` has raised: the nodes send from the end of our spool on."""
+    async def pause(self) -> None:
+        """Follow no node, until :meth:`resume`."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def resume(self) -> None:
+        """Watch again, also after :meth:`wait` has raised: the nodes send from the end of our spool on."""
+        await self.pause()
         self.watch(policy=self._policy)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
@@ -370,7 +318,7 @@ class Session:
                 if room is None:
                     # Not before: an agent that greets and then says nothing is not a link to its node.
                     self._link_event(name, "ok")
-                async with self._taking[name]:
+                async with self._handover.taking[name]:
                     await self.source.take(entry, item, data)
                 ends = await self.source.ends(entry, link, item)
                 self._measure_clock(name, link)
@@ -441,10 +389,10 @@ class Session:
         """
 
         async def turn() -> None:
-            await self._writing.wait()
+            await self._handover.acts.wait()
             await make()
 
-        self._acting.append(self.accompany(turn(), what))
+        self._handover.acting.append(self.accompany(turn(), what))
 
     def accompany(self, task: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """Do this for as long as the session is open.
@@ -606,12 +554,3 @@ class Session:
         with suppress(CockpitError):  # nobody is left to read it
             self.paces.close(over=self.model.over)
         self.folder.close()
-
-
-def is_news(model: RunModel, event: Event) -> bool:
-    """Whether an event of the journal, which another cockpit writes, says what is not known here."""
-    if isinstance(event.fact, events.Watched):
-        return event.at > model.watch.at
-    if isinstance(event.fact, events.RestKept):
-        return not model.rest_kept
-    return isinstance(event.fact, events.StopAsked) and not model.stop_reason

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from cockpit.base.shell import quote
+from cockpit.engine.links.pool import InternalError
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError
 
@@ -60,14 +61,21 @@ class Succession:
                     writer.attend()
                 if may and writer.take():
                     who = f" ({before})" if before else ""
-                    # Left for good, or given up to us: `cockpit logs -f` goes on.
-                    await self._take_over(f"the cockpit that kept it{who} has left it")
-                    return
+                    try:
+                        # Left for good, or given up to us: `cockpit logs -f` goes on.
+                        await self._take_over(f"the cockpit that kept it{who} has left it")
+                        return
+                    except BaseException as error:
+                        writer.give_up()  # whoever else is here may fare better
+                        may = isinstance(error, CockpitError)  # a mistake of ours is made again
+                        raise
                 # Who may not act does not, also where it writes.
                 self._tell(not may and (writer.taken or writer.vacant()), before)
                 before = writer.holder or before
             except CockpitError as error:
                 self._say(f"cannot take over this run if the cockpit that keeps it goes: {error}")
+            except Exception as error:
+                self._say(str(InternalError(error, where="taking over")))
             await asyncio.sleep(LOOK_S)
         self.alone = ""
 
