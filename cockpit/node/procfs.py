@@ -165,15 +165,37 @@ def carrying(wanted: Mapping[str, str]) -> list[Stat]:
     """
     tags = [os.fsencode("%s=%s" % pair) for pair in wanted.items()]
     found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        variables = environment(int(name))
-        if all(tag in variables for tag in tags):
-            process = stat(int(name))
+    for pid in pids():
+        variables = environment(pid)
+        if pid != os.getpid() and all(tag in variables for tag in tags):
+            process = stat(pid)
             if process is not None and process.state not in "ZX":
                 found.append(process)
     return found
+
+
+def pids() -> list[int]:
+    """Every process there is.
+
+    :raises OSError: no file can be opened now: that is not to say that there are none
+    """
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def numbers(pid: int, folder: str) -> list[int]:
+    """The open files (``fd``) or threads (``task``) of a process, in order; none if they cannot be seen."""
+    try:
+        return sorted(map(int, os.listdir("/proc/%d/%s" % (pid, folder))))
+    except OSError:
+        return []
+
+
+def owner(pid: int) -> int | None:
+    """Whose process it is, a uid; None if it has ended."""
+    try:
+        return os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return None
 
 
 def environment(pid: int) -> list[bytes]:
@@ -189,8 +211,7 @@ def arguments(pid: int) -> list[bytes]:
 def children() -> dict[int, list[Stat]]:
     """Every process by the pid of its parent, zombies too."""
     found: dict[int, list[Stat]] = {}
-    for name in os.listdir("/proc"):
-        process = stat(int(name)) if name.isdigit() else None
+    for process in map(stat, pids()):
         if process is not None:
             found.setdefault(process.parent, []).append(process)
     return found

@@ -37,8 +37,6 @@ def _told(sample: Dict[str, Any]) -> Dict[str, Any]:
 
 def _user(pid: int, size: Any) -> Dict[str, Any]:
     process = procfs.stat(pid)
-    try:
-        user = users.name(os.stat("/proc/%d" % pid).st_uid)
-    except OSError:
-        user = ""
+    owner = procfs.owner(pid)
+    user = "" if owner is None else users.name(owner)
     return {"pid": pid, "bytes": size, "name": process.name if process else "", "user": user}

@@ -56,9 +56,8 @@ def _memory() -> List[Dict[str, Any]]:
 def _mapped() -> Set[str]:
     """Names in /dev/shm that some process has mapped or open, as far as we may see."""
     found: Set[bytes] = set()
-    for pid in os.listdir("/proc"):
-        if pid.isdigit():
-            found.update(re.findall(rb"/dev/shm/([^\n]+)", procfs.contents("/proc/%s/maps" % pid)))
+    for pid in procfs.pids():
+        found.update(re.findall(rb"/dev/shm/([^\n]+)", procfs.contents("/proc/%d/maps" % pid)))
     for path in glob.iglob("/proc/[0-9]*/fd/*"):
         place = procfs.link(path)
         if place.startswith("/dev/shm/"):

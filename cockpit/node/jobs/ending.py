@@ -46,10 +46,10 @@ def end(call: Call) -> Dict[str, Any]:
 
 
 def _owner(pid: int) -> str:
-    try:
-        user = users.name(os.stat("/proc/%d" % pid).st_uid)
-    except OSError:
+    uid = procfs.owner(pid)
+    if uid is None:
         return "somebody else"
+    user = users.name(uid)
     return "%s: only %s or root may end it" % (user, user)
 
 

@@ -82,11 +82,8 @@ def outputs(call: Call) -> Dict[str, Any]:
 
 def is_ours(pid: int, ticks: int) -> bool:
     """Whether this very process lives, and is the asking user's; root may look at everybody's."""
-    try:
-        owner = os.stat("/proc/%d" % pid).st_uid
-    except OSError:
-        return False
-    return os.geteuid() in (0, owner) and procfs.alive(pid, ticks)
+    owner = procfs.owner(pid)
+    return owner is not None and os.geteuid() in (0, owner) and procfs.alive(pid, ticks)
 
 
 class _Search:
@@ -159,7 +156,7 @@ class _Search:
         daemon = next((one.pid for one in launchers.above(target.pid) if _MPI.match(one.name)), 0)
         if daemon not in self._made:
             self._made[daemon] = {}
-            for fd in _descriptors(daemon) if daemon else ():
+            for fd in procfs.numbers(daemon, "fd") if daemon else ():
                 path = "/proc/%d/fd/%d" % (daemon, fd)
                 link = procfs.link(path)
                 name = _RANK_FILE.search(link)
@@ -267,7 +264,7 @@ class _Search:
         number = link.rpartition("/")[2]
         for above in launchers.above(pid) if number.isdigit() and depth < DEPTH else ():
             if _TERMINALS.match(above.name) and any(
-                _is_master(above.pid, fd, int(number)) for fd in _descriptors(above.pid)
+                _is_master(above.pid, fd, int(number)) for fd in procfs.numbers(above.pid, "fd")
             ):
                 return self._by(above, depth)
         return [], ""
@@ -291,7 +288,7 @@ class _Search:
         if name in _COPIERS:
             own = [
                 fd
-                for fd in _descriptors(pid)
+                for fd in procfs.numbers(pid, "fd")
                 if fd > 2 and os.path.isfile("/proc/%d/fd/%d" % (pid, fd)) and writes(pid, fd)
             ]
             if own:
@@ -342,7 +339,7 @@ class _Search:
         if self._readers is None:
             self._readers = {}
             for pid in _mine():
-                for fd in _descriptors(pid):
+                for fd in procfs.numbers(pid, "fd"):
                     link = procfs.link("/proc/%d/fd/%d" % (pid, fd))
                     if link[:6] == "pipe:[" and not writes(pid, fd):
                         self._readers.setdefault(int(link[6:-1]), []).append((pid, fd))
@@ -448,20 +445,10 @@ def _is_own(address: str) -> bool:
 
 def _mine() -> Iterator[int]:
     """The processes of this user, without this one: it has its ends of pipes open too."""
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                if os.geteuid() in (0, os.stat("/proc/" + name).st_uid):
-                    yield int(name)
-            except OSError:
-                continue  # it has ended
-
-
-def _descriptors(pid: int) -> List[int]:
-    try:
-        return sorted(int(name) for name in os.listdir("/proc/%d/fd" % pid))
-    except OSError:
-        return []
+    for pid in procfs.pids():
+        owner = procfs.owner(pid)
+        if pid != os.getpid() and owner is not None and os.geteuid() in (0, owner):
+            yield pid
 
 
 def _variable(pid: int, name: bytes) -> bytes:

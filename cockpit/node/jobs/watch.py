@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set
 
 from cockpit.base import verbs
 from cockpit.base.fields import Opened
@@ -41,8 +41,8 @@ def watch(call: Call) -> Dict[str, Any]:
             behind = sum(file.followed.behind for file in files if file.followed is not None)
             room = min(BULK if behind > 4 * BULK else BATCH, call.take_credit(BEAT_S))
             turn += 1
-            parts, data = _batch(files, room, turn)
-            marks = {file.number: file.followed.mark for file in files if file.followed is not None}
+            named = {file.number: file.followed for file in files if file.followed is not None}
+            parts, data = batch(named, room, turn)
             now = time.monotonic()
             if parts or begun or now - last >= BEAT_S:
                 item = {
@@ -51,7 +51,7 @@ def watch(call: Call) -> Dict[str, Any]:
                     "ranks": ranks,
                     "launchers": launchers,
                     "begun": begun,
-                    "marks": {str(number): marks[number] for number, _, _ in parts},
+                    "marks": {str(number): named[number].mark for number, _, _ in parts},
                     "trouble": {str(file.number): file.trouble for file in files if file.trouble},
                     "exchanged": [file.number for file in files if file.exchanged],
                 }
@@ -63,12 +63,6 @@ def watch(call: Call) -> Dict[str, Any]:
         for file in files:
             file.close()
     return {}
-
-
-def _batch(files: List[_File], room: int, turn: int) -> Tuple[List[Tuple[int, int, int]], bytes]:
-    """Up to ``room`` new bytes, fairly divided among the files that have any."""
-    named = {file.number: file.followed for file in files if file.followed is not None}
-    return batch(named, room, turn)
 
 
 class _File:
@@ -141,10 +135,8 @@ class _File:
 def _users(asked: verbs.Watch) -> Set[int]:
     """The ids of this user, and of those whose ranks are watched."""
     found = {os.geteuid()}
-    for one in asked.targets:
-        if procfs.alive(one.pid, one.ticks):
-            with suppress(OSError):
-                found.add(os.stat("/proc/%d" % one.pid).st_uid)
+    owners = (procfs.owner(one.pid) for one in asked.targets if procfs.alive(one.pid, one.ticks))
+    found.update(owner for owner in owners if owner is not None)
     return found
 
 

@@ -93,19 +93,12 @@ def supervised(pid: int) -> str:
 
 
 def _supervisor(folder: str) -> Optional[Identity]:
-    for name in os.listdir("/proc"):
-        if name.isdigit() and supervised(int(name)) == folder and _is_mine(name):
-            found = procfs.stat(int(name))
+    for pid in procfs.pids():
+        if supervised(pid) == folder and procfs.owner(pid) == os.geteuid():
+            found = procfs.stat(pid)
             if found is not None and found.state not in "ZX":
                 return found.pid, found.ticks
     return None
-
-
-def _is_mine(pid: str) -> bool:
-    try:
-        return os.stat("/proc/" + pid).st_uid == os.geteuid()
-    except OSError:
-        return False
 
 
 def _wrapped(pid: int) -> Optional[int]:

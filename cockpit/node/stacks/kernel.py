@@ -5,7 +5,6 @@ Nothing here disturbs the process or needs its help; what may not be read is lef
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import struct
@@ -156,11 +155,7 @@ def runs(pid: int, tid: int) -> bool:
 
 def thread_switches(pid: int) -> Dict[int, int]:
     """How often each thread of a process has gone to sleep by itself so far, of the first :data:`THREADS`."""
-    try:
-        names = sorted(map(int, os.listdir("/proc/%d/task" % pid)))[:THREADS]
-    except (OSError, ValueError):
-        return {}
-    return {tid: switches(pid, tid) for tid in names}
+    return {tid: switches(pid, tid) for tid in procfs.numbers(pid, "task")[:THREADS]}
 
 
 def _io_bytes(pid: int, tid: int) -> int:
@@ -192,13 +187,8 @@ def tracer(pid: int) -> int:
 
 def waits_hard(pid: int) -> List[int]:
     """The threads of a process that are in an uninterruptible wait: nobody can make those stop."""
-    found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc/%d/task" % pid):
-            fields = _fields(pid, "task/%s/stat" % name)
-            if fields is not None and fields[0] == "D":
-                found.append(int(name))
-    return found
+    states = {tid: _fields(pid, "task/%d/stat" % tid) for tid in procfs.numbers(pid, "task")}
+    return [tid for tid, fields in states.items() if fields is not None and fields[0] == "D"]
 
 
 def children(pid: int) -> Tuple[Child, ...]:
@@ -394,11 +384,8 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 
 def _children(pid: int) -> List[int]:
     """The direct children, of whichever thread."""
-    found: List[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir("/proc/%d/task" % pid):
-            found += map(int, _text(pid, "task/%s/children" % thread).split())
-    return found
+    told = (_text(pid, "task/%d/children" % thread) for thread in procfs.numbers(pid, "task"))
+    return [int(child) for text in told for child in text.split()]
 
 
 def _cpu_s(pid: int, tid: int) -> float:

@@ -66,17 +66,11 @@ def _candidates(frames: Sequence[Frame], variables: Sequence[Dict[str, str]]) ->
 def _holder(waiter: int, path: str) -> Tuple[int, str]:
     """A process of ours, other than the one that waits, which has this file open."""
     own = procfs.link("/proc/%d/ns/mnt" % waiter)
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == waiter:
-            continue
-        folder = "/proc/%s/fd" % name
-        try:
-            numbers = os.listdir(folder)
-        except OSError:
-            continue
+    for pid in procfs.pids():
         # What a link says is known without asking a file server that may be dead.
-        if any(procfs.link(os.path.join(folder, number)) == path for number in numbers):
-            stat = procfs.stat(int(name))
-            if stat is not None and procfs.link("/proc/%s/ns/mnt" % name) == own:
-                return int(name), stat.name
+        links = (procfs.link("/proc/%d/fd/%d" % (pid, number)) for number in procfs.numbers(pid, "fd"))
+        if pid != waiter and path in links:
+            stat = procfs.stat(pid)
+            if stat is not None and procfs.link("/proc/%d/ns/mnt" % pid) == own:
+                return pid, stat.name
     return 0, ""

@@ -144,7 +144,7 @@ def seek(call: Call) -> Dict[str, Any]:
 
 
 def _scan(wanted: Dict[str, str]) -> _Scan:
-    pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+    pids = sorted(procfs.pids())
     texts, refused, stuck = _read_all(pids, "environ")
     tags = [os.fsencode("%s=%s" % (name, value)) for name, value in wanted.items() if value]
     processes = {}
@@ -528,19 +528,14 @@ def _interpreter(pid: int, words: List[bytes]) -> str:
 
 def _started_by(pid: int) -> str:
     found = launchers.launcher(pid)
-    return (
-        launchers.command_line(procfs.arguments(found.pid), COMMAND_LIMIT, found.pid)
-        if found is not None
-        else ""
-    )
+    if found is None:
+        return ""
+    return launchers.command_line(procfs.arguments(found.pid), COMMAND_LIMIT, found.pid)
 
 
 def _user(pid: int) -> str:
-    try:
-        uid = os.stat("/proc/%d" % pid).st_uid
-    except OSError:
-        return ""
-    return users.name(uid)
+    owner = procfs.owner(pid)
+    return "" if owner is None else users.name(owner)
 
 
 def _started(ticks: int) -> float:
@@ -573,11 +568,10 @@ def _others(refused: List[int]) -> Tuple[_Others, _Others]:
 
 def _is_program(pid: int, words: List[bytes]) -> bool:
     """Whether this is a Python that a person runs, and no helper of one: a machine has such daemons too."""
-    try:
-        owner = os.stat("/proc/%d" % pid).st_uid
-    except OSError:
+    owner = procfs.owner(pid)
+    if owner is None or owner < PEOPLE or len(words) < 2:
         return False
-    if owner < PEOPLE or len(words) < 2 or not _PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
+    if not _PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
         return False
     return not (is_cockpit(words) or only_helps(pid))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from types import MappingProxyType
 from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Tuple
@@ -55,14 +54,13 @@ class Held(NamedTuple):
 def held(pid: int) -> Held:
     """The sockets and GPUs that a process has open; nothing if that may not be seen."""
     sockets, gpus = {}, set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc/%d/fd" % pid)[:FILES]:
-            target = procfs.link("/proc/%d/fd/%s" % (pid, name))
-            socket, device = _SOCKET.match(target), _DEVICE.match(target)
-            if socket:
-                sockets[int(socket.group(1))] = int(name)
-            elif device:
-                gpus.add(int(device.group(1)))
+    for number in procfs.numbers(pid, "fd")[:FILES]:
+        target = procfs.link("/proc/%d/fd/%d" % (pid, number))
+        socket, device = _SOCKET.match(target), _DEVICE.match(target)
+        if socket:
+            sockets[int(socket.group(1))] = number
+        elif device:
+            gpus.add(int(device.group(1)))
     return Held(frozenset(sockets), frozenset(gpus), sockets)
 
 

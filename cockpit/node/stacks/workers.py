@@ -82,11 +82,8 @@ def _orphan(stat: procfs.Stat, stats: Dict[int, procfs.Stat]) -> bool:
 
 def _joined(pid: int) -> bool:
     """Whether a process has threads of torch.distributed."""
-    try:
-        threads = os.listdir("/proc/%d/task" % pid)[:THREADS]
-    except OSError:
-        return False
-    return any(_JOINED.match(procfs.contents("/proc/%d/task/%s/comm" % (pid, thread))) for thread in threads)
+    threads = procfs.numbers(pid, "task")[:THREADS]
+    return any(_JOINED.match(procfs.contents("/proc/%d/task/%d/comm" % (pid, thread))) for thread in threads)
 
 
 def _below(workers: Dict[int, Worker], given: Iterable[Given]) -> Dict[int, Given]:
