@@ -218,18 +218,24 @@ def port(call: Call) -> Dict[str, Any]:
     :raises NodeError: that port is in use, by whom as far as we may see
     """
     wanted = call.asked(verbs.Port).port
+    try:
+        return {"port": free_port(wanted)}
+    except OSError as error:
+        hint = "choose another --master-port, or leave it out to have a free one found"
+        raise NodeError("port", "port %d: %s%s" % (wanted, error.strerror, _owner(wanted)), hint) from None
+
+
+def free_port(wanted: int) -> int:
+    """A TCP port that can be listened on: this one, or any for 0.
+
+    :raises OSError: it cannot
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As torch's TCPStore does it: a port in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", wanted))
-            probe.listen(1)
-        except OSError as error:
-            hint = "choose another --master-port, or leave it out to have a free one found"
-            raise NodeError(
-                "port", "port %d: %s%s" % (wanted, error.strerror, _owner(wanted)), hint
-            ) from None
-        return {"port": probe.getsockname()[1]}
+        probe.bind(("", wanted))
+        probe.listen(1)
+        return int(probe.getsockname()[1])
 
 
 def _owner(wanted: int) -> str:
@@ -255,23 +261,37 @@ def holder(wanted: int) -> Optional[procfs.Stat]:
 
 def resolve(call: Call) -> Dict[str, Any]:
     """The addresses that ``name`` has on this node, and this node's own: ``addresses``, ``own``."""
-    try:
-        found = socket.getaddrinfo(call.asked(verbs.Resolve).name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        found = []
-    addresses = sorted({str(info[4][0]) for info in found})
-    return {"addresses": addresses, "own": _own_addresses()}
-
-
-def _own_addresses() -> List[str]:
     # sshd has UNKNOWN there if the connection reached it through a pipe.
     own = [word for word in os.environ.get("SSH_CONNECTION", "").split(" ")[2:3] if _is_ip(word)]
+    own += filter(None, (ipv4_of(name) for _, name in socket.if_nameindex()))
+    addresses = resolved(call.asked(verbs.Resolve).name)
+    return {"addresses": addresses, "own": list(dict.fromkeys(own))}
+
+
+def resolved(name: str) -> List[str]:
+    """The addresses of a name; none if it is not known."""
+    try:
+        # As bytes: for text, Python loads all that it knows of names in other scripts.
+        asked = name.encode("ascii") if name.isascii() else name
+        found = socket.getaddrinfo(asked, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return sorted({str(info[4][0]) for info in found})[:256]
+
+
+def ipv4_of(name: str) -> str:
+    """The first IPv4 address of an interface, or nothing."""
+    answer = asked_of(name, _SIOCGIFADDR)
+    return socket.inet_ntoa(answer[4:8]) if answer else ""
+
+
+def asked_of(name: str, question: int) -> bytes:
+    """What the kernel says of an interface, after its name; nothing if it has no such thing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # it has no IPv4 address
-                ifreq = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("40s", os.fsencode(name)))
-                own.append(socket.inet_ntoa(ifreq[20:24]))
-    return list(dict.fromkeys(own))
+        try:
+            return fcntl.ioctl(asked, question, struct.pack("40s", os.fsencode(name)))[16:]
+        except OSError:
+            return b""
 
 
 def _is_ip(text: str) -> bool:

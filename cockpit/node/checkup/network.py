@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import os
 import re
@@ -16,7 +15,7 @@ from cockpit.node import facts, procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.checkup.within import Silent, within
 
-_SIOCGIFFLAGS, _SIOCGIFADDR, _SIOCGIFMTU = 0x8913, 0x8915, 0x8921
+_SIOCGIFFLAGS, _SIOCGIFMTU = 0x8913, 0x8921
 _UP, _LOOPBACK = 0x1, 0x8
 _VIRTUAL = re.compile(
     r"(?:docker|br-|veth|virbr|vnet|cni|cali|flannel|kube|lxc|lxd|tun|tap|dummy|podman|nerdctl)"
@@ -54,23 +53,20 @@ def network(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
 
 def names(asked: verbs.Checkup, payload: bytes) -> Tuple[Dict[str, List[str]], Silent]:
     """The addresses of each name that is asked for; none for one that is not known."""
-    return within(asked.limit_s, asked.names, _resolved, threads=_AT_ONCE)
+    return within(asked.limit_s, asked.names, facts.resolved, threads=_AT_ONCE)
 
 
 def port(asked: verbs.Checkup, payload: bytes) -> List[Dict[str, Any]]:
     """Who listens on the port that is asked for: nobody, or one."""
     if not asked.port:
         return []
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", asked.port))
-            probe.listen(1)
-            return []
-        except PermissionError:
-            return []  # a port for root alone: not held
-        except OSError:
-            holder = facts.holder(asked.port)
+    try:
+        facts.free_port(asked.port)
+        return []
+    except PermissionError:
+        return []  # a port for root alone: not held
+    except OSError:
+        holder = facts.holder(asked.port)
     if holder is None:
         return [{"port": asked.port}]
     return [{"port": asked.port, "pid": holder.pid, "name": holder.name}]
@@ -126,20 +122,9 @@ def _listener(number: int) -> socket.socket:
     return listener
 
 
-def _resolved(name: str) -> List[str]:
-    try:
-        # As bytes: for text, Python loads all that it knows of names in other scripts.
-        asked = name.encode("ascii") if name.isascii() else name
-        found = socket.getaddrinfo(asked, None, type=socket.SOCK_STREAM)
-    except (socket.gaierror, UnicodeError):
-        return []
-    return sorted({str(info[4][0]) for info in found})[:256]
-
-
 def addresses_of(name: str) -> List[str]:
     """The addresses of an interface: that of IPv4, then those of IPv6 that lead beyond the link."""
-    answer = _asked(name, _SIOCGIFADDR)
-    found = [socket.inet_ntoa(answer[4:8])] if answer else []
+    found = list(filter(None, [facts.ipv4_of(name)]))
     for line in procfs.contents("/proc/net/if_inet6").decode("ascii", "replace").splitlines():
         digits, _, _, scope, _, device = line.split()
         if device == name and scope == "00":
@@ -148,20 +133,11 @@ def addresses_of(name: str) -> List[str]:
 
 
 def _flags(name: str) -> int:
-    return int(struct.unpack("H", (_asked(name, _SIOCGIFFLAGS) or bytes(2))[:2])[0])
+    return int(struct.unpack("H", (facts.asked_of(name, _SIOCGIFFLAGS) or bytes(2))[:2])[0])
 
 
 def _mtu(name: str) -> int:
-    return max(0, int(struct.unpack("i", (_asked(name, _SIOCGIFMTU) or bytes(4))[:4])[0]))
-
-
-def _asked(name: str, question: int) -> bytes:
-    """What the kernel says of an interface, after its name; nothing if it has no such thing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        try:
-            return fcntl.ioctl(asked, question, struct.pack("40s", os.fsencode(name)))[16:]
-        except OSError:
-            return b""
+    return max(0, int(struct.unpack("i", (facts.asked_of(name, _SIOCGIFMTU) or bytes(4))[:4])[0]))
 
 
 def _text(path: str) -> str:
