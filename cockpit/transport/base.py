@@ -33,7 +33,9 @@ class NoLogin(LinkError):
     :param refused: whether a login was tried and refused: each refusal may count towards a lock-out
     """
 
-    def __init__(self, what: str, *, where: str, hint: str = "", retry: bool = False, refused: bool) -> None:
+    def __init__(
+        self, what: str, *, where: str, hint: str = "", retry: bool = False, refused: bool = False
+    ) -> None:
         super().__init__(what, where=where, hint=hint, retry=retry)
         self.refused = refused
 

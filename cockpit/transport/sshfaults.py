@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import asyncssh
@@ -102,59 +101,29 @@ def explain(error: BaseException, node: str, by_hand: str) -> LinkError:
     """
     if isinstance(error, LinkError):
         return error
-    text = str(error) or type(error).__name__
+    said = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN):
         return NotBySsh("no route to it", where=node, hint="is the node up, on this network?")
-    for kinds, sentence in _SENTENCES:
-        if isinstance(error, kinds):
-            what, hint, retry = sentence(text, by_hand)
-            if isinstance(error, _NO_LOGIN):
-                return NoLogin(what, where=node, hint=hint, refused=False)
-            if isinstance(error, _NO_SSHD):
-                return NotBySsh(what, where=node, hint=hint, retry=retry)
-            return LinkError(what, where=node, hint=hint, retry=retry)
-    return LinkError(f"connection failed: {text}", where=node, hint=f"try: {by_hand} true")
+    for raised, kind, what, hint, retry in _FAULTS:
+        if isinstance(error, raised):
+            return kind(what.format(said=said), where=node, hint=hint.format(ssh=by_hand), retry=retry)
+    return LinkError(f"connection failed: {said}", where=node, hint=f"try: {by_hand} true")
 
 
-_NO_LOGIN = (
-    asyncssh.KeyImportError,
-    asyncssh.KeyEncryptionError,
-    asyncssh.KeyExchangeFailed,
-    asyncssh.ProtocolNotSupported,
+_BAD_KEY = (asyncssh.KeyImportError, asyncssh.KeyEncryptionError)
+_NOT_SPOKEN = (asyncssh.KeyExchangeFailed, asyncssh.ProtocolNotSupported)
+_LOST = (asyncssh.ConnectionLost,)
+_UNKNOWN = (socket.gaierror,)
+_SILENT = (asyncio.TimeoutError, TimeoutError)
+_REFUSED = (ConnectionRefusedError,)
+
+_FAULTS: tuple[tuple[tuple[type[BaseException], ...], type[LinkError], str, str, bool], ...] = (
+    # The ssh program with the same configuration may be able to log in.
+    (_BAD_KEY, NoLogin, "a key cannot be read: {said}", "load it into ssh-agent: ssh-add", False),
+    (_NOT_SPOKEN, NoLogin, "no common ssh algorithm: {said}", "try: {ssh} -v true", False),
+    (_LOST, LinkError, "connection lost: {said}", "sshd may be dropping parallel logins", True),
+    (_UNKNOWN, LinkError, "name unknown", "correct the hostfile, /etc/hosts or ~/.ssh/config", False),
+    (_SILENT, NotBySsh, "no answer to the connection", "is the node up, a firewall between?", True),
+    (_REFUSED, NotBySsh, "connection refused: no sshd listens there", "start sshd, or set its Port", True),
 )
-"""The ssh program with the same configuration may be able to log in."""
-
-_NO_SSHD = (asyncio.TimeoutError, TimeoutError, ConnectionRefusedError)
-
-_Sentence = tuple[str, str, bool]
-
-_SENTENCES: tuple[tuple[tuple[type[BaseException], ...], Callable[[str, str], _Sentence]], ...] = (
-    (
-        (asyncssh.KeyImportError, asyncssh.KeyEncryptionError),
-        lambda text, by_hand: (f"a key cannot be read: {text}", "load it into ssh-agent: ssh-add", False),
-    ),
-    (
-        (asyncssh.KeyExchangeFailed, asyncssh.ProtocolNotSupported),
-        lambda text, by_hand: (f"no common ssh algorithm: {text}", f"try: {by_hand} -v true", False),
-    ),
-    (
-        (asyncssh.ConnectionLost,),
-        lambda text, by_hand: (f"connection lost: {text}", "sshd may be dropping parallel logins", True),
-    ),
-    (
-        (socket.gaierror,),
-        lambda text, by_hand: ("name unknown", "correct the hostfile, /etc/hosts or ~/.ssh/config", False),
-    ),
-    (
-        (asyncio.TimeoutError, TimeoutError),
-        lambda text, by_hand: ("no answer to the connection", "is the node up, a firewall between?", True),
-    ),
-    (
-        (ConnectionRefusedError,),
-        lambda text, by_hand: (
-            "connection refused: no sshd listens there",
-            "start sshd, or set its Port",
-            True,
-        ),
-    ),
-)
+"""What was raised, what that is to us, and what to say: ``{said}`` is its text, ``{ssh}`` the command."""

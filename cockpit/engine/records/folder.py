@@ -441,11 +441,7 @@ class RunFolder:
 
         :raises CockpitError: it cannot be written
         """
-        path = self.path / _STEP
-        try:
-            replace(path, json.dumps(asdict(Holder.of(pid))).encode())
-        except OSError as error:
-            raise os_error("cannot be written", path, error) from None
+        replace(self.path / _STEP, json.dumps(asdict(Holder.of(pid))).encode())
 
     @property
     def unseen(self) -> Mapping[str, Mapping[str, int]]:
