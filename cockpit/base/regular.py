@@ -17,15 +17,20 @@ def open_regular(
 
     :param flags: of ``os.open``, without those that are always set
     :param follow: whether the path itself may be a link
-    :raises OSError: it cannot be opened; of another kind of file ENXIO or EISDIR
+    :raises OSError: it cannot be opened; ELOOP for a link, ENXIO or EISDIR for other kinds of file
     """
-    number = os.open(path, flags | _SAFE | (0 if follow else os.O_NOFOLLOW), 0o600)
+    try:
+        number = os.open(path, flags | _SAFE | (0 if follow else os.O_NOFOLLOW), 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follow:
+            raise OSError(errno.ELOOP, "a symbolic link", os.fspath(path)) from None
+        raise
     try:
         mode = os.fstat(number).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         if not stat.S_ISREG(mode):
-            raise OSError(errno.ENXIO, "is not a regular file", os.fspath(path))
+            raise OSError(errno.ENXIO, "not a regular file", os.fspath(path))
     except OSError:
         os.close(number)
         raise

@@ -260,9 +260,11 @@ class Evidence:
             disk = os.statvfs(self._folder)
         except OSError as error:
             return str(error.strerror)
+        if disk.f_flag & os.ST_RDONLY:
+            return "the run folder's file system is read-only"
         free = disk.f_bavail * disk.f_frsize
         if free < self._wish.floor:
-            return "only %d MB are free where the run folder is" % (free // 1_000_000)
+            return "only %d MB free on the run folder's file system" % (free // 1_000_000)
         return ""
 
     def _name(self, why: str) -> str:
