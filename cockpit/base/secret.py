@@ -201,7 +201,7 @@ _PEM = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]
 
 # Some after which there is one. A name and a password, without which it is a token; a port is none.
 _AFTER: List[Pattern[str]] = [
-    re.compile(r"(?<=://)()[^\s:/@\"'<>]{0,64}:(?!\d{1,5}(?:[/\s\"']|\Z))[^\s\"'<>]{0,255}(?=@)"),
+    re.compile(r"(?<=://)()[^\s:/@\"'<>]{0,64}:(?!\d{1,5}(?:[/\s\"']|\Z))[^\s\"'<>]{0,191}(?=@)"),
     re.compile(r"(?<=://)()(?!git@)[^/?#\s@\"']{6,1024}(?=@)"),
     re.compile(r"(?i)\b(bearer\s{1,3})(?=[\w~+/-]{0,1024}[\d._~+/=-])[\w.~+/=-]{8,%d}" % LONGEST),
     re.compile(r"(?i)\b(basic\s{1,3})(?=[\w+/]{0,1024}(?:\d|=))[\w+/]{6,1024}={0,2}"),

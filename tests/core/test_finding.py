@@ -77,7 +77,7 @@ def test_findings_for_programs() -> None:
     told = json.loads(json.dumps(full_.as_json()))
     assert told == {
         **{"id": "full", "what": "no room", "ranks": "", "where": "", "detail": "", "evidence": []},
-        **{"certainty": "sure", "nodes": ["a"], "severity": "error", "since": None},
+        **{"certainty": "sure", "nodes": ["a"], "severity": "error", "since": None, "proof": ""},
         "steps": [
             {"command": "df -h /tmp", "reason": "what takes it up", "node": "a", "action": "detail"},
         ],

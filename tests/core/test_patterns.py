@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from cockpit.core.expressions import LACKS, Expression
@@ -94,6 +94,8 @@ SAME = [atom for atom in ATOMS.split() if "(?=" not in atom and "(?!" not in ato
 @example(r"^\u0061$", "a")
 @example(r"\N{LATIN SMALL LETTER A}", "a")
 def test_it_finds_what_python_finds(regex: str, text: str) -> None:
+    # Possessive counts: Python has them from 3.11 on, RE2 does not.
+    assume(not re.search(r"[*+?}]\+", regex))
     try:
         python = re.compile(regex, re.ASCII)
     except (re.error, OverflowError):

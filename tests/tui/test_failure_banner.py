@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -361,5 +361,6 @@ PARTS = st.lists(
 
 
 @given(PARTS, st.integers(0, 60))
+@example([Part((("000000", ""), ("000000", ""), ("000\xad", "")))], 15)
 def test_a_line_never_takes_more_than_there_is(parts: list[Part], width: int) -> None:
     assert sum(cell_len(text) for text, _ in fit(parts, width)) <= width

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from cockpit.core.cutting import cut_sentence
 
@@ -59,7 +59,9 @@ def _cut(part: Part, width: int) -> list[tuple[str, str]]:
     pieces: list[tuple[str, str]] = []
     for text, style in part.pieces:
         if cell_len(text) > width:
-            return [*pieces, (cut_sentence(text, width), style)]
+            text = cut_sentence(text, width)
+            # The app gives rare characters other widths than terminals do.
+            return [*pieces, (text if cell_len(text) <= width else set_cell_size(text, width), style)]
         pieces.append((text, style))
         width -= cell_len(text)
     return pieces
