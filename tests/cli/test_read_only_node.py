@@ -29,10 +29,12 @@ class Sick:
 
     def __init__(self, place: Path, device: str) -> None:
         self.place = place
+        self.runs: list[Path] = []
         self._device = device
 
     def fail(self) -> None:
-        """From now on nothing can be written, not even to files that are open."""
+        """From now on nothing can be written, not even to files that are open, nor everything read."""
+        self.runs = list(self.place.glob("cockpit-*/*/*"))
         Path(f"/sys/fs/ext4/{self._device}/trigger_fs_error").write_text("1")
 
 
@@ -51,9 +53,10 @@ def sick(tmp_path: Path) -> Iterator[Sick]:
     if made.returncode:
         lacking(f"an image cannot be mounted: {made.stderr.decode()}")
     found = subprocess.run(["findmnt", "-no", "SOURCE", place], capture_output=True, text=True, check=True)
-    yield Sick(place, Path(found.stdout.strip()).name)
+    sick = Sick(place, Path(found.stdout.strip()).name)
+    yield sick
     # Supervisors wait for room.
-    for folder in place.glob("cockpit-*/*/*"):
+    for folder in sick.runs:
         supervisor = remains.find(str(folder), folder.parent.name, folder.name).supervisor
         if supervisor is not None:
             procfs.send(*supervisor, 15)
