@@ -23,12 +23,14 @@ from cockpit.base.lasting import Lasting
 from cockpit.base.progress import ring
 from cockpit.base.times import FINEST_S
 from cockpit.core.pace.past import Apart, PastStep
+from cockpit.core.pace.thinning import thinned
 from cockpit.core.run.events import Event
+from cockpit.engine.files import open_regular
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records import states
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.run import paces
 from cockpit.engine.run.paces import FILE, PaceBook
-from cockpit.engine.run.thinning import thin
 from cockpit.engine.turns import Turn
 from cockpit.node.run.past import Keeper
 
@@ -139,7 +141,7 @@ def local_month(load: Load, node: Path, nodes: int) -> RunFolder:
 
 def keep_pace(folder: RunFolder, load: Load) -> None:
     """Write the steps of a run as whoever watches it does."""
-    book, rows = PaceBook(folder, writer=True), list[PastStep]()
+    file = Lasting(str(folder.path / FILE), paces.LIMIT, thinned, open_regular)
     count = round(load.days * 86_400 / load.step_s)
     for step in range(count):
         apart = (Apart(step % load.ranks, 0.2),) if step % 50 == 0 else ()
@@ -156,12 +158,9 @@ def keep_pace(folder: RunFolder, load: Load) -> None:
             cost=0.12,
             costly=1,
         )
-        rows.append(told)
-        if len(rows) >= 1000 or step == count - 1:
-            if not book._append(rows):
-                thin(folder.path / FILE)
-                assert book._append(rows)
-            rows.clear()
+        file.add(told.line())
+        file.wait()
+    file.close()
 
 
 def size(folder: Path) -> int:

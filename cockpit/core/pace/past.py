@@ -144,9 +144,9 @@ def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False, relative: boo
 
 
 def worse(one: PastStep, other: PastStep) -> PastStep:
-    """The one in which the ranks differed more, in the place of both."""
+    """The one in which the ranks differed more, in the place of both: it ends where the later one ends."""
     most = max(one, other, key=lambda step: step.greatest * (1 + len(step.missing)) / (step.median or 1.0))
-    return replace(most, at=one.at, step=other.step, restarts=other.restarts, count=one.count + other.count)
+    return replace(most, at=other.at, step=other.step, restarts=other.restarts, count=one.count + other.count)
 
 
 def past_of(line: bytes) -> PastStep:

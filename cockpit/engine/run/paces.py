@@ -25,21 +25,22 @@ from cockpit.base.events import (
     Watched,
 )
 from cockpit.base.gate import Malformed
+from cockpit.base.lasting import Lasting
 from cockpit.base.progress.past import Stretch, pieces
 from cockpit.base.progress.ring import SOURCES
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import PastStep, buckets, past, past_of, recall_all, worse
 from cockpit.core.pace.reached import OFF
 from cockpit.core.pace.steps import Key, Step
+from cockpit.core.pace.thinning import APART_S, thinned
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine.files import append, lines, open_regular
+from cockpit.engine.files import lines, open_regular
 from cockpit.engine.logs.said import last_steps
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.run.past_file import PastFile
-from cockpit.engine.run.thinning import APART_S, Thinning
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError, os_error
 
@@ -147,7 +148,9 @@ class PaceBook:
         self._folder = folder
         self._writer = writer
         self._path = folder.path / FILE
-        self._thinning = Thinning(self._path)
+        self._file = Lasting(str(self._path), LIMIT, thinned, open_regular)
+        self._refused: OSError | None = None
+        """Why the file could not be written last."""
         self._kept: Key = (-1, -1)
         self._pending: list[PastStep] = []
         """What is to be written next."""
@@ -321,7 +324,7 @@ class PaceBook:
         :param until: steps that ended by then are, unix seconds
         :param over: no rank makes a step any more
         :param last: this is not called again
-        :raises CockpitError: the file cannot be written; or has lost detail, which is to be said
+        :raises CockpitError: the file cannot be written, for the first time; it is tried again
         """
         if not self._writer:
             return
@@ -335,45 +338,14 @@ class PaceBook:
             # Nothing comes after it from which its time could be told.
             many, self._untimed = self._untimed, 0
             self._take(replace(self._tail, estimate=usual, count=many))
-        if self._thinning.goes_on(wait=last):
-            return
-        try:
-            fewer = self._thinning.take()
-        except CockpitError:
-            self._writer = False
-            raise
         found, self._pending = self._pending, []
-        if found and not self._append(found):
-            self._pending = found
-            self._thinning.begin()
-            if last and not self._thinning.goes_on(wait=True):
-                self._thinning.take()
-                self._append(found)
-                self._pending = []
-        if fewer is not None:
-            when = time.strftime("%H:%M:%S on %d %b", time.localtime(fewer))
-            what = f"{FILE} has {LIMIT >> 20} MiB: of steps before {when} fewer are kept"
-            raise CockpitError(what, where=self._folder.name)
-
-    def _append(self, found: Iterable[PastStep]) -> bool:
-        """Write steps; whether there is room for them.
-
-        :raises CockpitError: that cannot be done, and will not be tried again
-        """
-        data = b"".join(step.line() for step in found)
-        try:
-            number = open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-            try:
-                size = os.fstat(number).st_size
-                if size + len(data) > LIMIT:
-                    return False
-                append(number, data, size)
-            finally:
-                os.close(number)
-        except OSError as error:
-            self._writer = False
-            raise os_error("the pace of the run is not kept", self._path, error) from None
-        return True
+        self._file.add(b"".join(step.line() for step in found))
+        if last:
+            self._file.wait()
+            self._file.close()
+        error, self._refused = self._refused, self._file.error
+        if self._refused is not None and error is None:
+            raise os_error("the pace of the run is not kept", self._path, self._refused)
 
     def _dropped(self, step: Step) -> None:
         """A step is no longer known: of quick ones, or of many ranks, that may be before it is settled."""
@@ -395,7 +367,7 @@ class PaceBook:
             return
         # Steps that a log tells of quickly are timed over several.
         found, self._untimed = replace(found, count=found.count + self._untimed), 0
-        if self._pending and 0 <= found.at - self._pending[-1].at < APART_S:
+        if self._pending and self._pending[-1].at // APART_S == found.at // APART_S:
             self._pending[-1] = worse(self._pending[-1], found)
         else:
             self._pending.append(found)
