@@ -14,39 +14,12 @@ from cockpit.base.answers import Nothing
 from cockpit.base.events import OWN, RECORD
 from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
-from cockpit.tui.commands import BY_ID, EVERY, GROUPS, Id, shown
+from cockpit.tui.commands import EVERY, GROUPS, shown
 
 ROOT = Path(__file__).resolve().parent.parent
 
 MARKS = ("<!-- drawn by `make docs` -->", "<!-- until here -->")
 """What stands around a drawn part."""
-
-FIRST_KEYS: tuple[Id, ...] = (
-    "help",
-    "palette",
-    "open",
-    "back",
-    "nodes",
-    "log",
-    "detail",
-    "events",
-    "commands",
-    "mark",
-    "stacks",
-    "filter",
-    "next_match",
-    "next_error",
-    "failed_log",
-    "follow",
-    "zoom",
-    "freeze",
-    "copy",
-    "copy_command",
-    "stop",
-    "keep",
-    "leave",
-)
-"""The commands that a newcomer needs, in the order of the README."""
 
 HEADINGS = {"Stacks": "Stacks, after `s`", "Doctor": "Doctor, after `D`"}
 """Of groups of keys, if they say more than those in the app."""
@@ -136,15 +109,6 @@ def key_table() -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def short_table() -> str:
-    """The keys of the README in Markdown."""
-    lines = ["| key | what it does |", "|---|---|"]
-    for name in FIRST_KEYS:
-        keys = " ".join(f"`{shown(key)}`" for key in BY_ID[name].keys)
-        lines.append(f"| {keys} | {BY_ID[name].title} |")
-    return "\n".join(lines) + "\n"
-
-
 def event_table(kinds: Mapping[str, type[Any]]) -> str:
     """Kinds of events with their fields in Markdown."""
     lines = ["| kind | fields | meaning |", "|---|---|---|"]
@@ -176,7 +140,6 @@ def _doc(definition: type[Any]) -> str:
 
 
 DRAWN: dict[str, list[Callable[[], str]]] = {
-    "README.md": [short_table],
     "docs/keys.md": [key_table],
     "docs/contributing.md": [package_table],
     "docs/how-it-works.md": [partial(event_table, RECORD), partial(event_table, OWN), verb_table],

@@ -25,6 +25,15 @@ def prose(path: Path) -> str:
     return re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
+def leads(page: Path, name: str, heading: str) -> bool:
+    """Whether a link on a page leads to a file, and to a heading of it."""
+    target = page.parent / name if name else page
+    if not target.exists() or not heading:
+        return target.exists()
+    titles = re.findall(r"^#+ (.*)$", prose(target), re.MULTILINE)
+    return heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 def typed(path: Path) -> list[list[str]]:
     """What a page tells people to type to cockpit: words, without those of the training script."""
     code = [*re.findall(r"^\$ (cockpit .*)$", path.read_text(), re.MULTILINE)]
@@ -44,13 +53,21 @@ def help_of(verb: str, cockpit: tuple[str, ...]) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def test_exit_codes_are_those_there_are_and_the_same_on_both_pages() -> None:
-    first, whole = (
-        re.findall(r"^\| (\d+) \| (.*) \|$", (ROOT / name).read_text(), re.MULTILINE)
-        for name in ("README.md", "docs/exit-codes.md")
-    )
-    assert first == whole
-    assert [int(code) for code, _ in whole] == list(Exit)
+def test_exit_codes_are_those_there_are() -> None:
+    told = re.findall(r"^\| (\d+) \| .* \|$", (ROOT / "docs/exit-codes.md").read_text(), re.MULTILINE)
+    assert [int(code) for code in told] == list(Exit)
+
+
+def test_the_index_has_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    pages = {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"}
+    assert {name for name in pages if f"]({name})" not in index} == set()
+
+
+def test_the_readme_is_three_screens() -> None:
+    text = (ROOT / "README.md").read_bytes()
+    assert len(text) <= 14_000
+    assert text.count(b"\n") <= 200
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -67,9 +84,8 @@ def test_a_page_without_the_part_is_not_touched(text: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
-    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]*)\)", prose(path))]
-    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
-    assert missing == []
+    links = [link for link in re.findall(r"\]\(([^)]*)\)", prose(path)) if "://" not in link]
+    assert [link for link in links if not leads(path, *link.partition("#")[::2])] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
