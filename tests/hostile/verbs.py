@@ -68,7 +68,8 @@ _TROUBLE = re.compile(
     r"Traceback \(most|internal error|never retrieved|never awaited|Exception ignored|Fatal Python"
 )
 _OURS = re.compile(
-    r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|unseen\.json|(journal|pace)\.jsonl|lock"
+    r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|un(seen|worked)\.json"
+    r"|(journal|now|pace)\.jsonl|lock(\.attending)?"
     r"|(reports|files)/(manifest\.json|000[01]-(bad|good)/[\w./-]+)|stacks/[\w.-]+/[\w.-]+"
     rf"|{EVIDENCE}/000[01]-(bad|good)/{EVIDENCE_NAME})"
     r"|state/cockpit/copied\.txt"  # the app has keys that copy
