@@ -25,6 +25,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.said import SaidSteps
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
+from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import summary
 from cockpit.core.watch.options import WatchOptions
@@ -138,18 +139,18 @@ class Live:
     def over(self, model: RunModel, run: str, code: Exit, cause: Finding | None = None) -> None:
         """Print the outcome, once all output is out.
 
-        :param cause: what is known of ranks that are gone
+        :param cause: why it failed, or what is known of ranks that are gone
         """
         if self._json:
-            first = model.first_failure()
+            first = blamed(model, model.judged)
             failed = None if first is None else {"rank": first.rank, "node": first.node, "how": first.text}
-            more = {} if cause is None else {"gone": cause.as_json()}
+            more = {} if cause is None else {cause.id: cause.as_json()}
             self._json.event(
                 "over", run=run, exit=int(code), first_failure=failed, job_end=model.job_end, **more
             )
             self._json.close()
             return
-        if cause is not None:
+        if cause is not None and cause.id == "gone":
             say(f"{cause.what}: {cause.detail}")
             say(f"its output: {cause.steps[0].command}")
         for line in summary(model, run, logs=not self._leaving):
@@ -249,7 +250,7 @@ async def watch(
     code = session.model.exit_code()
     if waiting and code is Exit.OK:
         code = Exit.USAGE
-    live.over(session.model, session.folder.name, code, _gone(session))
+    live.over(session.model, session.folder.name, code, _cause(session))
     return code
 
 
@@ -259,10 +260,8 @@ def _call_from(session: Session, output: Output) -> None:
     Caller(session, chosen, ring, say, since=output.since, leaves=output.headless).start()
 
 
-def _gone(session: Session) -> Finding | None:
-    """Why a rank of a job that others started is gone, as far as its log says so."""
-    if session.manifest.foreign is None or session.model.first_failure() is not None:
-        return None
+def _cause(session: Session) -> Finding | None:
+    """Why a run failed, as far as its logs say so."""
     with closing(SpooledLogs(session.folder)) as logs:
         return last_cause(session.model, session.folder, logs)
 

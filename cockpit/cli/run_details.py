@@ -99,7 +99,7 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
     if folder.damaged:
         lines = f"{folder.damaged} damaged line{'s are' if folder.damaged > 1 else ' is'} ignored"
         yield [f"{folder.path / 'journal.jsonl'}: {lines}"]
-    cause = cause_of(folder, model)
+    cause = model.judged
     if cause is not None and cause.detail:
         where = f"at {cause.where}" if cause.where else ""
         yield _indented(f"{cause.what}: {cause.detail}", where, *(step.text for step in cause.steps))
@@ -173,6 +173,7 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
         pool = pools.of(folder.manifest)
         async with telling(lambda: pool.roll, failures=False):
             await glance(RunParty(folder.manifest, model, pool.lend), book.pace)
+    cause_of(folder, model)
     return model, state or state_text(model), book.pace
 
 
@@ -255,7 +256,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
         | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()
     ]
-    found = (job_ended(model), cause_of(folder, model), *noticed(folder, model, pace))
+    found = (job_ended(model), model.judged, *noticed(folder, model, pace))
     said = step_said(folder, model, pace)
     return {
         "run": folder.name,

@@ -49,7 +49,11 @@ def test_a_failure_is_told_once_and_says_who_why_and_who_watches() -> None:
     assert play.due(100.0) == []  # its last lines are on their way
     (call,) = play.due(100.0 + CAUSE_S)
     assert (call.kind, call.title, call.watched_by) == ("failure", "otter: rank 1 exited 1", WATCHER)
-    assert call.lines[:3] == ("rank 1 on b exited 1: first to fail", "ValueError: no", "at train.py:7 main")
+    assert call.lines[:3] == (
+        "first to fail: rank 1 on b, exited 1 at 00:01:40.000",
+        "ValueError: no",
+        "at train.py:7 main",
+    )
     assert call.lines[-1] == f"still watched by {WATCHER}"
     assert call.as_json()["exit"] is None
     play.ends(0, 1, at=101.0)
@@ -76,18 +80,22 @@ def test_who_failed_first_is_whom_the_cause_names() -> None:
     play.ends(0, 3, at=100.6)
     play.due(100.6, cause=cause)
     (call,) = play.due(100.6 + CAUSE_S, cause=cause)
-    assert (call.title, call.lines[0]) == ("otter: rank 0 exited 3", "rank 0 on a exited 3: first to fail")
+    assert (call.title, call.lines[0]) == (
+        "otter: rank 0 exited 3",
+        "first to fail: rank 0 on a, exited 3 at 00:01:40.599",
+    )
     play.over()
+    play.model.judged = cause
     (end,) = play.due(110.0, cause=cause)
-    assert end.lines[1:3] == ("rank 0 exited 3", "ValueError: no")
-    # A rank that exited 0 has not failed: the call names the first one that did, and why.
+    assert end.lines[:2] == (call.lines[0], "ValueError: no")
+    # A rank that exited 0 may be why the others fail.
     left = Finding("failed", "rank 0 exited 0 while the others went on: rank 1 exited 1", 1)
     play = Play()
     play.ends(0, 0)
     play.ends(1, 1)
     play.due(100.0, cause=left)
     (call,) = play.due(100.0 + CAUSE_S, cause=left)
-    assert call.title == "otter: rank 1 exited 1"
+    assert call.title == f"otter: {left.what}"
 
 
 def test_what_happened_before_is_no_news() -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from cockpit.base import events
 from cockpit.core.finding import Finding
+from cockpit.core.logs.causes import cause
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import failure, gone
-from cockpit.core.run.model import RunModel
+from cockpit.core.run.first import Said
+from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.summary import summary
 
 LOG = b"""step 3
@@ -37,15 +39,25 @@ def model(*facts: events.Fact) -> RunModel:
     return made
 
 
-def found(run: RunModel, log: bytes | None) -> Finding:
-    told = failure(run, "my run", log)
+def heard(log: bytes) -> Said:
+    return Said(cause(log))
+
+
+def found(run: RunModel, log: bytes | None, **others: bytes) -> Finding:
+    """What is found if the first that failed has this log, and others the ones named: ``r3=b"…"``."""
+    first = run.first_failure()
+
+    def listen(rank: Rank) -> Said | None:
+        return heard(log if rank is first and log else others.get(f"r{rank.rank}", b""))
+
+    told = failure(run, "my run", None if log is None else listen)
     assert told is not None
     return told
 
 
 def test_nothing_is_found_while_nothing_has_failed() -> None:
-    assert failure(model(), "otter", LOG) is None
-    assert failure(model(events.RankExited(5, code=0)), "otter", LOG) is None
+    assert failure(model(), "otter", lambda _: heard(LOG)) is None
+    assert failure(model(events.RankExited(5, code=0)), "otter", lambda _: heard(LOG)) is None
 
 
 def test_the_cause_is_in_the_log() -> None:
@@ -88,21 +100,27 @@ def test_one_that_exits_with_0_while_the_others_go_on_is_why_they_fail() -> None
 
 def test_of_two_that_fail_at_once_the_one_that_says_more_of_itself_is_why() -> None:
     both = left_first((2, 50.0, 1), (3, 50.7, 1))
-    told = failure(both, "my run", PEER, lambda rank: {3: LOG}[rank.rank])
-    assert told is not None
+    told = found(both, PEER, r3=LOG)
     assert (told.what, told.ranks, told.where) == ("rank 3 exited 1", 0b1000, "attention.py:71 softmax")
     assert "--rank 3" in told.steps[0].command
 
 
 @pytest.mark.parametrize(
-    ("log", "other", "later"),
-    [(PEER, PEER, 50.7), (PEER, b"", 50.7), (LOG, LOG, 50.7), (PEER, LOG, 60.0)],
+    ("log", "other", "later", "what"),
+    [
+        (PEER, PEER, 50.7, "which rank broke first is not known: ranks 2-3 waited for others"),
+        (PEER, b"", 50.7, "rank 3 exited 1"),
+        (LOG, LOG, 50.7, "rank 2 exited 1"),
+        (PEER, LOG, 60.0, "rank 3 exited 1"),
+    ],
     ids=["it knows no more", "it says nothing", "the first one says why", "it ended later"],
 )
-def test_else_it_is_the_first_one(log: bytes, other: bytes, later: float) -> None:
-    told = failure(left_first((2, 50.0, 1), (3, later, 1)), "my run", log, lambda _: other)
-    assert told is not None
-    assert told.what == "rank 2 exited 1"
+def test_who_is_first_of_two(log: bytes, other: bytes, later: float, what: str) -> None:
+    assert found(left_first((2, 50.0, 1), (3, later, 1)), log, r3=other).what == what
+
+
+def own(rank: Rank) -> bool:
+    return True
 
 
 def went(*ranks: int) -> RunModel:
@@ -121,8 +139,8 @@ ONLY_WORDS = b"ERROR: the cache is cold\nfinished after 100 steps\n"
 
 def test_the_rank_that_is_gone_and_whose_log_ends_with_a_cause() -> None:
     """What it says of itself counts more than what it saw of others, which the first to go did."""
-    logs = {0: (ONLY_WORDS, True), 1: (PEER, True), 5: (LOG, True)}
-    told = gone(went(0, 1, 5), "my run", lambda rank: logs[rank.rank])
+    logs = {0: ONLY_WORDS, 1: PEER, 5: LOG}
+    told = gone(went(0, 1, 5), "my run", lambda rank: heard(logs[rank.rank]), own)
     assert told is not None
     assert (told.id, told.severity, told.certainty) == ("gone", "error", "likely")
     assert (told.what, told.nodes) == ("rank 5 is gone; its log ends with an error", ("b",))
@@ -130,13 +148,13 @@ def test_the_rank_that_is_gone_and_whose_log_ends_with_a_cause() -> None:
     assert told.detail == "RuntimeError: CUDA out of memory"
     assert told.where == "attention.py:71 softmax"
     assert told.steps[0].text == "cockpit logs 'my run' --rank 5: its log"
-    told = gone(went(0, 1, 5), "my run", lambda rank: ((PEER, True), (b"", True))[rank.rank == 5])
+    told = gone(went(0, 1, 5), "my run", lambda rank: heard(b"" if rank.rank == 5 else PEER), own)
     assert told is not None
     assert told.ranks == 1
 
 
 def test_a_gone_rank_without_a_log_of_its_own_is_named_less_surely() -> None:
-    told = gone(went(0, 1), "my run", lambda rank: (LOG, False))
+    told = gone(went(0, 1), "my run", lambda _: heard(LOG), lambda _: False)
     assert told is not None
     assert told.what == "rank 0 is gone; its launcher's output ends with an error"
     assert told.certainty == "unsure"
@@ -146,8 +164,8 @@ def test_a_gone_rank_without_a_log_of_its_own_is_named_less_surely() -> None:
 def test_a_gone_rank_whose_log_ends_well_is_not_named(log: bytes) -> None:
     """It may have ended well: so do most."""
     numbered = log % tuple(range(9)) if b"%d" in log else log
-    assert gone(went(0, 1), "my run", lambda rank: (numbered, True)) is None
-    assert gone(went(), "my run", lambda rank: (LOG, True)) is None
+    assert gone(went(0, 1), "my run", lambda _: heard(numbered), own) is None
+    assert gone(went(), "my run", lambda _: heard(LOG), own) is None
 
 
 @pytest.mark.parametrize(

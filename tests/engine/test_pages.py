@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.trackers import HEAD
-from cockpit.core.run.failure import TAIL
 from cockpit.engine.logs.said import Pages, pages
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder

@@ -11,7 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from cockpit.core.logs.causes import cause as find
 from cockpit.core.run.failure import failure, gone
+from cockpit.core.run.first import Said
 from cockpit.core.run.model import RunModel
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.run.failure_banner import FailureBanner
@@ -40,6 +42,10 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
+def heard(log: bytes) -> Said:
+    return Said(find(log))
+
+
 def shown(
     model: RunModel,
     log: bytes = LOG,
@@ -55,7 +61,8 @@ def shown(
 
     async def main() -> list[str]:
         async with app.run_test(size=(width, 10)) as pilot:
-            cause = failure(model, "run", log, lambda rank: last_words)
+            first = model.first_failure()
+            cause = failure(model, "run", lambda rank: heard(log if rank is first else last_words))
             app.widget.show(model, cause, None if stops_in is None else NOW + stops_in, NOW)
             await pilot.pause()
             assert app.widget.size.height == len(app.widget.lines)
@@ -146,7 +153,7 @@ def test_a_rank_of_a_foreign_job_that_is_gone() -> None:
     model = running(2, 2)
     happens(model, "gpu02", "rank_gone", NOW - 60, rank=3, pid=41_003)
     assert shown(model) == []
-    cause = gone(model, "run", lambda rank: (LOG, True))
+    cause = gone(model, "run", lambda rank: heard(LOG if rank.rank == 3 else b""), lambda rank: True)
     app = Banner(FailureBanner(run="my run", keys=KEYS.__getitem__))
 
     async def main() -> list[str]:

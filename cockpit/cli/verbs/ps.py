@@ -148,6 +148,7 @@ async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict
 
 
 async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
+    from cockpit.cli.run_known import cause_of
     from cockpit.core.run.standstill import standing
     from cockpit.engine.run.paces import front_here
 
@@ -166,6 +167,8 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
             async with pool_for(manifest, pools.roll, awaiting.PATIENCE_S) as own:
                 found = await _ask(folder, model, own)
         model, state, unreachable = found
+    if model.first_failure() is not None:
+        await asyncio.to_thread(cause_of, folder, model)
     return {
         "run": manifest.run,
         "nodes": [node.name for node in manifest.nodes],

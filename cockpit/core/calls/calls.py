@@ -9,9 +9,9 @@ from typing import Any
 from cockpit.base import secret
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding
-from cockpit.core.run.failure import blamed, how
+from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.summary import state_text, summary
+from cockpit.core.run.summary import first_text, state_text, summary
 from cockpit.core.text import one_line
 
 FORMAT = 1
@@ -166,23 +166,21 @@ class Calls:
 
     def _failure(self, now: float, model: RunModel, found: Finding | None) -> Call:
         first = blamed(model, found)
-        who = "" if first is None else f"rank {first.rank} on {first.node} {how(first)}"
-        lines = [f"{who}: first to fail"]
+        lines = [] if first is None else [f"first to fail: {first_text(model, found)}"]
         if found is not None:
             lines += [found.detail, f"at {found.where}" if found.where else ""]
         alive = model.alive()
         lines.append(f"{alive} of {len(model.ranks)} ranks still run" if alive else "no rank runs any more")
         if found is not None:
             lines += [step.text for step in found.steps[:1]]
-        title = "a rank failed" if first is None else f"rank {first.rank} {how(first)}"
+        title = "a rank failed" if found is None else found.what
         return self._made("failure", now, model, title, lines, found)
 
     def _end(self, now: float, model: RunModel, found: Finding | None) -> Call:
         lines = summary(model, self._run)
         if found is not None:
             lines = [line for line in lines if line not in found.detail]
-            told = found.what if blamed(model, found) is not model.first_failure() else ""
-            lines[1:1] = [told, found.detail, f"at {found.where}" if found.where else ""]
+            lines[1:1] = [found.detail, f"at {found.where}" if found.where else ""]
         code = int(model.exit_code())
         return self._made("end", now, model, state_text(model), lines, found, watched=False, code=code)
 

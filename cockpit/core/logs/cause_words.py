@@ -28,9 +28,11 @@ class Weight(IntEnum):
     """A launcher says which signal ended a process."""
     VICTIM = 4
     """The end of another process, seen from here."""
-    OWN = 5
+    CHILD = 5
+    """The end of a process of its own, or of work on its device, seen from here."""
+    OWN = 6
     """An exception that nobody caught, a crash, a kill."""
-    ROOT = 6
+    ROOT = 7
     """What is said to have caused others, OWN included."""
 
 
@@ -70,6 +72,8 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\b[Hh]eartbeat monitor timed out\b",
         r"\bwatchdog thread terminated with exception: ",
         r"\brecvValue failed on SocketImpl\b",
+        r"\bEI000[26]: ",
+        r"\bNPU error, error code is \d",
         r"\bMPI_ABORT was invoked on rank\b",
         r"\bCANCELLED AT [\dT:.-]{1,40} \*\*\*",
         r"\bapplication called MPI_Abort\(",
@@ -96,6 +100,23 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bpure virtual method called\b",
         r"\bFatal error in (?=P?MPI|internal)",
         r"^panic: ",
+        # ROCm's runtime, CANN, SynapseAI, XLA, Paddle.
+        r"\bHW Exception by GPU\b",
+        r"\bMemory access fault by GPU\b",
+        r"\bAborting with error *: HSA_STATUS_ERROR",
+        r"\bQueue at 0x\w{1,16} inactivated due to async error\b",
+        r"\bHIP (?:error|runtime error|failure): ?\w",
+        r"\bhipError[A-Z]\w{1,60}",
+        r":\d{1,6}: [^\n]{1,300}?Device-side assertion ",
+        r"\bE[A-Z]\d{4}: (?!EI000)",
+        r"\b(?:rtStreamSynchronize|aclrt\w{1,60}) (?:execute )?failed\b",
+        r"\bsynStatus: ?\d{1,3} ",
+        r"\b[Ss]ynapse detected a device critical error\b",
+        r"\bPT_\w{1,40}: [^\n]{0,100}?synStatus\b",
+        r"\bFatalError: ",
+        r"F(?<![\w.]F)\d{3,4} \d\d:\d\d:[\d.]{2,20} [^\]\n]{1,160}?:\d{1,6}\] (?!\s*$)",
+        r"\bbad interpreter: ",
+        r"\benv: [^\n]{1,80}?: No such file or directory\b",
         r"\bSignal: (?!Terminated)\w[\w ]{1,40} \(\d{1,2}\)",
         r"\bCaught signal \d{1,2} \(",
         rf"\*\*\* {_SIGNALS} ",
@@ -134,7 +155,15 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\.(?:cu|cuh|c|cc|cpp|cxx|h|hpp|hip)(?::\d{1,9}(?::\d{1,9})?:|\(\d{1,9}\):)"
         r" (?:fatal |catastrophic )?error\b",
         r"\bnvcc fatal\b",
-        r"\bld: cannot find\b",
+        r"\bld(?:\.\w{1,10})?: cannot find\b",
+        r"\bld(?:\.\w{1,10})?: [^\n]{0,200}?(?:final link failed|file not recognized|undefined symbol)",
+        r"\b(?:cc1plus|cc1|gcc|g\+\+|c\+\+|cc|clang|clang\+\+|hipcc|icpx): (?:fatal )?error: ",
+        r"^(?:fatal|catastrophic) error: ",
+        r"\bptxas (?:fatal|error)\b",
+        r"\bnvcc error\b",
+        r"\blld: error: ",
+        r"\bninja: (?:fatal|error): ",
+        r": \d{1,4}: [^\n:]{1,200}: (?:not found|Permission denied)$",
         r"\bundefined reference to\b",
         r"\bCMake Error at\b",
     ),
@@ -157,14 +186,42 @@ STOPPED = re.compile(rb"(?:KeyboardInterrupt|SystemExit)\b")
 
 VICTIM = re.compile(
     rb"(?:BrokenPipeError|ConnectionResetError|ConnectionAbortedError|EOFError)\b"
-    rb"|\b(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|ProcessExitedException|BrokenProcessPool)\b"
-    rb"|\bDataLoader worker \(pid|\bexited unexpectedly\b|\bterminated (?:abruptly|unexpectedly)\b"
-    rb"|\bkilled by signal\b|\bremote process exited\b|\b[Bb]roken pipe\b|\bConnection reset by peer\b"
-    rb"|\bConnection closed by (?:remote )?peer\b|\bSocket Timeout\b|\bcollective operation timeout\b"
-    rb"|\bWait timeout\b|\bTimed out waiting \d|\bremote end (?:closed|hung)"
-    rb"|\bCUDA error: (?:device-side assert|unspecified launch failure)"
+    rb"|\bRendezvous(?:Connection|Timeout|Closed|State)Error\b"
+    rb"|\bremote process exited\b|\b[Bb]roken pipe\b|\bConnection (?:reset by peer|refused)\b"
+    rb"|\bConnection closed by (?:remote )?peer\b|\b[Ss]ocket [Tt]imeout\b|\bcollective operation timeout\b"
+    rb"|\b[Ww]ait timeout\b|\bTimed out waiting \d|\bTimed out after \d[\w .]{0,20} waiting for clients\b"
+    rb"|\bremote end (?:closed|hung)|\bfailed to recv, got \d|\bcommunicator was aborted on rank\b"
+    rb"|\bmonitoredBarrier\b|\bclient socket has (?:timed out|failed)\b|\bcaused pair closure\b"
+    rb"|\bconnectFullMesh failed\b|\bConnection to the C10d store has failed\b|\bStop_waiting response\b"
+    rb"|\bsocketStartConnect: |\bEI000[26]\b|\bEI9999\b|\bHCCL[^\n]{0,80} tim(?:e|ed) ?out\b"
+    rb"|\bUNAVAILABLE: |\bDEADLINE_EXCEEDED: |\bBarrier timed out\b|\bHeartbeat timeout\b"
 )
-"""Messages of exceptions that report the end of another process."""
+"""Messages of exceptions that report the end, or the absence, of another rank."""
+
+CHILD = re.compile(
+    rb"\b(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|ProcessExitedException|BrokenProcessPool)\b"
+    rb"|\bDataLoader worker \(pid|\bexited unexpectedly\b|\bterminated (?:abruptly|unexpectedly)\b"
+    rb"|\bkilled by signal\b|\bsubprocesses has abruptly died\b"
+    rb"|\b(?:CUDA|HIP) error: (?:device-side assert|unspecified launch failure)"
+)
+"""Messages of exceptions that report the end of a process of this rank, or of what its device did."""
+
+TRIGGER = re.compile(
+    rb"(?:[\w.]{1,100}\.)?(?:UnicodeDecodeError|JSONDecodeError|ParserError|KeyError|IndexError|AttributeError|StopIteration"
+    rb"|FileNotFoundError|ImportError|ModuleNotFoundError|HTTPError|ConnectionError|MaxRetryError|Empty"
+    rb"|binascii\.Error|Error)\b|ValueError: (?:invalid literal|could not convert)"
+)
+"""Exceptions that code expects and answers with one that tells more; matched at their beginning."""
+
+BLAMES = re.compile(
+    rb"(?:\bcheck rank (\d{1,6}) logs for faulty rank|\bRanks? ([\d,"
+    rb" ]{1,400}) failed to pass monitoredBarrier"
+    rb"|\bwaiting for send/recv from rank (\d{1,6})\b|\bfrom remote rank \[(\d{1,6})\])"
+)
+"""Who is said to be missing: numbers of ranks."""
+
+CALL = re.compile(rb"\bWork(?:NCCL|HCCL|XCCL)?\(SeqNum=(\d{1,15}), OpType=(\w{1,40})")
+"""The call that a watchdog says to have waited in: its number and what it is."""
 
 NOISE_BEFORE = re.compile(
     rb"\bException ignored \b|\bException in thread \b|\bError in (?:atexit|sys\.excepthook)\b"
@@ -188,7 +245,7 @@ HANDLED = re.compile(
 
 AFTERMATH = re.compile(
     rb"\bwandb:|\bNCCL INFO\b|\[launch\.py:\d|\b(?:srun|slurmstepd|mpirun|mpiexec|prterun)\b|/elastic/"
-    rb"|\bframe #\d|\bresource_tracker\b|\(most recent call first\)|\bclosing signal\b|^[ \t]"
+    rb"|\bframe #\d|\bresource_tracker\b|\(most recent call first\)|\bclosing signal\b"
     rb"|\bexitcode +:|\blocal_rank: \d|^(?:time|host|rank|error_file|traceback) +:|^\[\d{1,6}\]:"
     rb"|^\[[\w.:-]{1,100}\] +(?:\[ ?\d|\*\*\*)|\bProcessGroupNCCL\.cpp:"
 )

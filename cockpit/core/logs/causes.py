@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from cockpit.core.finding import Finding
 from cockpit.core.logs.cause_words import (
     AFTERMATH,
+    BLAMES,
+    CALL,
+    CHILD,
     HANDLED,
     NOISE_BEFORE,
     NOISE_FRAME,
@@ -19,16 +22,42 @@ from cockpit.core.logs.cause_words import (
     SIGNS,
     STOPPED,
     TALK,
+    TRIGGER,
     VICTIM,
     Weight,
 )
 from cockpit.core.logs.levels import Level, level_of
 from cockpit.core.logs.prefixes import TRACEBACK, message, split
 from cockpit.core.logs.tracebacks import WORDS, Traceback, dumped, read_lines, read_tracebacks, reason, shown
+from cockpit.core.masks import mask_of
 from cockpit.core.text import one_line
+
+TAIL = 64 << 10
+"""Bytes at the end of a log that are looked at first."""
+BLOCK, OVERLAP = 256 << 10, 16 << 10
+"""Bytes that are looked at then, each time; what is in both may be in two halves else."""
+SEARCHED = 16 << 20
+"""Bytes at the end of a log, at least, beyond which no cause is looked for: a second of CPU."""
+RANKS_MOST = 1 << 20
 
 SURVIVED = 4
 """So many lines of training after an error show that the error did not end it."""
+
+
+class Cause(NamedTuple):
+    """What a rank's log says of its end.
+
+    :param found: as a finding, see :func:`find_cause`
+    :param at: the byte of the log at which it begins
+    :param blames: who is missing, as it says: ranks, as a mask
+    :param call: number and kind of the collective that it waited in; empty: it does not say
+    """
+
+    weight: Weight
+    found: Finding
+    at: int
+    blames: int = 0
+    call: tuple[int, str] | None = None
 
 
 class _Event(NamedTuple):
@@ -39,6 +68,7 @@ class _Event(NamedTuple):
     weight: Weight
     words: bytes
     traceback: Traceback | None = None
+    chain: Sequence[Traceback] = ()
 
 
 # The last is the line before each exception of a group.
@@ -48,6 +78,7 @@ _CHAIN = re.compile(
 )
 _THROWN = re.compile(rb"terminate called after throwing an instance of '([^'\n]{1,500})'")
 _WHAT = re.compile(rb"what\(\):\s*")
+_FATAL = re.compile(rb"Traceback \(most recent|\n[\w.]{1,100}(?:Error|Exception)\b")
 _RUNNING = 2
 """Lines of an unknown kind that show a running program; a single one may be its last."""
 _MESSAGE = 4
@@ -57,12 +88,35 @@ _LETTERS = re.compile(rb"[^A-Za-z]+")
 
 
 def find_cause(tail: bytes) -> Finding | None:
-    """The cause as of :func:`weighed_cause`, whatever its weight."""
-    found = weighed_cause(tail)
-    return None if found is None else found[1]
+    """The finding of :func:`cause`."""
+    found = cause(tail)
+    return None if found is None else found.found
 
 
-def weighed_cause(tail: bytes) -> tuple[Weight, Finding] | None:
+def search(read: Callable[[int, int], bytes], size: int, most: int = SEARCHED) -> Cause | None:
+    """The cause in a whole log, found backwards in blocks: until there is one, or training goes on after it.
+
+    :param read: gives so many bytes from an offset on
+    :param size: bytes of the log
+    :param most: bytes at its end that are looked at, about
+    """
+    best, end, length = None, size, TAIL
+    while True:
+        start = max(0, end - length)
+        data = read(start, end - start)
+        found = cause(data) if length == TAIL or _FATAL.search(data) or SIGNS.hint(data) else None
+        if found is not None:
+            found = found._replace(at=start + found.at)
+            if found.weight >= Weight.VICTIM:
+                return found
+            best = best or found
+        # Numbers of training after it: whatever was before has been survived.
+        if not start or size - start >= most or len(PROGRESS.findall(data)) >= SURVIVED:
+            return best
+        end, length = start + OVERLAP, BLOCK
+
+
+def cause(tail: bytes) -> Cause | None:
     """The cause at the end of a failed rank's log; None if nothing in it looks like one.
 
     Its sentence is one line of the log: ``RuntimeError: CUDA out of memory. …``. Its evidence is where in the
@@ -71,14 +125,16 @@ def weighed_cause(tail: bytes) -> tuple[Weight, Finding] | None:
 
     Read backwards from the last event: events without output of ongoing training in between belong together,
     and the one that caused the others counts. Training survived an event that more such output follows.
-
-    :param tail: the last bytes of the log; 64 KiB are plenty
     """
-    lines = read_lines(tail)
+    starts: list[int] = []
+    lines = read_lines(tail, starts)
     events = sorted(_events(lines), key=lambda event: event.start)
     if not events:
         return None
-    talk, progress = _goes_on(lines, events)
+    states = [
+        tail.count(b"\r", at, after) for at, after in zip(starts, [*starts[1:], len(tail)], strict=True)
+    ]
+    talk, progress = _goes_on(lines, events, states)
     left = [event for event in events if progress[-1] - progress[event.end] < SURVIVED]
     bursts = list(_bursts(left, talk, progress))
     ended = next((burst for burst in bursts if _heaviest(burst) >= Weight.VICTIM), None)
@@ -86,7 +142,12 @@ def weighed_cause(tail: bytes) -> tuple[Weight, Finding] | None:
     if burst is None:
         return None
     event = _first(burst)
-    return event.weight, _cause(lines, event)
+    said = b"\n".join(one.words for one in burst)
+    named = (number for match in BLAMES.finditer(said) for number in re.findall(rb"\d+", match.group()))
+    ranks = mask_of(int(number) for number in named if int(number) < RANKS_MOST)
+    call = CALL.search(said)
+    waited = None if call is None else (int(call[1]), call[2].decode())
+    return Cause(event.weight, _cause(lines, event), starts[event.start], ranks, waited)
 
 
 def _bursts(events: Sequence[_Event], talk: Sequence[int], progress: Sequence[int]) -> Iterator[list[_Event]]:
@@ -125,24 +186,29 @@ def _first(burst: Sequence[_Event]) -> _Event:
     return found
 
 
-def _goes_on(lines: Sequence[bytes], events: Sequence[_Event]) -> tuple[list[int], list[int]]:
+def _goes_on(
+    lines: Sequence[bytes], events: Sequence[_Event], states: Sequence[int]
+) -> tuple[list[int], list[int]]:
     """For each line, how many lines up to it show a running program, and how many show training."""
     taken = {at for event in events for at in range(event.start, event.end + 1)}
     first = events[0].start
     before: Counter[bytes] = Counter()
     talk = [0] * len(lines)
-    progress = [False] * len(lines)
+    progress = [0] * len(lines)
     event = first
     for at in range(first, len(lines)):
         text = split(lines[at])[1]
         event = at if at in taken else event
         if at == event or AFTERMATH.search(text) or level_of(text):
             continue
-        progress[at] = PROGRESS.search(text) is not None
+        # Of a bar each state is one; all of them are one line.
+        progress[at] = max(1, states[at]) if PROGRESS.search(text) else 0
+        if text[:1] in b" \t" and not progress[at]:
+            continue
         if not progress[at] and _DIGIT.search(text):
             # Of an unknown form that was seen before.
             before = before or Counter(_shape(split(line)[1]) for line in lines[:first])
-            progress[at] = before[_shape(text)] > 1
+            progress[at] = int(before[_shape(text)] > 1)
         if progress[at] or TALK.search(text):
             talk[at] = _RUNNING
         elif at > event + _MESSAGE:
@@ -164,9 +230,11 @@ def _events(lines: Sequence[bytes]) -> Iterator[_Event]:
             continue
         signs = SIGNS.found_in(message(line)) if SIGNS.hint(line) else []
         if signs:
-            yield _Event(at, at, max(weight for weight, _ in signs), _words(lines, at, message(line)))
+            weight, words = max(weight for weight, _ in signs), _words(lines, at, message(line))
+            # What was thrown says more than that it was not caught.
+            yield _Event(at, at, min(weight, Weight.VICTIM) if VICTIM.search(words) else weight, words)
         elif level_of(line) is Level.ERROR and not NOISE_BEFORE.search(line):
-            yield _Event(at, at, Weight.ERROR, message(line))
+            yield _Event(at, at, Weight.ERROR, _words(lines, at, message(line)))
 
 
 def _chains(lines: Sequence[bytes], tracebacks: Sequence[Traceback]) -> Iterator[_Event]:
@@ -183,10 +251,15 @@ def _chains(lines: Sequence[bytes], tracebacks: Sequence[Traceback]) -> Iterator
 
 
 def _chained(lines: Sequence[bytes], chain: Sequence[Traceback]) -> _Event:
-    """The first exception that says something ("_queue.Empty" alone is not a cause); it led to the others."""
-    telling = (each for each in chain if b":" in each.summary and not PASSED_ON.match(each.summary))
-    found = next(telling, chain[0])
-    return _Event(chain[0].start, chain[-1].end, _weight(lines, chain, found), found.summary, found)
+    """The first exception that says something ("_queue.Empty" alone is not a cause); it led to the others.
+
+    But one that code expected, and answered with another, is not what went wrong: that one says it.
+    """
+    telling = [each for each in chain if b":" in each.summary and not PASSED_ON.match(each.summary)]
+    found = telling[0] if telling else chain[0]
+    if telling and TRIGGER.match(found.summary) and not TRIGGER.match(telling[-1].summary):
+        found = telling[-1]
+    return _Event(chain[0].start, chain[-1].end, _weight(lines, chain, found), found.summary, found, chain)
 
 
 def _weight(lines: Sequence[bytes], chain: Sequence[Traceback], found: Traceback) -> Weight:
@@ -200,6 +273,8 @@ def _weight(lines: Sequence[bytes], chain: Sequence[Traceback], found: Traceback
         return Weight.NOISE
     if STOPPED.match(found.summary):
         return Weight.ERROR
+    if CHILD.search(found.summary):
+        return Weight.CHILD
     return Weight.VICTIM if VICTIM.search(found.summary) else Weight.OWN
 
 
@@ -231,6 +306,6 @@ def _cause(lines: Sequence[bytes], event: _Event) -> Finding:
     frames = event.traceback.frames if event.traceback else ()
     if event.words.startswith(b"Fatal Python error: "):
         frames = tuple(dumped(lines, event.start))
-    places = shown(frames)
+    places = shown(frames, *(each.frames for each in reversed(event.chain)))
     what = one_line(event.words.strip()[:WORDS])
     return Finding("cause", what, 0, places[-1] if places else "", "", places, "likely")

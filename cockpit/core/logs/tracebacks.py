@@ -63,10 +63,15 @@ _LIBRARY = re.compile(
 )
 
 
-def read_lines(tail: bytes) -> list[bytes]:
-    """Lines as shown, without colours; blank ones are left out."""
+def read_lines(tail: bytes, starts: list[int] | None = None) -> list[bytes]:
+    """Lines as shown, without colours; blank ones are left out.
+
+    :param starts: gets where each begins
+    """
     lines: list[bytes] = []
+    end = 0
     for line in tail.split(b"\n"):
+        start, end = end, end + len(line) + 1
         text = last_state(line) if b"\r" in line else line
         if b"\x1b" in text:
             text = _STYLE.sub(b"", text)
@@ -74,6 +79,8 @@ def read_lines(tail: bytes) -> list[bytes]:
             lines += _unescaped(text)
         elif text and not text.isspace():
             lines.append(text)
+        if starts is not None:
+            starts += [start] * (len(lines) - len(starts))
     return lines
 
 
@@ -142,8 +149,8 @@ def _leading(text: bytes) -> int:
 
 
 def reason(lines: Sequence[bytes], at: int, words: bytes, prefix: bytes = b"") -> bytes:
-    """The words of line ``at``, and of the next one if these end with a colon: that is the reason."""
-    if words.endswith(b":") and not _LABEL.search(words):
+    """The words of line ``at``, and of the next one if these end with a colon or dots: that is the reason."""
+    if words.endswith((b":", b"...")) and not _LABEL.search(words):
         return words + b" " + _next(lines, at + 1, prefix)
     for index in range(at, min(at + _REASON, len(lines))):
         text = body(lines[index], prefix) or b""
@@ -164,9 +171,10 @@ def _next(lines: Sequence[bytes], at: int, prefix: bytes) -> bytes:
     return (body(lines[at], prefix) or b"").strip() if at < len(lines) else b""
 
 
-def shown(frames: Sequence[TracebackFrame]) -> tuple[str, ...]:
-    """The last frames of the user's code; if there are none, the last frames."""
-    wanted = [frame for frame in frames if not _LIBRARY.search(frame.path)] or frames
+def shown(*tried: Sequence[TracebackFrame]) -> tuple[str, ...]:
+    """The last frames of the user's code, of the first of these with some; if none has, the last frames."""
+    own = ([frame for frame in frames if not _LIBRARY.search(frame.path)] for frames in tried)
+    wanted = next(filter(None, own), next(filter(None, tried), ()))
     return tuple(
         one_line((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name)).strip(), limit=120)
         for path, line, name in wanted[-FRAMES:]

@@ -3,89 +3,76 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.logs.cause_words import Weight
-from cockpit.core.logs.causes import weighed_cause
-from cockpit.core.masks import mask_of
+from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import ranks_named
+from cockpit.core.run.first import CRASHES, LISTENED, First, Listen, first_of
 from cockpit.core.run.memory import last_seen
 from cockpit.core.run.states import Rank, RankState, Run
 from cockpit.core.text import one_line
 
-TAIL = 64 << 10
-"""Bytes at the end of a failed rank's log that are searched for the cause."""
-
-LISTENED = 32
-"""Ranks that are gone, the first ones, whose last words are read."""
-AT_ONCE_S = 2.0
-"""An end is seen by the others before it is recorded: a program takes some time to leave."""
 SOON_S = 300.0
 """A rank that a signal killed this soon after its start may have been killed by cockpit's own probe."""
 
 WITHOUT_PROBE = Step("--probe off", "start it again with this, to rule out cockpit's probe in the rank")
 
-CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
-
-def failure(
-    run: Run, name: str, log: bytes | None, last_words: Callable[[Rank], bytes] = lambda rank: b""
-) -> Finding | None:
-    """The rank that failed first, and the cause at the end of its log; None if none has failed.
-
-    If its log says only that another rank is gone, that is one that failed at once with it and says more of
-    itself: what follows from an end may be recorded before it.
+def failure(run: Run, name: str, listen: Listen | None = None) -> Finding | None:
+    """The rank that broke first, and why; None if none has failed.
 
     :param name: the run's
-    :param log: the last bytes of the rank's log (:data:`TAIL` are plenty); None: nobody has read it
-    :param last_words: gives those of another rank
+    :param listen: gives what ranks say; None: nobody has read their logs
     """
-    first = run.first_failure()
+    if listen is None:
+        recorded = run.first_failure()
+        first = None if recorded is None else First(1 << recorded.rank, "broke")
+    else:
+        first = first_of(run, listen)
     if first is None:
         return None
-    weight, found = _weighed(run, first, log)
-    if weight == Weight.VICTIM:
-        told = ((rank, *_weighed(run, rank, last_words(rank))) for rank in at_once(run, first))
-        own = ((rank, cause) for rank, weight, cause in told if weight is not None and weight > Weight.VICTIM)
-        first, found = next(own, (first, found))
-        weight = weight if first is run.first_failure() else None
-    left = _left(run, first) if weight == Weight.VICTIM else []
-    if left:
-        # That others are gone is all that it says of itself.
-        numbers = ranks_named(rank.rank for rank in left)
-        return replace(
-            found,
-            id="failed",
-            what=one_line(f"{numbers} exited 0 while the others went on: rank {first.rank} {first.text}"),
-            ranks=mask_of(rank.rank for rank in left),
-            detail=one_line(found.what, limit=300),
-            steps=(_to_log(left[0], name), *_steps(run, first, name)),
-            nodes=tuple(dict.fromkeys(rank.node for rank in left)),
-        )
+    ranks = [run.ranks[number] for number in ranks_of(first.ranks)]
+    told = Finding("failed", "") if first.cause is None else first.cause.found
+    if first.how == "broke" and ranks[0].signal == signal.SIGKILL and oom_kills(run, ranks[0]):
+        told = Finding("failed", "", certainty="likely")  # it has printed nothing about its end
     return replace(
-        found,
+        told,
         id="failed",
-        what=one_line(f"rank {first.rank} {how(first)}"),
-        ranks=1 << first.rank,
-        detail=one_line(found.what, limit=300),
-        steps=_steps(run, first, name),
-        nodes=(first.node,),
+        what=one_line(_what(run, first, ranks)),
+        ranks=first.ranks,
+        detail=one_line(
+            _why(run, first, ranks[0], told.what, read=listen is not None and listen(ranks[0]) is not None),
+            limit=300,
+        ),
+        steps=_steps(run, ranks[0], name),
+        nodes=tuple(dict.fromkeys(rank.node for rank in ranks)),
     )
 
 
-def _weighed(run: Run, rank: Rank, log: bytes | None) -> tuple[Weight | None, Finding]:
-    """What ended a failed rank, and how much that says of itself; None: it says nothing."""
+def _what(run: Run, first: First, ranks: Sequence[Rank]) -> str:
+    rank, numbers = ranks[0], ranks_named(rank.rank for rank in ranks)
+    if first.how == "unknown":
+        return f"which rank broke first is not known: {numbers} waited for others"
+    if first.how == "left":
+        failed = run.first_failure()
+        rest = "" if failed is None else f": rank {failed.rank} {failed.text}"
+        return f"{numbers} exited 0 while the others went on{rest}"
+    if first.how == "absent":
+        return f"{numbers} did not join the others"
+    return f"rank {rank.rank} {how(rank) if rank in run.failures() else 'raised an error, and did not end'}"
+
+
+def _why(run: Run, first: First, rank: Rank, words: str, *, read: bool) -> str:
+    """What ended it, in a sentence; of one that is silent what others say, or what such an end means."""
+    if first.how != "broke":
+        return words
     kills = oom_kills(run, rank)
-    if kills and rank.signal == signal.SIGKILL:
-        return Weight.OWN, Finding("", kills, certainty="likely")  # it has printed nothing about its end
-    weight, found = (weighed_cause(log) if log else None) or (None, None)
-    if found is None:
-        found = Finding("", "" if log is None else _silent(run, rank))
-    return weight, replace(found, what="; ".join(filter(None, (found.what, kills))))
+    silent = _silent(run, rank) if read and not (kills and rank.signal == signal.SIGKILL) else ""
+    return "; ".join(filter(None, (words or silent, kills)))
 
 
 def how(rank: Rank) -> str:
@@ -113,60 +100,39 @@ def oom_step(rank: Rank) -> Step:
 
 
 def blamed(run: Run, cause: Finding | None) -> Rank | None:
-    """The rank that failed first, or is gone and seems to have: as its cause says, else as was recorded."""
-    named = None
-    if cause is not None and cause.id in ("failed", "gone"):
-        named = run.ranks.get((cause.ranks & -cause.ranks).bit_length() - 1)
-    fits = named is not None and (named.failed or named.state is RankState.GONE)
-    return named if fits else run.first_failure()
+    """The rank that broke first, or is gone and seems to have: as its cause says, else as was recorded."""
+    if cause is not None and cause.id in ("failed", "gone") and cause.ranks:
+        return run.ranks.get((cause.ranks & -cause.ranks).bit_length() - 1)
+    return run.first_failure()
 
 
-def at_once(run: Run, first: Rank) -> list[Rank]:
-    """Ranks that failed shortly after the first one, the first of them."""
-    until = run.ended_at(first) + AT_ONCE_S
-    near = (rank for rank in run.failures() if rank is not first and run.ended_at(rank) <= until)
-    return list(islice(near, LISTENED))
-
-
-def _left(run: Run, first: Rank) -> list[Rank]:
-    """A few ranks that ended with status 0 by the time the first one failed, while most had not ended."""
-    until = run.ended_at(first) + AT_ONCE_S
-    left = [
-        rank
-        for rank in run.ranks.values()
-        if rank.state is RankState.EXITED and rank.code == 0 and run.ended_at(rank) <= until
-    ]
-    return left if 2 * len(left) < len(run.ranks) else []
-
-
-def gone(run: Run, name: str, last_words: Callable[[Rank], tuple[bytes, bool]]) -> Finding | None:
+def gone(run: Run, name: str, listen: Listen, own: Callable[[Rank], bool]) -> Finding | None:
     """The rank that is gone and whose output ends as that of one that failed: nobody saw how it ended.
 
     What it says of itself counts more than what it saw of others; among equals the first that went counts.
 
     :param name: the run's
-    :param last_words: the last bytes of a rank's output, and whether they are its own alone
+    :param own: whether what a rank says is from a log of its own alone
     """
     went = sorted((rank for rank in run.ranks.values() if rank.state is RankState.GONE), key=run.ended_at)
-    best: tuple[Weight, Rank, Finding, bool] | None = None
-    for rank in went[:LISTENED]:
-        log, own = last_words(rank)
-        found = weighed_cause(log) if log else None
-        if found is None or found[0] < Weight.VICTIM:
-            continue  # a line that says it is an error is not what ends a rank
-        if best is None or found[0] > best[0]:
-            best = (*found[:1], rank, found[1], own)
-    if best is None:
+    told = ((listen(rank), rank) for rank in went[:LISTENED])
+    # A line that says it is an error is not what ends a rank.
+    ends = [
+        (said.cause, rank)
+        for said, rank in told
+        if said and said.cause and said.cause.weight >= Weight.VICTIM
+    ]
+    if not ends:
         return None
-    _, rank, cause, own = best
-    whose = "its log" if own else "its launcher's output"
+    cause, rank = max(ends, key=lambda end: end[0].weight)
+    whose = "its log" if own(rank) else "its launcher's output"
     return replace(
-        cause,
+        cause.found,
         id="gone",
         what=f"rank {rank.rank} is gone; {whose} ends with an error",
         ranks=1 << rank.rank,
-        detail=one_line(cause.what, limit=300),
-        certainty="likely" if own else "unsure",
+        detail=one_line(cause.found.what, limit=300),
+        certainty="likely" if own(rank) else "unsure",
         steps=(_to_log(rank, name),),
         nodes=(rank.node,),
     )
@@ -205,6 +171,8 @@ def _silent(run: Run, first: Rank) -> str:
     """What to say about a rank that did not say why it failed."""
     if first.state is not RankState.KILLED:
         return "no traceback in its output"
+    if first.signal == signal.SIGBUS:
+        return "a bus error, without a traceback: often /dev/shm, or a disk, is full"
     if first.signal in CRASHES:
         return "it crashed in native code, without a traceback"
     if first.signal != signal.SIGKILL:

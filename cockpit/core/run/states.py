@@ -257,6 +257,8 @@ class Run:
         self.hung = False
         """Whether the watch stopped the run because it was stalled (``--on-hang stop``)."""
         self.watch = Watching()
+        self.judged: Finding | None = None
+        """Who broke first, and why, as whoever read their logs has found."""
         self.paused_s = 0.0
         """Seconds of the longest time without a step that was seen to end by itself."""
         self._job_end = ""

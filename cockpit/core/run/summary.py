@@ -5,8 +5,17 @@ from __future__ import annotations
 import time
 
 from cockpit.base.shell import quote
+from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_named
-from cockpit.core.run.failure import WITHOUT_PROBE, failure, how, oom_kills, oom_step, probe_is_suspect
+from cockpit.core.run.failure import (
+    WITHOUT_PROBE,
+    blamed,
+    failure,
+    how,
+    oom_kills,
+    oom_step,
+    probe_is_suspect,
+)
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.text import one_line
 from cockpit.errors import Exit
@@ -22,9 +31,9 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
         lines.append(f"stopped by cockpit: {shown(model.stop_reason)}")
         if model.watch.snapshot and logs:
             lines.append(f"its stacks: cockpit stacks {quote(run)}")
-    first = model.first_failure()
+    first = blamed(model, model.judged)
     if first is not None:
-        lines.append(f"first to fail: rank {first.rank} on {first.node}, {how(first)}{_moment(model, first)}")
+        lines.append(f"first to fail: {first_text(model, model.judged)}")
         if logs:
             lines.append(f"its output: cockpit logs {quote(run)} --rank {first.rank}")
         if kills := oom_kills(model, first):
@@ -44,9 +53,18 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
     return lines
 
 
+def first_text(model: RunModel, told: Finding | None) -> str:
+    """Who failed first, and how: as was judged, or else recorded."""
+    first = blamed(model, told)
+    assert first is not None
+    if told is None or told.what == f"rank {first.rank} {how(first)}":
+        return f"rank {first.rank} on {first.node}, {how(first)}{_moment(model, first)}"
+    return f"{told.what} ({first.node})" if told.ranks == 1 << first.rank else told.what
+
+
 def state_text(model: RunModel) -> str:
     """A run's state in a few words, the cause of a failure among them."""
-    first = failure(model, "", None)
+    first = model.judged or failure(model, "")
     if model.job_end and first is None:
         return shown(model.job_end)
     if model.over:

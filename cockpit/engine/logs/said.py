@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cockpit.base.record import log_name, rank_log
+from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted, read_line
 from cockpit.core.logs.trackers import HEAD, HINTS, MOST, Tracker, trackers
 from cockpit.core.pace.series import Said
-from cockpit.core.run.failure import TAIL
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, last_times, time_index
 from cockpit.engine.records.folder import NodeEntry, RunFolder

@@ -6,24 +6,24 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from cockpit.base.events import ClockMeasured, Gap, Note
 from cockpit.base.record import is_log, logged_rank
 from cockpit.core.finding import Finding
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import HEAD
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import our_time, witnessed
 from cockpit.core.run.events import Event
-from cockpit.core.run.failure import TAIL, at_once, failure, gone
-from cockpit.core.run.model import Rank, RankState, RunModel
+from cockpit.core.run.first import listened
+from cockpit.core.run.model import RankState, RunModel
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
+from cockpit.engine.logs.last_words import LastWords
 from cockpit.engine.logs.said import Pages, middles
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
@@ -41,31 +41,9 @@ _SEARCH_S = 10.0
 """Seconds for which logs that are here are searched for pages, in between of other things."""
 
 
-def source_of(logs: SpooledLogs, first: Rank, *, foreign: bool) -> Source:
-    """Whose log may say why a rank failed: its own; if it has none, as in a foreign job, its launcher's."""
-    own = (first.node, first.rank)
-    return (first.node, None) if foreign and not logs.size(logs.number(own)) else own
-
-
 def last_cause(model: RunModel, folder: RunFolder, logs: SpooledLogs) -> Finding | None:
-    """Why a rank failed, or, of a job that others started, is gone, as far as its log says that."""
-    foreign = folder.manifest.foreign is not None
-    first = model.first_failure()
-    if first is not None:
-        # Without a byte of it here, its log says neither what the cause is nor that there is none.
-        own = _tail(logs, first, foreign=foreign) or None
-        return failure(model, folder.name, own, partial(_tail, logs, foreign=foreign))
-
-    def last_words(rank: Rank) -> tuple[bytes, bool]:
-        source = source_of(logs, rank, foreign=True)
-        return logs.tail(source, TAIL), source[1] is not None
-
-    return gone(model, folder.name, last_words) if foreign else None
-
-
-def _tail(logs: SpooledLogs, rank: Rank, *, foreign: bool) -> bytes:
-    """The end of the log that may say why a rank failed."""
-    return logs.tail(source_of(logs, rank, foreign=foreign), TAIL)
+    """See :meth:`cockpit.engine.logs.last_words.LastWords.judge`."""
+    return LastWords(folder, logs).judge(model)
 
 
 class Board:
@@ -89,8 +67,9 @@ class Board:
         """Which rank failed first, and why, according to its log."""
         self.building: tuple[str, float] | None = None
         """The extension that a rank is compiling, and since when (unix seconds): minutes without output."""
-        self._cause_of: tuple[Rank, int] | None = None
-        self._gone_of = (0, 0)
+        self._words = LastWords(folder, SpooledLogs(folder))
+        self._judging: asyncio.Future[Finding | None] | None = None
+        self._judged = (0, 0)
         self._changed: set[str | int] = set()
         self._loaded_at = 0.0
 
@@ -197,30 +176,22 @@ class Board:
         return changed
 
     def find_cause(self) -> None:
-        """Look for the cause of the first failure, again if its log has grown since."""
-        first = self.model.first_failure()
-        logs = self.book.logs
-        if first is None:
-            self._find_gone()
-            return
-        foreign = self.manifest.foreign is not None
-        sources = (source_of(logs, rank, foreign=foreign) for rank in (first, *at_once(self.model, first)))
-        size = sum(logs.size(logs.number(source)) for source in sources)
-        if self._cause_of != (first, size):
-            self._cause_of = (first, size)
-            tail = partial(_tail, logs, foreign=foreign)
-            self.cause = failure(self.model, self.folder.name, tail(first), tail)
+        """Look for the cause of the first failure, again if one more has failed or a log has grown since.
 
-    def _find_gone(self) -> None:
-        """The same where nobody saw how a rank ended; again if more are gone, or their logs have grown."""
-        logs = self.book.logs
-        went = [rank for rank in self.model.ranks.values() if rank.state is RankState.GONE]
-        sizes = [logs.size(logs.number(source_of(logs, rank, foreign=True))) for rank in went]
-        if not went:
+        That takes up to seconds, in a thread.
+        """
+        if self._judging is not None:
+            if not self._judging.done():
+                return
+            done, self._judging = self._judging, None
+            self.cause = done.result()
+        ended = sum(rank.failed or rank.state is RankState.GONE for rank in self.model.ranks.values())
+        sizes = sum(self._words.size(rank) for rank in listened(self.model)) if ended else 0
+        if not ended:
             self.cause = None
-        elif self._gone_of != (len(went), sum(sizes)):
-            self._gone_of = (len(went), sum(sizes))
-            self.cause = last_cause(self.model, self.folder, logs)
+        elif self._judged != (ended, sizes):
+            self._judged = ended, sizes
+            self._judging = asyncio.ensure_future(asyncio.to_thread(self._words.judge, self.model))
 
     def entry(self, node: str) -> NodeEntry:
         """What the manifest says about a node."""
@@ -236,3 +207,4 @@ class Board:
     def close(self) -> None:
         """Close what is open."""
         self.book.close()
+        self._words.close()

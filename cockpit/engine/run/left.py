@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cockpit.base.record import log_name
+from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted
 from cockpit.core.logs.progress.rank import SILENT, STALE
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.reached import OFF
-from cockpit.core.run.failure import TAIL
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.said import LATEST, speaker, steps_back, written
 from cockpit.engine.logs.spooled import SpooledLogs, last_times

@@ -10,6 +10,7 @@ from textual.widget import Widget
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import rank_environ
 from cockpit.core.logs.batches import PATIENCE_S
+from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import Rank, RankState
 from cockpit.core.text import one_line
 from cockpit.engine.run.board import Board
@@ -221,7 +222,7 @@ class Drawing:
     def odd(self) -> Mark | None:
         """Who failed first, or holds up the others, or slows them most; None: nobody does."""
         model = self.board.model
-        first = model.first_failure()
+        first = blamed(model, model.judged)
         if first is None and self._grid.missing:
             first = model.ranks.get(min(self._grid.missing))
         slow = () if self.recorded or model.over else self.board.pace.slow()

@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.run.failure import blamed, failure
+from cockpit.core.run.failure import blamed, failure, how
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.notices.words import findings
 from cockpit.core.text import one_line
@@ -74,18 +74,20 @@ class FailureBanner(Banner):
             )
         first = blamed(model, cause) or failures[0]
         others = [rank for rank in failures if rank is not first]
-        lines = [self._who(model, first, others), *self._why(cause or failure(model, "", b""))]
+        lines = [self._who(model, first, others, cause), *self._why(cause or failure(model, ""))]
         rest = self._rest(model, others, stops_at, now)
         return [*lines, rest] if rest else lines
 
-    def _who(self, model: RunModel, first: Rank, others: Sequence[Rank]) -> list[Part]:
+    def _who(self, model: RunModel, first: Rank, others: Sequence[Rank], cause: Finding | None) -> list[Part]:
+        if cause is not None and cause.what != f"rank {first.rank} {how(first)}":
+            return [Part(((_shown(cause.what), "bad"),), 0)]
         place = model.nodes[first.node].ranks.index(first.rank)
-        node, how = _shown(first.node), _shown(first.text)
+        node, ended = _shown(first.node), _shown(first.text)
         when = f" at {clock_text(model.ended_at(first), 10)}" if first.ended_at else ""
-        short = Part(((f"{node} · {how}", ""),), 1)
+        short = Part(((f"{node} · {ended}", ""),), 1)
         parts = [
             Part(((f"rank {first.rank} failed first", "bad"),), 0),
-            Part(((f"{node}, local rank {place} · {how}{when}", ""),), 3, short),
+            Part(((f"{node}, local rank {place} · {ended}{when}", ""),), 3, short),
         ]
         at = model.ended_at(first)
         other = min((model.ended_at(rank) for rank in others if rank.ended_at), default=None)

@@ -16,7 +16,9 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
+from cockpit.core.finding import Finding
 from cockpit.core.pace.pace import Pace
+from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.slow_links import SLOW_S, slow_from
 from cockpit.tui.look.glyphs import UNICODE, Glyphs
@@ -103,6 +105,7 @@ class RankGrid(MovingPane):
         self._gpu = False
         """Whether any node has reported a GPU."""
         self._first: int | None = None
+        self._judged: Finding | None = None
         self._now = 0.0
         self._slow_s = SLOW_S
         self._cursor: tuple[int, int | None] = (0, None)
@@ -129,8 +132,8 @@ class RankGrid(MovingPane):
             self._short = short_names(names)
             self._lay_out()
             changed = None
-        if changed is None or self._may_be_first(changed):
-            failed = model.first_failure()
+        if changed is None or self._judged is not model.judged or self._may_be_first(changed):
+            self._judged, failed = model.judged, blamed(model, model.judged)
             first = failed.rank if failed else None
             if first != self._first:
                 self._first, changed = first, None

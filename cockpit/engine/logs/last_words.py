@@ -1,0 +1,84 @@
+"""What the ranks of a run say of their ends, and when: looked for in their whole logs, from the end."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cockpit.base.record import log_name
+from cockpit.base.times import Tick
+from cockpit.core.finding import Finding
+from cockpit.core.logs.causes import SEARCHED, TAIL, search
+from cockpit.core.logs.folding import Source
+from cockpit.core.run.failure import failure, gone
+from cockpit.core.run.first import Said
+from cockpit.core.run.model import Rank, RunModel
+from cockpit.engine.logs.spooled import SpooledLogs, last_times
+from cockpit.engine.records.folder import RunFolder
+
+DEEPLY = 4
+"""Ranks that failed, the first of them, whose whole logs are looked through; of others the ends are."""
+
+
+class LastWords:
+    """Finds why a run failed; a log that has not grown since is not read again.
+
+    :param logs: errors as for :meth:`SpooledLogs.read`
+    """
+
+    def __init__(self, folder: RunFolder, logs: SpooledLogs) -> None:
+        self._folder = folder
+        self._logs = logs
+        self._foreign = folder.manifest.foreign is not None
+        self._found: dict[int, tuple[int, Said]] = {}
+        self._ticks: dict[str, list[Tick]] = {}
+        self._deeply: set[int] = set()
+        self._offsets: dict[str, float] = {}
+
+    def judge(self, model: RunModel) -> Finding | None:
+        """Why a rank failed, or, of a job that others started, is gone; the model has it from then on."""
+        self._ticks.clear()
+        self._offsets = {node.name: node.offset_s for node in model.nodes.values()}
+        self._deeply = {rank.rank for rank in model.failures()[:DEEPLY]}
+        name = self._folder.name
+        found = failure(model, name, self.of)
+        if found is None and self._foreign:
+            found = gone(model, name, self.of, lambda rank: self.source(rank)[1] is not None)
+        model.judged = found
+        return found
+
+    def source(self, rank: Rank) -> Source:
+        """Whose log says how a rank ended: its own; if it has none, as in a foreign job, its launcher's."""
+        own = (rank.node, rank.rank)
+        return (rank.node, None) if self._foreign and not self._logs.size(self._logs.number(own)) else own
+
+    def size(self, rank: Rank) -> int:
+        """Bytes of that log that are here."""
+        return self._logs.size(self._logs.number(self.source(rank)))
+
+    def of(self, rank: Rank) -> Said | None:
+        """What a rank says; None: nothing of its log is here."""
+        size = self.size(rank)
+        if not size:
+            return None
+        known = self._found.get(rank.rank)
+        if known is None or known[0] != size:
+            number = self._logs.number(self.source(rank))
+            most = SEARCHED if rank.rank in self._deeply else TAIL
+            cause = search(partial(self._logs.read, number), size, most)
+            said = Said(cause, None if cause is None else self._printed(rank, cause.at))
+            known = self._found[rank.rank] = size, said
+        return known[1]
+
+    def _printed(self, rank: Rank, at: int) -> float | None:
+        """When a byte of its log was printed, as the time index of its node tells."""
+        ticks = self._ticks.get(rank.node)
+        if ticks is None:
+            entry = next(one for one in self._folder.manifest.nodes if one.name == rank.node)
+            ticks = self._ticks[rank.node] = list(last_times(self._folder, entry))
+        name = log_name(self.source(rank)[1])
+        first = next((time for time, sizes in ticks if sizes.get(name, 0) > at), None)
+        return None if first is None else first - self._offsets[rank.node]
+
+    def close(self) -> None:
+        """Close the logs."""
+        self._logs.close()
