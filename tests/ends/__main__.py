@@ -19,7 +19,9 @@ HEAD = """# Who broke first, and why
 
 Ranks that broke, waited or died without a word, in every order and delay up to a minute, played in simulated
 time through what `ps`, the banner and the last lines are made of; written by `make ends ARGS=--write`. *One
-answer*: the state and the last lines name the same ranks."""
+answer*: the state and the last lines name the same ranks.
+
+The first score, at 8a339ed2, before this was one judgement: 149 of 400 composed, 37 %; 13 of 20 real."""
 
 
 def main() -> int:
