@@ -669,10 +669,7 @@ def test_receives_in_a_circle() -> None:
 def test_a_wrong_source() -> None:
     taken = snapshot(4, still(RECV), {0: still(SEND), 1: still(SEND)})
     with_peers(taken, r0=("dst", 2), r1=("dst", 3), r2=("src", 0), r3=("src", 0))
-    found = verdict(taken)
-    assert "rank 3 receives from rank 0, which sends to rank 2" in named(
-        found, "mismatch", 3, certainty="likely"
-    )
+    named(verdict(taken), "mismatch", certainty="unsure")  # rank 0 and rank 2 may be as late as rank 3
     taken = snapshot(4, still(ALL_REDUCE), {3: still(RECV)})
     with_peers(taken, r3=("src", 1))
     named(verdict(taken), "mismatch", 3, certainty="likely")

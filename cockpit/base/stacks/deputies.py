@@ -10,6 +10,10 @@ from cockpit.base.stacks.kinds import WAITING, doing, python_frames, user_frame
 
 _JOINS = re.compile(r"^python/(threading|concurrent/futures/(_base|thread))\.py$")
 _JOIN = re.compile(r"(^|\.)(join|_wait_for_tstate_lock|_shutdown|result|exception|shutdown|as_completed)$")
+_IDLES = re.compile(r"^python/(threading|queue|selectors|asyncio/(\w+_events|runners|events))\.py$")
+_IDLE = re.compile(r"(^|\.)(wait|get|select|run_forever|run_until_complete|run)$")
+_DEEP = 2
+"""Calls of the user's own in a thread that trains, at least: helpers have one function."""
 _CHILDREN = re.compile(
     r"^(python/(subprocess|multiprocessing/(process|popen_\w+))|torch/multiprocessing/spawn)\.py$"
 )
@@ -20,6 +24,11 @@ _CALLS = frozenset(("wait4", "waitid"))
 def waits_for_thread(frames: Tuple[Frame, ...]) -> bool:
     """Whether a stack does nothing but wait for a thread to end, or for what one computes."""
     return _waits(frames, _JOINS, _JOIN)
+
+
+def idles(frames: Tuple[Frame, ...]) -> bool:
+    """Whether a stack only waits for whatever comes, in an event loop or for a queue; or has no Python."""
+    return not python_frames(frames) or _waits(frames, _IDLES, _IDLE)
 
 
 def waits_for_child(frames: Tuple[Frame, ...], process: Optional[Process]) -> bool:
@@ -41,13 +50,23 @@ def deputy(threads: Sequence[Thread]) -> Optional[Thread]:
     """The thread that works while the main one, the first of these, waits for it; None: there is none.
 
     One that waits for other ranks comes before one that is somewhere else in the user's code; helpers of
-    libraries are neither.
+    libraries are neither. Where the main one may wait for anything, it has to be deep in the user's code: Ray
+    trains so.
     """
-    if len(threads) < 2 or not waits_for_thread(threads[0].frames):
+    if len(threads) < 2:
         return None
-    others = [(_worth(thread), thread) for thread in threads[1:]]
+    joins = waits_for_thread(threads[0].frames)
+    if not joins and not idles(threads[0].frames):
+        return None
+    others = [(_worth(thread), thread) for thread in threads[1:] if joins or _is_deep(thread)]
     best = max((worth for worth, _ in others), default=0)
     return next((thread for worth, thread in others if worth == best), None) if best else None
+
+
+def _is_deep(thread: Thread) -> bool:
+    user = [frame for frame in python_frames(thread.frames) if user_frame((frame,)) is not None]
+    act = doing(thread.frames)
+    return act.kind in WAITING or (len(user) >= _DEEP and act.kind != "sleep")
 
 
 def _worth(thread: Thread) -> int:

@@ -69,7 +69,7 @@ def share_mesh():
         call="pass",
         code="""
 def make_subset():
-    return dist.new_group([rank for rank in range(WORLD) if rank != FIRST])
+    return dist.new_group([rank for rank in range(WORLD) if rank != (FIRST + 1) % WORLD])
 """,
         others="make_subset()",
         places=("average",),
@@ -80,7 +80,7 @@ def make_subset():
         code=_STUCK.format(name="load_vocab")
         + """
 def make_part():
-    return dist.new_group([rank for rank in range(WORLD) if rank != FIRST])
+    return dist.new_group([rank for rank in range(WORLD) if rank != (FIRST + 1) % WORLD])
 """,
         others="make_part()",
         times=1,

@@ -9,11 +9,12 @@ from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.collectives import Mismatch
-from cockpit.core.stacks.evidence import EVIDENCE, Case
+from cockpit.core.stacks.evidence import EVIDENCE, Case, state_fact
 from cockpit.core.stacks.facts import LASTS_S
 from cockpit.core.stacks.fate import End, Fate
-from cockpit.core.stacks.parts import state_of
+from cockpit.core.stacks.parts import state_of, union
 from cockpit.core.stacks.rules.recorder import broke, mismatch_headline, mismatch_words
+from cockpit.core.stacks.sentences import MORE, story
 from cockpit.core.stacks.words import by_reason, ended_words, every_text, place_text, ranks_words
 
 AT_ONCE_S = 2.0
@@ -48,12 +49,24 @@ def ended(case: Case) -> Finding | None:
     # An end is early only if somebody waits for the rank: it may simply have finished.
     if not bad and not case.frozen and not case.stands:
         return None
+    # Who has left was through; who is here and does not get on is not.
+    if not bad and case.others and all(one.frozen for one in case.others):
+        if case.waits:
+            return None
+        if 2 * count(good) >= count(case.snapshot.world):
+            return _lingers(case)
     # SIGTERM is what launchers end the others with.
     late = mask_of(rank for rank in ranks_of(bad) if case.ended[rank].signal == SIGTERM)
     # One that leaves takes the connections of the others with it: they may have failed because of that.
     few = good if 2 * count(good) < count(case.snapshot.world) else 0
     left = few if bad and _left(case, few, bad) else 0
     first = left or _earliest(case, bad & ~late or bad or good)
+    if not bad and count(good) > 1 and all(one.kind == "store" for one in case.waits):
+        headline = f"{ranks_words(good)} exited 0: {case.wait_words()}"
+        detail = "Whose key it waits for is not in the stacks."
+        return Finding(
+            "exited", headline, 0, "", detail, (case.wait_fact(), case.unheard_fact()), steps=(MORE,)
+        )
     reasons = by_reason(case.ended, first)
     (why, ranks), *more = reasons
     headline = ended_words(why, ranks)
@@ -91,6 +104,18 @@ def ended(case: Case) -> Finding | None:
         steps=_ended_steps(case, next(ranks_of(ranks)), why),
         proof="end" if never else "",
     )
+
+
+def _lingers(case: Case) -> Finding:
+    """Ranks that stand still in their own code after the others have left."""
+    first = case.others[0]
+    ranks = union(case.others)
+    dump = case.dumps(next(ranks_of(first.ranks)))[-1]
+    kind, detail, steps = story(case, first, dump)
+    headline = f"{ranks_words(ranks, 'has', 'have')} not ended: the others exited 0"
+    facts = (*(case.part_fact(one) for one in case.others), state_fact(dump), case.unheard_fact())
+    likely = "likely" if case.lasts and case.heard else "unsure"
+    return Finding(kind, headline, ranks, first.where, detail, facts, likely, steps)
 
 
 def _ended_detail(differing: Mismatch | None, *, alone: bool) -> str:

@@ -59,7 +59,7 @@ def left_behind(case: Case) -> Finding | None:
         return None
     places = {rank: place for rank, place in case.snapshot.ranks.items() if late >> rank & 1}
     among = Case(replace(case.snapshot, ranks=places, progress=None))
-    rules = (recorder.order, recorder.differ, recorder.circle, recorder.missing, suspects.absent)
+    rules = (recorder.differ, recorder.circle, recorder.missing, suspects.absent)
     found = next((told for rule in rules if (told := rule(among)) is not None and told.ranks), None)
     if found is None or found.ranks & ~late:
         return None

@@ -8,70 +8,8 @@ from cockpit.core.stacks.collectives import Mismatch, Wait
 from cockpit.core.stacks.evidence import Case, state_fact
 from cockpit.core.stacks.parts import ROOTS, ClassPart, union
 from cockpit.core.stacks.sentences import MORE, STEPS, story
+from cockpit.core.stacks.waits import Need, Waits
 from cockpit.core.stacks.words import number_text, ranks_words
-
-
-def order(case: Case) -> Finding | None:
-    """Ranks that wait for each other in different collectives: they call them in different orders."""
-    if case.recorded is None or case.goes_on or case.passing:
-        return None
-    waits = case.recorded.waits
-    pairs = (
-        (one, other)
-        for place, one in enumerate(waits)
-        for other in waits[place + 1 :]
-        if one.key != other.key and (_crossed(one, other) or _parted(case, one, other))
-    )
-    found = next(pairs, None)
-    if found is None:
-        return None
-    one, other = found
-    if count(other.going) > count(one.going):
-        one, other = other, one
-    few = other.going & (one.absent or other.going)
-    headline = f"{ranks_words(few)} and {ranks_words(one.going)} call collectives in different orders"
-    detail = "They wait for each other in two groups, each in the one that the other has not entered yet."
-    # Of two halves neither is the odd one.
-    odd = few if count(few) < count(one.going) else few | one.going
-    facts = (_wait_words(one), _wait_words(other), case.wait_fact(), case.unheard_fact())
-    certainty = _certainty(case, odd)
-    if not _crossed(one, other):
-        certainty = "likely" if certainty == "sure" else certainty
-    return Finding("order", headline, odd, _where(case, few), detail, facts, certainty, STEPS)
-
-
-def _crossed(one: Wait, other: Wait) -> bool:
-    """Whether those in one wait for those in the other, and these for them.
-
-    Of groups that gloo has never used before nobody knows who is in them: two that wait alone wait for each
-    other.
-    """
-    if one.lone and other.lone:
-        return one.going != other.going
-    return _waits_for(one, other.going) and _waits_for(other, one.going)
-
-
-def _waits_for(wait: Wait, ranks: int) -> bool:
-    """Whether those in a wait wait for some of these ranks.
-
-    Recorders forget: of a job that is hours old they rarely know who has never entered a group. But whoever
-    has waited for seconds waits for somebody, and if all that may not have entered are among these, for one
-    of them.
-    """
-    if wait.absent & ranks:
-        return True
-    perhaps = wait.absent | wait.unknown
-    return not wait.lone and bool(perhaps) and not perhaps & ~ranks
-
-
-def _parted(case: Case, one: Wait, other: Wait) -> bool:
-    """Whether all ranks are in these two waits, and one of them alone in a group that nobody else has used.
-
-    That one waits for some of the others; and these, if for anybody, for that one.
-    """
-    lone = one.lone or other.lone
-    parted = not one.going & other.going and one.going | other.going == case.snapshot.world
-    return lone and parted and case.live == case.snapshot.world and not case.others
 
 
 def differ(case: Case) -> Finding | None:
@@ -89,62 +27,60 @@ def differ(case: Case) -> Finding | None:
 
 
 def circle(case: Case) -> Finding | None:
-    """Ranks that send or receive, and wait for each other in a circle, or for one that is not about them."""
+    """Ranks that wait for each other in a circle: they call, send or receive in different orders."""
     if case.goes_on or case.passing:
         return None
-    edges = case.partners
-    # Whoever sends to one that receives from it is about to go on.
-    meets = {rank for rank, (peer, send) in edges.items() if edges.get(peer) == (rank, not send)}
-    ring = _ring({rank: peer for rank, (peer, _) in edges.items() if rank not in meets})
-    if ring:
-        ranks = mask_of(ring)
-        told = ", ".join(_edge_words(rank, *edges[rank]) for rank in ring[:6])
-        headline = f"{ranks_words(ranks, 'waits', 'wait')} for each other in a circle: {told}"
-        facts = (case.wait_fact(), case.unheard_fact())
-        detail = "None of them can go on before another one does."
-        return Finding("order", headline, ranks, _where(case, ranks), detail, facts, _certainty(case, ranks))
-    for rank, (peer, send) in edges.items():
-        other = edges.get(peer)
-        alone = 2 * len(edges) < count(case.live) and not case.others
-        if other is None and alone and case.waiting >> peer & 1:
-            # Of a pipeline nobody is in a collective while another one receives from it.
-            what = next(one.what for one in case.waits if one.ranks >> peer & 1)
-            headline = f"rank {rank} {_does(peer, send)}, which is in {what}"
-            facts = (case.wait_fact(), case.unheard_fact())
-            where = _where(case, 1 << rank)
-            return Finding("mismatch", headline, 1 << rank, where, "", facts, "likely", STEPS)
-        # Who sends to somebody else, or receives from somebody else who expects that, is not the odd one.
-        if other is None or other[0] == rank or send:
-            continue
-        third = edges.get(other[0])
-        if other[1] and third is not None and third[0] != peer:
-            continue
-        headline = f"rank {rank} receives from rank {peer}, which {_does(*other)}"
-        facts = (case.wait_fact(), case.unheard_fact())
-        return Finding("mismatch", headline, 1 << rank, _where(case, 1 << rank), "", facts, "likely", STEPS)
-    return None
+    graph = Waits(case)
+    ranks = graph.circle
+    if not ranks:
+        return None
+    needs = {rank: graph.needs[rank][0] for rank in ranks_of(ranks) if rank in graph.needs}
+    pairs = sum(need.send is not None for need in needs.values())
+    odd = graph.odd(ranks)
+    certainty = _certainty(case, odd)
+    sure = all(need.sure for need in needs.values()) and len(needs) == count(ranks)
+    sure = sure or (graph.closed and any(need.sure for need in needs.values()))
+    # Of two that receive from each other one may be right.
+    certain = sure and (odd != ranks or count(ranks) > 2)
+    facts = tuple(dict.fromkeys(_wait_words(need.wait) for need in needs.values() if need.wait is not None))
+    return Finding(
+        "mismatch" if 0 < pairs < count(ranks) else "order",
+        _circle_words(case, graph, ranks, odd),
+        odd,
+        _where(case, odd),
+        "None of them can go on before another one does.",
+        (*facts[:3], case.wait_fact(), case.unheard_fact()),
+        certainty if certain or certainty != "sure" else "likely",
+        STEPS,
+        proof="circle" if sure else "",
+    )
 
 
-def _ring(peers: dict[int, int]) -> list[int]:
-    for start in peers:
-        seen = [start]
-        while (then := peers.get(seen[-1], -1)) not in seen:
-            if then < 0:
-                break
-            seen.append(then)
-        else:
-            ring = seen[seen.index(then) :]
-            if len(ring) > 1:
-                return ring
-    return []
+def _circle_words(case: Case, graph: Waits, ranks: int, odd: int) -> str:
+    rest = ranks & ~odd
+    pairs = {rank: graph.needs[rank][0] for rank in ranks_of(odd or ranks) if rank in graph.needs}
+    told = [_edge_words(rank, need) for rank, need in pairs.items() if need.send is not None]
+    if told and not rest:
+        headline = f"{ranks_words(ranks, 'waits', 'wait')} for each other in a circle: {', '.join(told[:6])}"
+    elif told:
+        rank = next(ranks_of(next(iter(pairs.values())).ranks))
+        part = graph.part_of(rank)
+        does = f", which is in {part.what}" if part is not None and rest >> rank & 1 else ""
+        headline = f"rank {told[0]}{does}"
+    elif rest:
+        headline = f"{ranks_words(odd)} and {ranks_words(rest)} call collectives in different orders"
+    else:
+        groups: dict[tuple[str, ...], int] = {}
+        for rank, need in pairs.items():
+            groups[need.what] = groups.get(need.what, 0) | 1 << rank
+        named = " and ".join(ranks_words(group) for group in list(groups.values())[:3])
+        headline = f"{named} call collectives in different orders"
+    return headline
 
 
-def _does(peer: int, send: bool) -> str:
-    return f"sends to rank {peer}" if send else f"receives from rank {peer}"
-
-
-def _edge_words(rank: int, peer: int, send: bool) -> str:
-    return f"{rank} {'sends to' if send else 'receives from'} {peer}"
+def _edge_words(rank: int, need: Need) -> str:
+    peer = next(ranks_of(need.ranks))
+    return f"{rank} {'sends to' if need.send else 'receives from'} {peer}"
 
 
 def roots(case: Case) -> Finding | None:
@@ -183,7 +119,8 @@ def missing(case: Case) -> Finding | None:
     recorded = case.recorded
     if recorded is None or case.goes_on or case.passing:
         return None
-    ranks = recorded.missing & case.live & ~case.holders
+    ends = Waits(case).ends & case.live & ~case.holders
+    ranks = ends or recorded.missing & case.live & ~case.holders
     wait = recorded.of(ranks)
     if not ranks or wait is None or case.moved_on(ranks, wait.going):
         return None
