@@ -135,7 +135,7 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
         "fairseq (issue 2338)",
         "2020-07-17 06:48:46 | INFO | train_inner | epoch 001:    100 / 167138 loss=15.073,"
         " ppl=34470.4, wps=4004.3, wpb=980.3, num_updates=100, lr=1e-06, loss_scale=128, wall=83",
-        {"step": 100, "total": 167138, "epoch": 1.0, "loss": 15.073, "lr": 1e-6},
+        {"step": 100, "total": 167138, "epoch": 1.0, "loss": 15.073, "lr": 1e-6, "tokens_s": 4004.3},
     ),
     ("nanoGPT, train.py", "step 250: train loss 2.3, val loss 2.4", {"step": 250, "loss": 2.3}),
     (

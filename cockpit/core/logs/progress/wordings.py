@@ -45,15 +45,16 @@ _FIELDS: tuple[tuple[str, Order, str], ...] = (
     (
         "epoch",
         Order.FIRST,
-        "epoch, ep, progress or epoch, cur epoch, current epoch, epoch num, epoch idx",
+        "epoch, epch, progress or epoch, cur epoch, current epoch, epoch num, epoch idx",
     ),
+    ("epoch", Order.SECOND, "ep"),
     (
         "samples_s",
         Order.FIRST,
         "currsamplespersec, cursamplespersec, samples per sec, samples per second, samples s, samples sec,"
         " samples second, sample s, images s, images sec, img s, img sec, imgs s, imgs sec, images per sec,"
         " images per second, examples s, examples sec, examples per second, seq s, seqs s, sequences s,"
-        " sequences per second, ips, interval samples per second",
+        " sequences per second, ips, interval samples per second, smp s",
     ),
     ("samples_s", Order.LAST, "samplespersec"),
     (
@@ -67,14 +68,15 @@ _FIELDS: tuple[tuple[str, Order, str], ...] = (
         Order.SECOND,
         "tps, tgs, device tps, tokens per gpu per second, tokens gpu s, tokens s gpu, tokens s device,"
         " tokens sec gpu, tok s gpu, tokens per second per device, tokens per sec per gpu, tokens per second"
-        " per gpu, device tokens per second, interval tokens per second per device",
+        " per gpu, device tokens per second, interval tokens per second per device, wps",
     ),
     (
         "step_s",
         Order.FIRST,
         "step time, time per step, time step, sec step, secs step, s step, s it, s iter, sec it, iter time,"
         " iteration time, time per iteration, time per iter, elapsed time per iteration, train step timing"
-        " in s, step timing, timing s step, train speed s it, seconds per step, seconds per iteration",
+        " in s, step timing, timing s step, train speed s it, seconds per step, seconds per iteration,"
+        " updt s, e2e latency, total step time",
     ),
     (
         "step_s",
@@ -86,7 +88,8 @@ _FIELDS: tuple[tuple[str, Order, str], ...] = (
         "rate",
         Order.FIRST,
         "steps per second, steps per sec, steps s, steps sec, it s, it sec, iter s, iters s, train speed"
-        " iter s, interval steps per second, iterations per second",
+        " iter s, interval steps per second, iterations per second, ups, global step sec, batches per second,"
+        " device batches per second",
     ),
 )
 
