@@ -147,6 +147,19 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[INFO] [runner.py:630:main] cmd = python -m deepspeed.launch train.py --steps 600 --lr 1e-4",
+        "+ python train.py --epochs 3 --steps=600 --loss 3",
+    ],
+)
+def test_options_of_a_command_are_no_progress(line: str) -> None:
+    metrics = Metrics()
+    metrics.feed(0, line.encode() + b"\n", 1.0)
+    assert metrics.said(0) == {}
+
+
 @pytest.mark.parametrize(("line", "numbers"), [sample[1:] for sample in SAMPLES], ids=[s[0] for s in SAMPLES])
 def test_real_lines(line: str, numbers: dict[str, Any]) -> None:
     reading = read_line(line.encode())

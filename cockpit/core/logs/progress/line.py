@@ -38,6 +38,8 @@ _OTHER_BAR = re.compile(
 )
 # "lr ........ 0.0003", as Megatron lists its arguments.
 _SETTING = re.compile(rb"\w \.{3,200} \S{1,200}\s*\Z")
+# What launchers say they start: "cmd = … train.py --steps 600".
+_COMMAND = re.compile(rb"(?:^|[\s'\"])--[a-z][\w.-]*[\s=]")
 _TIME_LEFT = re.compile(rb"[^\w\n]{0,80}eta[^\w\n]{1,8}(?:\d{1,5}[\s:.,]{0,2}[a-z]{0,7}\s?){1,5}[^\w\n]{0,8}")
 _SPOILT = b"train_runtime", b"train_loss_total"
 _SPEEDS = frozenset(("samples_s", "tokens_s", "rate", "step_s"))
@@ -46,6 +48,8 @@ _SPEEDS = frozenset(("samples_s", "tokens_s", "rate", "step_s"))
 def plan_of(line: bytes) -> Plan | None:
     """How to read lines such as this one, in small letters; None: they have nothing to read."""
     if any(word in line for word in _SPOILT) or (b" ..." in line and _SETTING.search(line)):
+        return None
+    if b"--" in line and _COMMAND.search(line):
         return None
     return _Line(line).plan()
 
