@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.table import Level as Measured
 from benchmarks.table import Result
-from cockpit.core.logs.causes import find_cause
 from cockpit.core.logs.levels import Level, level_of, may_be
 from tests.logs.corpus import samples
-from tests.logs.judged import TAIL, causes, levels, quiet_lines
+from tests.logs.judged import TAIL, causes, find_cause, levels, quiet_lines
 
 ROUNDS = 9
 BLOCK = 64 << 10

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import closing
 from dataclasses import dataclass, field
 
 from cockpit import config
@@ -33,9 +32,8 @@ from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.keeper import keep_evidence
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
-from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.records.folder import Manifest
-from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.session import Session
 from cockpit.engine.watching import watch_stalls
 from cockpit.engine.works import watch_works
@@ -250,7 +248,7 @@ async def watch(
     code = session.model.exit_code()
     if waiting and code is Exit.OK:
         code = Exit.USAGE
-    live.over(session.model, session.folder.name, code, _cause(session))
+    live.over(session.model, session.folder.name, code, last_cause(session.model, session.folder))
     return code
 
 
@@ -258,12 +256,6 @@ def _call_from(session: Session, output: Output) -> None:
     """Call a person when the run fails, stands still, or is over."""
     chosen = ways(output.notify, config.load())
     Caller(session, chosen, ring, say, since=output.since, leaves=output.headless).start()
-
-
-def _cause(session: Session) -> Finding | None:
-    """Why a run failed, as far as its logs say so."""
-    with closing(SpooledLogs(session.folder)) as logs:
-        return last_cause(session.model, session.folder, logs)
 
 
 def _say_logged_out(session: Session, before: list[str], output: Output) -> list[str]:

@@ -11,7 +11,7 @@ from cockpit.base.events import Filling, GpuSample, Notice, Watched
 from cockpit.base.progress.ring import SOURCES
 from cockpit.cli.awaiting import may_ask, start_state, telling
 from cockpit.cli.output import out, out_json, out_lines, say, table
-from cockpit.cli.run_known import Beside, cause_of, noticed, sign_of, source_of, step_said
+from cockpit.cli.run_known import Beside, noticed, sign_of, source_of, step_said
 from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.said import run_step
 from cockpit.core.pace.signs import RECORDER, Sign
@@ -22,6 +22,7 @@ from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.probes import probe_state
 from cockpit.core.run.standstill import standing
 from cockpit.core.run.summary import state_text
+from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.logs.said import tracker_json
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run import unworked
@@ -173,7 +174,7 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
         pool = pools.of(folder.manifest)
         async with telling(lambda: pool.roll, failures=False):
             await glance(RunParty(folder.manifest, model, pool.lend), book.pace)
-    cause_of(folder, model)
+    last_cause(model, folder)
     return model, state or state_text(model), book.pace
 
 

@@ -19,7 +19,6 @@ from cockpit.core.run.notices.words import findings
 from cockpit.engine.logs.said import pages
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.left import Left, left
 from cockpit.engine.run.paces import said_here
 from cockpit.engine.stacks.evidence import Shown
@@ -82,9 +81,3 @@ def _stall(model: RunModel) -> list[Finding]:
     """Who holds up a run that is stalled."""
     found = model.watch.finding
     return [found] if model.watch.stalled and found is not None and not model.over else []
-
-
-def cause_of(folder: RunFolder, model: RunModel) -> Finding | None:
-    """What the log of the rank says that failed first."""
-    with closing(SpooledLogs(folder)) as logs:
-        return last_cause(model, folder, logs)

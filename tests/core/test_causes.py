@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.core.finding import Finding
-from cockpit.core.logs.causes import find_cause
 from cockpit.core.logs.tracebacks import FRAMES
 from cockpit.core.text import sanitise
+from tests.logs.judged import find_cause
 from tests.needs import require_module
 from tests.warm import Warm
 

@@ -11,7 +11,6 @@ import random
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,9 +21,8 @@ from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import ranks_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.summary import state_text, summary
-from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.board import last_cause
 from tests.ends.rows import BROKEN, SURVIVED, WAITED, WATCHDOG, Broken
 from tests.engine.books import Writer, run_folder
 
@@ -267,8 +265,7 @@ def score(play: Play, path: Path) -> Score:
     """Play it in a folder, which is removed again."""
     folder = folder_of(play, path)
     model = folder.model()
-    with closing(SpooledLogs(folder)) as logs:
-        found = last_cause(model, folder, logs)
+    found = last_cause(model, folder)
     shutil.rmtree(path)
     if found is None:
         return Score(play, None, False, False, False)

@@ -246,7 +246,7 @@ import resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20))
 import io
 from cockpit.cli.printer import JsonPrinter, Printer
-from cockpit.core.logs.causes import find_cause
+from cockpit.core.logs.causes import cause
 from cockpit.core.run.events import RecordReader
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.batches import Collector

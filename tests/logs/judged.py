@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cockpit.core.logs.causes import find_cause
+from cockpit.core.finding import Finding
+from cockpit.core.logs.causes import cause
 from cockpit.core.logs.levels import Level, level_of
 from tests.logs.corpus import Sample, samples, variants
 
@@ -18,14 +19,20 @@ TAIL = 64 << 10
 """What is looked at of a rank's log."""
 
 
+def find_cause(tail: bytes) -> Finding | None:
+    """What is found of a cause at the end of a log."""
+    found = cause(tail)
+    return None if found is None else found.found
+
+
 def wrong_cause(sample: Sample, text: bytes) -> str:
     """Empty if the cause found in ``text`` (the sample's, or prefixed) is as expected, else what is told."""
-    cause = find_cause(text[-TAIL:])
+    finding = find_cause(text[-TAIL:])
     expect = sample.expect
-    if cause is None:
+    if finding is None:
         return "" if expect.get("none") else "nothing"
-    told = cause.what[:1000]
-    frames = list(cause.evidence)
+    told = finding.what[:1000]
+    frames = list(finding.evidence)
     found = all(words in told for words in expect.get("has", [])) and (
         "has" in expect and not any(words in told for words in expect.get("lacks", []))
     )

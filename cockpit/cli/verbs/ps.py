@@ -148,8 +148,8 @@ async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict
 
 
 async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
-    from cockpit.cli.run_known import cause_of
     from cockpit.core.run.standstill import standing
+    from cockpit.engine.logs.last_words import last_cause
     from cockpit.engine.run.paces import front_here
 
     manifest = folder.manifest
@@ -168,7 +168,7 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
                 found = await _ask(folder, model, own)
         model, state, unreachable = found
     if model.first_failure() is not None:
-        await asyncio.to_thread(cause_of, folder, model)
+        await asyncio.to_thread(last_cause, model, folder)
     return {
         "run": manifest.run,
         "nodes": [node.name for node in manifest.nodes],

@@ -47,7 +47,7 @@ SURVIVED = 4
 class Cause(NamedTuple):
     """What a rank's log says of its end.
 
-    :param found: as a finding, see :func:`find_cause`
+    :param found: as a finding, see :func:`cause`
     :param at: the byte of the log at which it begins
     :param blames: who is missing, as it says: ranks, as a mask
     :param call: number and kind of the collective that it waited in; empty: it does not say
@@ -87,14 +87,8 @@ _DIGIT = re.compile(rb"\d")
 _LETTERS = re.compile(rb"[^A-Za-z]+")
 
 
-def find_cause(tail: bytes) -> Finding | None:
-    """The finding of :func:`cause`."""
-    found = cause(tail)
-    return None if found is None else found.found
-
-
 def search(read: Callable[[int, int], bytes], size: int, most: int = SEARCHED) -> Cause | None:
-    """The cause in a whole log, found backwards in blocks: until there is one, or training goes on after it.
+    """Search a whole log for the cause, from its end, in blocks; stop at output of ongoing training.
 
     :param read: gives so many bytes from an offset on
     :param size: bytes of the log

@@ -156,10 +156,11 @@ class _Ends:
         many = Counter(calls.values())
         if len(many) != 2:
             return None
-        (one, _), (other, _) = low, high = sorted(many)
-        odd = low if one != other else min(low, high, key=lambda call: many[call])
+        low, high = sorted(many)
+        behind = low[0] < high[0]
+        odd = low if behind else min(many, key=lambda call: many[call])
         found = [number for number, call in calls.items() if call == odd]
-        fits = len(found) == 1 and (one != other or len(calls) > 2)
+        fits = len(found) == 1 and (behind or len(calls) > 2)
         return First(1 << found[0], "absent", self._causes[found[0]]) if fits else None
 
     def absent(self) -> First | None:

@@ -8,14 +8,14 @@ ranks that are waited for, and wait for nobody; or in a circle, if one closes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.stacks.collectives import Wait
 from cockpit.core.stacks.evidence import Case
-from cockpit.core.stacks.parts import PEERS, ClassPart
+from cockpit.core.stacks.parts import PEERS, ClassPart, union
 
 
 @dataclass(frozen=True)
@@ -42,71 +42,72 @@ class Waits:
     def __init__(self, case: Case) -> None:
         self._case = case
         self.needs: dict[int, list[Need]] = {}
-        self.closed = False
-        """Whether everybody is in the circle, or waits for it: whoever waits does so for one of them."""
-        for rank in ranks_of(case.waiting):
-            if found := list(self._needs_of(rank)):
-                self.needs[rank] = found
-
-    def _needs_of(self, rank: int) -> Iterator[Need]:
-        case = self._case
+        """What each waits for of whom that is known, or who may not be in a group."""
         for wait in case.recorded.waits if case.recorded is not None else ():
-            if not wait.going >> rank & 1:
-                continue
-            what = (wait.key, str(wait.number))
-            if wait.absent:
-                yield Need(wait.absent, True, what, wait)
-            else:
-                # Of groups that gloo has never used before nobody knows who is in them.
-                unknown = 0 if wait.lone else wait.unknown
-                yield Need(unknown or case.snapshot.world & ~wait.going, False, what, wait)
-        told = case.partners.get(rank)
-        if told is not None and case.partners.get(told[0]) != (rank, not told[1]):
+            unknown = 0 if wait.lone else wait.unknown
+            # Of groups that gloo has never used before nobody knows who is in them.
+            ranks = wait.absent or unknown or case.snapshot.world & ~wait.going
+            self._take(wait.going, Need(ranks, bool(wait.absent), (wait.key, str(wait.number)), wait))
+        for rank, (peer, send) in case.partners.items():
             # Whoever sends to one that receives from it is about to go on.
-            yield Need(1 << told[0], True, ("pair", str(rank)), None, told[1])
+            if case.partners.get(peer) != (rank, not send):
+                self._take(1 << rank, Need(1 << peer, True, ("pair", str(rank)), None, send))
 
-    @cached_property
+    def _take(self, ranks: int, need: Need) -> None:
+        for rank in ranks_of(ranks & self._case.waiting):
+            self.needs.setdefault(rank, []).append(need)
+
+    @property
     def ends(self) -> int:
-        """Ranks that others certainly wait for, over others or not, and that wait for nobody."""
+        """Ranks that others certainly wait for, and that wait for nobody."""
         found = 0
-        seen = mask_of(self.needs)
-        left = [need for needs in self.needs.values() for need in needs if need.sure]
-        while left:
-            need = left.pop()
-            found |= need.ranks & ~seen
+        for needs in self.needs.values():
+            for need in needs:
+                found |= need.ranks if need.sure else 0
         return found & ~self._case.waiting
 
     @cached_property
-    def circle(self) -> int:
+    def _all(self) -> Mapping[int, list[Need]]:
+        return {**self._guessed, **self.needs}
+
+    @cached_property
+    def _inside(self) -> int:
         """Ranks none of which can go on before another one of them: the most that there are.
 
         Each waits for one of them; if nobody knows for whom, all that it may wait for are among them.
         """
-        needs = {**self._guessed, **self.needs}
-        inside = mask_of(needs)
-        before = 0
+        inside, before = mask_of(self._all), 0
         while inside != before:
             before = inside
             for rank in ranks_of(before):
-                if not any(self._holds(need, inside) for need in needs[rank]):
+                if not any(self._holds(need, inside) for need in self._all[rank]):
                     inside &= ~(1 << rank)
-        sure = any(need.sure for rank in ranks_of(inside) for need in self.needs.get(rank, ()))
-        self.closed = bool(inside) and inside == self._case.snapshot.world == mask_of(self.needs)
-        return self._core(inside, needs) if sure or self.closed else 0
+        return inside
 
-    @staticmethod
-    def _core(inside: int, needs: Mapping[int, list[Need]]) -> int:
-        """The same without those for whom nobody in it waits: they only wait for the circle."""
-        core, before = inside, 0
+    @property
+    def closed(self) -> bool:
+        """Whether it is known of everybody what they wait in, so that all wait for one of them."""
+        return bool(self._inside) and self._inside == self._case.snapshot.world == mask_of(self.needs)
+
+    @cached_property
+    def circle(self) -> int:
+        """Ranks that wait for each other, if that is more than a guess; 0: none do."""
+        known = (need for rank in ranks_of(self._inside) for need in self.needs.get(rank, ()))
+        return self._core() if self.closed or any(need.sure for need in known) else 0
+
+    def _core(self) -> int:
+        """Those inside for whom somebody of them waits, and who is in an operation with these."""
+        core, before = self._inside, 0
         while core != before:
             before, wanted = core, 0
             for rank in ranks_of(core):
-                for need in needs[rank]:
+                for need in self._all[rank]:
                     wanted |= need.ranks
             core &= wanted
-        # Whoever is in an operation of the circle is part of it.
-        within = {need.what for rank in ranks_of(core) for need in needs[rank]}
-        return mask_of(rank for rank in ranks_of(inside) if any(need.what in within for need in needs[rank]))
+        within = {need.what for rank in ranks_of(core) for need in self._all[rank]}
+        return mask_of(
+            rank for rank in ranks_of(self._inside) if any(need.what in within for need in self._all[rank])
+        )
 
     @staticmethod
     def _holds(need: Need, inside: int) -> bool:
@@ -123,9 +124,7 @@ class Waits:
                 and part.what not in PEERS
                 and part.what != "Work.wait"
             ):
-                same = mask_of(
-                    rank for one in self._case.waits if one.what == part.what for rank in ranks_of(one.ranks)
-                )
+                same = union(one for one in self._case.waits if one.what == part.what)
                 need = Need(self._case.snapshot.world & ~same, False, (part.what,))
                 found |= {rank: [need] for rank in ranks_of(part.ranks & ~told)}
         return found
@@ -140,7 +139,7 @@ class Waits:
         return circle
 
     def _op(self, rank: int) -> tuple[str, ...]:
-        return next(need.what for need in [*self.needs.get(rank, ()), *self._guessed.get(rank, ())])
+        return self._all[rank][0].what
 
     def _what(self, rank: int) -> str:
         part = self.part_of(rank)

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import KW_ONLY, InitVar, dataclass
 
 from cockpit.base import secret
@@ -24,8 +24,7 @@ from cockpit.core.calls.calls import Call, Calls
 from cockpit.core.finding import Finding
 from cockpit.core.run.states import signal_name
 from cockpit.core.text import one_line
-from cockpit.engine.logs.spooled import SpooledLogs
-from cockpit.engine.run.board import last_cause
+from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.run.session import Session
 
 LIMIT_S = 10.0
@@ -189,8 +188,7 @@ class Caller:
 
     def _cause(self) -> Finding | None:
         """Which rank failed first, and what the end of its log says."""
-        with closing(SpooledLogs(self.session.folder)) as logs:
-            return last_cause(self.session.model, self.session.folder, logs)
+        return last_cause(self.session.model, self.session.folder)
 
     def _call(self, call: Call) -> None:
         if self.ways.rings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 
 from cockpit.base.record import log_name
@@ -19,25 +20,31 @@ DEEPLY = 4
 """Ranks that failed, the first of them, whose whole logs are looked through; of others the ends are."""
 
 
+def last_cause(model: RunModel, folder: RunFolder) -> Finding | None:
+    """See :meth:`LastWords.judge`."""
+    with closing(LastWords(folder)) as words:
+        return words.judge(model)
+
+
 class LastWords:
     """Finds why a run failed; a log that has not grown since is not read again.
 
-    :param logs: errors as for :meth:`SpooledLogs.read`
+    Errors are those of :meth:`SpooledLogs.read`.
     """
 
-    def __init__(self, folder: RunFolder, logs: SpooledLogs) -> None:
+    def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._logs = logs
+        self._logs = SpooledLogs(folder)
         self._foreign = folder.manifest.foreign is not None
         self._found: dict[int, tuple[int, Said]] = {}
+        self._model = RunModel()
         self._ticks: dict[str, list[Tick]] = {}
         self._deeply: set[int] = set()
-        self._offsets: dict[str, float] = {}
 
     def judge(self, model: RunModel) -> Finding | None:
         """Why a rank failed, or, of a job that others started, is gone; the model has it from then on."""
         self._ticks.clear()
-        self._offsets = {node.name: node.offset_s for node in model.nodes.values()}
+        self._model = model
         self._deeply = {rank.rank for rank in model.failures()[:DEEPLY]}
         name = self._folder.name
         found = failure(model, name, self.of)
@@ -77,7 +84,7 @@ class LastWords:
             ticks = self._ticks[rank.node] = list(last_times(self._folder, entry))
         name = log_name(self.source(rank)[1])
         first = next((time for time, sizes in ticks if sizes.get(name, 0) > at), None)
-        return None if first is None else first - self._offsets[rank.node]
+        return None if first is None else first - self._model.nodes[rank.node].offset_s
 
     def close(self) -> None:
         """Close the logs."""

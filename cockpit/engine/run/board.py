@@ -25,7 +25,6 @@ from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.last_words import LastWords
 from cockpit.engine.logs.said import Pages, middles
-from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.foreign_jobs import launchers_of
 from cockpit.engine.run.numbers import told_before
@@ -39,11 +38,6 @@ _EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
 
 _SEARCH_S = 10.0
 """Seconds for which logs that are here are searched for pages, in between of other things."""
-
-
-def last_cause(model: RunModel, folder: RunFolder, logs: SpooledLogs) -> Finding | None:
-    """See :meth:`cockpit.engine.logs.last_words.LastWords.judge`."""
-    return LastWords(folder, logs).judge(model)
 
 
 class Board:
@@ -63,11 +57,9 @@ class Board:
         self.pace = Pace()
         self.pages = Pages()
         """Pages of W&B and TensorBoard that its logs name."""
-        self.cause: Finding | None = None
-        """Which rank failed first, and why, according to its log."""
         self.building: tuple[str, float] | None = None
         """The extension that a rank is compiling, and since when (unix seconds): minutes without output."""
-        self._words = LastWords(folder, SpooledLogs(folder))
+        self._words = LastWords(folder)
         self._judging: asyncio.Future[Finding | None] | None = None
         self._judged = (0, 0)
         self._changed: set[str | int] = set()
@@ -178,19 +170,20 @@ class Board:
     def find_cause(self) -> None:
         """Look for the cause of the first failure, again if one more has failed or a log has grown since.
 
-        That takes up to seconds, in a thread.
+        That takes up to seconds, in a thread; the model has what it finds (:attr:`RunModel.judged`).
         """
         if self._judging is not None:
             if not self._judging.done():
                 return
             done, self._judging = self._judging, None
-            self.cause = done.result()
+            done.result()
         ended = sum(rank.failed or rank.state is RankState.GONE for rank in self.model.ranks.values())
-        sizes = sum(self._words.size(rank) for rank in listened(self.model)) if ended else 0
         if not ended:
-            self.cause = None
-        elif self._judged != (ended, sizes):
-            self._judged = ended, sizes
+            self.model.judged = None  # it was started again
+            return
+        state = ended, sum(self._words.size(rank) for rank in listened(self.model))
+        if self._judged != state:
+            self._judged = state
             self._judging = asyncio.ensure_future(asyncio.to_thread(self._words.judge, self.model))
 
     def entry(self, node: str) -> NodeEntry:

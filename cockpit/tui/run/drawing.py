@@ -163,7 +163,7 @@ class Drawing:
         low = self.screen.has_class("-low")
         self.screen.query_one(TopBar).show(head)
         self.screen.query_one(StallBanner).show(board.model, now, low=low)
-        self.screen.query_one(FailureBanner).show(board.model, board.cause, self.session.stops_at, now)
+        self.screen.query_one(FailureBanner).show(board.model, board.model.judged, self.session.stops_at, now)
         counts = f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}{self._named()}"
         entitle(self._grid, f"{self.screen.app.key_of('nodes')} nodes", counts)
 

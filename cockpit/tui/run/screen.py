@@ -507,7 +507,7 @@ class RunScreen(CommandScreen):
 
     def _failed(self) -> Rank | None:
         """The rank that failed first, or that is gone and seems to have failed."""
-        return blamed(self.board.model, self.board.cause)
+        return blamed(self.board.model, self.board.model.judged)
 
     def _do_failed_log(self) -> None:
         first = self._failed()
