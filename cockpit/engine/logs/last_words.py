@@ -16,8 +16,8 @@ from cockpit.core.run.model import Rank, RunModel
 from cockpit.engine.logs.spooled import SpooledLogs, last_times
 from cockpit.engine.records.folder import RunFolder
 
-DEEPLY = 4
-"""Ranks that failed, the first of them, whose whole logs are looked through; of others the ends are."""
+AT_ONCE = 4 * SEARCHED
+"""Bytes of all logs that one judgement looks through; then the ends alone of those that are left."""
 
 
 def last_cause(model: RunModel, folder: RunFolder) -> Finding | None:
@@ -39,13 +39,13 @@ class LastWords:
         self._found: dict[int, tuple[int, Said]] = {}
         self._model = RunModel()
         self._ticks: dict[str, list[Tick]] = {}
-        self._deeply: set[int] = set()
+        self._left = 0
 
     def judge(self, model: RunModel) -> Finding | None:
         """Why a rank failed, or, of a job that others started, is gone; the model has it from then on."""
         self._ticks.clear()
         self._model = model
-        self._deeply = {rank.rank for rank in model.failures()[:DEEPLY]}
+        self._left = AT_ONCE
         name = self._folder.name
         found = failure(model, name, self.of)
         if found is None and self._foreign:
@@ -69,12 +69,15 @@ class LastWords:
             return None
         known = self._found.get(rank.rank)
         if known is None or known[0] != size:
-            number = self._logs.number(self.source(rank))
-            most = SEARCHED if rank.rank in self._deeply else TAIL
-            cause = search(partial(self._logs.read, number), size, most)
+            read = partial(self._read, self._logs.number(self.source(rank)))
+            cause = search(read, size, max(TAIL, min(SEARCHED, self._left)))
             said = Said(cause, None if cause is None else self._printed(rank, cause.at))
             known = self._found[rank.rank] = size, said
         return known[1]
+
+    def _read(self, number: int, start: int, length: int) -> bytes:
+        self._left -= length
+        return self._logs.read(number, start, length)
 
     def _printed(self, rank: Rank, at: int) -> float | None:
         """When a byte of its log was printed, as the time index of its node tells."""
