@@ -104,7 +104,7 @@ class Handover:
         session.asked = session.asked or left.asked
         self.acts.set()
         end = f"({Holder.here()}) keeps the run from now on and acts for it"
-        with suppress(CockpitError):  # said all the same; a full disk here is told with what is lost by it
+        with suppress(CockpitError):  # the session reports a full disk
             kept = events.Note(f"{why}: another one {end}")  # to those who read it later
             session.folder.write(witnessed(session.model, time.time(), "", kept))
         session.remark(f"{why}: this cockpit {end}")

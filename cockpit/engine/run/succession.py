@@ -62,7 +62,7 @@ class Succession:
                 if may and writer.take():
                     who = f" ({before})" if before else ""
                     try:
-                        # Left for good, or given up to us: `cockpit logs -f` goes on.
+                        # It has left, or gave way: `cockpit logs -f` does, and continues.
                         await self._take_over(f"the cockpit that kept it{who} has left it")
                         return
                     except BaseException as error:
