@@ -449,7 +449,8 @@ class Watched(Fact, of=OWN, kind="watch"):
     do ranks move, and `found` says who holds up the others; `blind`: nothing tells its steps, and `why`.
     `step`: the last one; `looking`: at all ranks, which was done `looks` times since, `total` times of this
     run, last when `looked`, and again at `next_at`; `waiting`: who waits for others; `snapshot`: its folder
-    in `stacks`"""
+    in `stacks`; `stuck`: of a stalled run, `sure` by a proof, `likely` after more than twice the longest time
+    without a step that it has ended by itself (`before_s`, for `before_step`), else `waiting`"""
 
     state: str = bound(Text(10, "going|quiet|stalled|blind"))
     since: float = bound(gate.TIME, 0.0)
@@ -464,6 +465,9 @@ class Watched(Fact, of=OWN, kind="watch"):
     waiting: Tuple[int, ...] = bound(RANK_SET, ())
     snapshot: str = bound(Text(255, r"(?!\.\.?\Z)[^/\0]*"), "")
     why: str = bound(gate.SENTENCE, "")
+    stuck: str = bound(Text(10, "(sure|likely|waiting)?"), "")
+    before_s: float = bound(gate.SECONDS, 0.0)
+    before_step: Optional[int] = maybe(gate.COUNT)
 
 
 class SupervisorGone(Fact, of=OWN, kind="supervisor_gone"):

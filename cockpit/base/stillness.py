@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Deque, Iterable, Optional, Tuple
+from typing import Any, Deque, Iterable, NamedTuple, Optional, Tuple
 
 AFTER_S = 30.0
 """Seconds without a step after which ranks are looked at, unless steps take long."""
@@ -38,6 +38,24 @@ ACTIVE = 5
 """Measurements in which ranks were at work, before their sleep means anything."""
 SPANS, NEEDED = 64, 3
 """Times between two steps of which the usual one is the median; so many are needed."""
+
+
+class Pause(NamedTuple):
+    """A time without a step that ranks have ended by themselves.
+
+    :param step: the one that took so long; None: it is not known
+    """
+
+    seconds: float = 0.0
+    step: Optional[int] = None
+
+    def or_longer(self, other: Pause) -> Pause:
+        """The longer of the two."""
+        return other if other.seconds > self.seconds else self
+
+
+NEVER = Pause()
+"""No such time is known."""
 
 
 def is_busy(share: float, switches: float = 0.0) -> bool:
@@ -174,32 +192,33 @@ class Stillness:
         self.mark: Any = None
         self.moved = 0.0
         """When there was progress."""
-        self.paused_s = 0.0
+        self.longest = NEVER
         """The longest pause that these ranks have ended by themselves."""
         self._looked: Optional[float] = None
         self._gapless = False
         """Whether it has been known all the time, since the last progress, that there was none."""
 
-    def take(self, now: float, sign: Sign, *, begun: bool = True) -> None:
+    def take(self, now: float, sign: Sign, *, begun: bool = True, step: Optional[int] = None) -> None:
         """There was progress.
 
         :param begun: whether there was any before
+        :param step: the last one; None: it is not known
         """
         before, self.mark = self.moved, sign.mark
         if sign.age_s is not None:
             self.moved = max(before, now - sign.age_s) if begun else now - sign.age_s
         # A log that comes after a gap, and the first step, tell of no pause.
         if self._gapless and not sign.stepless:
-            self.paused(self.moved - before)
+            self.paused(Pause(self.moved - before, step))
         self._gapless = not sign.stepless
 
     def unknown(self) -> None:
         """For a while nothing was known, or ranks were started again: what ends now is no pause by itself."""
         self._gapless = False
 
-    def paused(self, seconds: float) -> None:
+    def paused(self, pause: Pause) -> None:
         """A pause was ended by itself."""
-        self.paused_s = max(self.paused_s, seconds)
+        self.longest = self.longest.or_longer(pause)
 
     def patience(self, sign: Sign) -> float:
         """Seconds without progress that are nothing unusual."""
@@ -216,8 +235,13 @@ class Stillness:
         return sign.source != "" and now - self.moved > self.patience(sign)
 
     def is_unusual(self, now: float) -> bool:
-        """Whether this standstill is longer than those that were ended by themselves."""
-        return now - self.moved > BEFORE * self.paused_s
+        """Whether this standstill is much longer than those that were ended by themselves."""
+        return now > self.unusual_at
+
+    @property
+    def unusual_at(self) -> float:
+        """When it is, or was."""
+        return self.moved + BEFORE * self.longest.seconds
 
     # When ranks are to be looked at
 

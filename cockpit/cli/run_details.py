@@ -282,7 +282,8 @@ def _watch_json(model: RunModel) -> dict[str, Any]:
     """What whoever watches a run has said last of its steps; ``state`` is empty if nobody has."""
     watch = model.watch
     found = watch.finding
-    return {**asdict(watch), "finding": found and found.as_json(), "waiting": mask_text(watch.waiting)}
+    told = {"finding": found and found.as_json(), "waiting": mask_text(watch.waiting)}
+    return {**asdict(watch), **told, "before": watch.before._asdict()}
 
 
 def _apart_json(pace: Pace, one: Slow | None) -> dict[str, Any] | None:

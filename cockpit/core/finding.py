@@ -17,10 +17,6 @@ PROOFS = {
     "end": "a rank that the others wait for has ended",
     "stop": "a signal has stopped it",
     "circle": "they wait for each other in a circle",
-    "owner": "whoever had the lock is gone",
-    "closed": "the other end of its connection is closed",
-    "store": "the process with the store is gone",
-    "child": "the process below it that it waits for is dead",
 }
 """Facts because of which ranks cannot go on by themselves: nothing else makes it sure that they are stuck."""
 
@@ -94,6 +90,12 @@ class Finding:
     severity: str = "error"
     since: float | None = None
     proof: str = ""
+
+    @property
+    def sureness(self) -> str:
+        """How certain it is, and whether there is proof that those whom it is about are stuck."""
+        proof = PROOFS.get(self.proof)
+        return f"{self.certainty}; cannot continue by itself: {proof}" if proof else self.certainty
 
     def as_json(self) -> dict[str, Any]:
         """The finding for programs: ranks as text, everything else as it is."""

@@ -127,7 +127,7 @@ class Watching:
         seen = self._tracker.look(at, session.model, session.pace)
         if any(session.behind.get(name) for name in session.model.nodes if name not in seen.lost):
             seen = replace(seen, known=False)  # what its log says of steps is not here yet
-        self._watch.paused(session.model.paused_s)
+        self._watch.paused(session.model.longest)
         self._say(self._watch.tick(at, ticks, seen))
         self._mind_hang()
         if self._watch.due and (self._look is None or self._look.done()):

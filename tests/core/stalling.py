@@ -144,7 +144,7 @@ class Run:
             self.tracker.spoke(at)
             self.tracker.said(len(self._done[0]), at)
         seen = self.tracker.look(at, self.model, self.pace)
-        self.watch.paused(self.model.paused_s)
+        self.watch.paused(self.model.longest)
         self._say(second, at, self.watch.tick(at, ticks, seen))
         if self.watch.proven:
             self.proven.append(second)

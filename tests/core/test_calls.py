@@ -120,10 +120,12 @@ def test_what_was_known_when_it_was_joined_is_no_news() -> None:
 
 def test_a_stall_is_told_once_and_another_one_not_too_soon() -> None:
     play = Play()
+    play.tell("watch", "", state="stalled", stuck="likely", before_s=9.0)
     (call,) = play.due(100.0, STALL)
     assert call.title == "otter: stalled: rank 1 did not join all_reduce"
     assert "at data.py:118 read_shard" in call.lines
-    assert "certainty: sure" in call.lines
+    assert "who: sure; stuck: likely, longer than ever in this run" in call.lines
+    assert call.as_json()["stuck"] == "likely"
     assert play.due(9000.0, STALL) == []
     play.calls.goes_on()
     assert play.due(9010.0) == []

@@ -9,11 +9,11 @@ import pytest
 
 from cockpit.base.stacks.dump import Dump
 from cockpit.core.finding import PROOFS, Finding
-from cockpit.core.run.standstill import packed, stop_reason, unpacked
+from cockpit.core.run.standstill import news, packed, standing, stop_reason, unpacked, watching
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.watch.watch import Terms
-from tests.core.stalling import EVERYBODY, Run, together
+from tests.core.stalling import BEGAN, EVERYBODY, Run, together
 from tests.core.test_verdict import (
     ALL_REDUCE,
     BACKWARD,
@@ -71,6 +71,7 @@ def test_only_a_fact_proves_that_ranks_do_not_go_on(taken: Snapshot, proof: str)
     found = verdict(taken)
     assert found.proof == proof, found
     assert not proof or unpacked(packed(found)).proof == proof
+    assert ("cannot continue by itself" in found.sureness) == bool(proof)
 
 
 def test_a_rank_that_is_stopped_and_continued_in_turn_is_not_called_stopped() -> None:
@@ -188,6 +189,30 @@ def test_a_time_that_a_person_names_stops_a_run_in_which_nothing_moves() -> None
 )
 def test_before_that_or_without_evidence_it_goes_on(more: dict[str, object]) -> None:
     assert asked(**{"terms": Terms(10.0, stop_after_s=300.0), **more}).overstayed == []
+
+
+def test_whether_it_is_stuck_is_told_beside_who_it_waits_for() -> None:
+    once = asked(ends=together(lambda step: {20: 40.0, 60: 1e9}.get(step, 1.0)))
+    told = [fact for _, fact in once.facts if fact.state == "stalled"]
+    words = [news(watching(fact, BEGAN))[0] for fact in told]
+    assert (told[0].stuck, words[0].split(" s, ")[1]) == (
+        "likely",
+        f"longer than ever in this run: {WAITS.what}",
+    )
+    waits = next(number for number, fact in enumerate(told) if fact.stuck == "waiting")
+    assert words[waits].startswith("no step for ")
+    assert words[waits].endswith(f", as at step 20, which took 40 s: {WAITS.what}")
+    assert watching(told[waits], BEGAN).alarm is None, "nobody is called for what it did before"
+    assert watching(told[0], BEGAN).alarm == once.model.watch.alarm == WAITS
+    again = next(fact for fact in told[waits:] if fact.stuck != "waiting")
+    assert again.stuck == "likely"
+    assert 2 * 40 < again.still_s < 2 * 40 + 5, "it is looked at then"
+    assert again.found is not None
+    assert again.found.certainty == "sure", "for whom the others wait is another question"
+    assert ", longer than ever in this run (seen " in standing(once.model, BEGAN + 1800)
+    proven = asked(verdict=lambda second: STUCK)
+    assert proven.model.watch.stuck == "sure"
+    assert news(proven.model.watch)[0].endswith("; proof: a signal has stopped it")
 
 
 def test_movement_makes_the_time_begin_anew() -> None:

@@ -393,7 +393,7 @@ def test_what_the_former_writer_has_decided_is_known(monkeypatch: pytest.MonkeyP
         await first.killed()
         del second.folder.writer.take
         await until(lambda: second.session.writer)
-        assert second.session.model.paused_s == 77.0
+        assert second.session.model.longest.seconds == 77.0
         assert second.session.model.rest_kept
         second.session.record(Event(at + 3, "", Watched("going", still_s=99.0)))
         known = list(second.folder.journal())

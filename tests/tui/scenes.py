@@ -185,6 +185,9 @@ def stands_still(stage: Stage) -> None:
         found=READS,
         waiting=[rank for rank in stage.model.ranks if rank != 13],
         snapshot="20261121-040401",
+        stuck="likely",
+        before_s=11.0,
+        before_step=1200,
         **about,
     )
 

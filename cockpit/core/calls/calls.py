@@ -11,6 +11,7 @@ from cockpit.base.shell import quote
 from cockpit.core.finding import Finding
 from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
+from cockpit.core.run.standstill import stuck
 from cockpit.core.run.summary import first_text, state_text, summary
 from cockpit.core.text import one_line
 
@@ -48,6 +49,7 @@ class Call:
     :param ranks: all of them
     :param exit: the exit code of the run; None: it is not over
     :param watched_by: the cockpit that goes on watching; empty: none does
+    :param stuck: how sure it is that a stalled run does not go on by itself: ``sure`` or ``likely``
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Call:
     finding: Finding | None = None
     exit: int | None = None
     watched_by: str = ""
+    stuck: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The call for programs."""
@@ -75,6 +78,7 @@ class Call:
             "ranks": {"alive": self.alive, "total": self.ranks},
             "exit": self.exit,
             "finding": None if self.finding is None else self.finding.as_json(),
+            "stuck": self.stuck,
             "watched_by": self.watched_by,
             "attach": f"cockpit attach {quote(self.run)}",
         }
@@ -185,15 +189,18 @@ class Calls:
         return self._made("end", now, model, state_text(model), lines, found, watched=False, code=code)
 
     def _stalled(self, now: float, model: RunModel, found: Finding) -> Call:
+        watch = model.watch
         lines = [
             found.what,
             f"at {found.where}" if found.where else "",
             found.detail,
             *found.evidence[:2],
-            f"certainty: {found.certainty}",
+            f"who: {found.certainty}; stuck: {watch.stuck}, {stuck(watch)}",
             *(step.in_shell(f"cockpit stacks {quote(self._run)}") for step in found.steps[:1]),
         ]
-        return self._made("stall", now, model, f"stalled: {found.what}", lines, found)
+        return replace(
+            self._made("stall", now, model, f"stalled: {found.what}", lines, found), stuck=watch.stuck
+        )
 
     def _made(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from statistics import median
 
+from cockpit.base.stillness import Pause
 from cockpit.core.pace.medians import middle
 from cockpit.core.pace.reached import Known, Reached
 from cockpit.core.pace.signs import Sign
@@ -118,10 +119,10 @@ class Pace(Reached):
         """
         return max(self._gaps(LOOKED_AT), default=None)
 
-    def paused(self) -> float:
-        """Seconds of the longest of all steps that are known, as the ranks themselves noted them."""
-        spans = (step.noted_span for step in self.steps)
-        return max((span for span in spans if not math.isnan(span)), default=0.0)
+    def paused(self) -> Pause:
+        """The longest of all steps that are known, as the ranks themselves noted them."""
+        spans = ((step.noted_span, step.step) for step in self.steps)
+        return Pause(*max((one for one in spans if not math.isnan(one[0])), default=()))
 
     def lately(self) -> float | None:
         """The same of the shorter one of the last two: steps may have become long; None: not known."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from cockpit.base import events
 from cockpit.base.events import Fact
 from cockpit.base.record import SIZES
+from cockpit.base.stillness import Pause
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
@@ -250,7 +251,7 @@ def _rest_kept(run: Run, node: Node, at: float, fact: events.RestKept) -> tuple[
 def _watched(run: Run, node: Node, at: float, fact: events.Watched) -> tuple[()]:
     run.watch = standstill.watching(fact, at)
     if fact.state == "going":
-        run.paused_s = max(run.paused_s, fact.still_s)
+        run.longest = run.longest.or_longer(Pause(fact.still_s, fact.step))
     return ()
 
 
@@ -272,7 +273,7 @@ def _evidence(run: Run, node: Node, at: float, fact: events.EvidenceKept) -> Ite
         if fact.file in before:
             when, one = before[fact.file]
             before[fact.file] = when, replace(one, over_s=fact.over_s)
-        run.paused_s = max(run.paused_s, fact.over_s)
+        run.longest = run.longest.or_longer(Pause(fact.over_s))
     elif fact.file in before or len(before) < EVIDENCE:
         before[fact.file] = at, fact
     yield replace(node, evidence=tuple(before.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cockpit.base.events import Found, FoundStep, Watched
+from cockpit.base.stillness import Pause
 from cockpit.core.finding import PROOFS, Finding, Step
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.run.states import Run, Watching
@@ -72,6 +73,8 @@ def watching(fact: Watched, at: float) -> Watching:
         mask_of(fact.waiting),
         fact.snapshot,
         one_line(fact.why, limit=_LONG),
+        fact.stuck,
+        Pause(fact.before_s, fact.before_step),
     )
 
 
@@ -84,7 +87,8 @@ def news(watch: Watching) -> tuple[str, str]:
         return watch.why or f"steps go on, after {span(watch.still_s)} without one", "info"
     if watch.state == "stalled" and found is not None:
         doubt = "" if found.certainty == "sure" else f" ({found.certainty})"
-        return f"{head(watch, watch.still_s)}: {found.what}{doubt}", "warning"
+        proof, since = (f"; {stuck(watch)}", "") if watch.stuck == "sure" else ("", f", {stuck(watch)}")
+        return f"{head(watch, watch.still_s)}{since}: {found.what}{doubt}{proof}", "warning"
     last = f", the last was {watch.step:,}" if watch.step is not None else ""
     if found is None:
         return f"{head(watch, watch.still_s)}{last}: looking at all ranks", "info"
@@ -101,9 +105,27 @@ def stop_reason(watch: Watching, still_s: float | None) -> str:
     """
     found = watch.finding
     if still_s is None and found is not None:
-        return f"{news(watch)[0]}; proof: {PROOFS[found.proof]}"
+        return news(watch)[0]
     what = "" if found is None else f": {found.what}"
     return f"no step and no movement for {span(still_s or 0.0)}, longer than --stop-after allows{what}"
+
+
+def stuck(watch: Watching) -> str:
+    """How sure it is that a stalled run is stuck, in words; empty if that is not known.
+
+    ``proof: a signal has stopped it``, ``longer than ever in this run``, ``as at step 200, which took 41 s``
+    """
+    found, before = watch.finding, watch.before
+    if watch.stuck == "sure" and found is not None and found.proof:
+        return f"proof: {PROOFS[found.proof]}"
+    took = span(before.seconds)
+    if watch.stuck == "waiting":
+        return (
+            f"as before, for {took}"
+            if before.step is None
+            else f"as at step {before.step:,}, which took {took}"
+        )
+    return "longer than ever in this run" if watch.stuck else ""
 
 
 def head(watch: Watching, still_s: float) -> str:
@@ -111,9 +133,9 @@ def head(watch: Watching, still_s: float) -> str:
 
     :param still_s: seconds without a step
     """
-    if watch.state == "stalled":
+    if watch.state == "stalled" and watch.stuck != "waiting":
         return f"stalled {span(still_s)}"
-    if watch.state != "quiet":
+    if watch.state not in ("quiet", "stalled"):
         return ""
     found = watch.finding
     where = f" · in {found.where.split(' ')[0]}" if found is not None and found.where else ""
@@ -125,8 +147,9 @@ def standing(run: Run, now: float) -> str:
 
     :param now: unix seconds
     """
-    text = "" if run.over else head(run.watch, run.watch.for_s(now))
-    return text and f"{text} (seen {span(now - run.watch.at)} ago)"
+    watch = run.watch
+    text = "" if run.over else ", ".join(filter(None, (head(watch, watch.for_s(now)), stuck(watch))))
+    return text and f"{text} (seen {span(now - watch.at)} ago)"
 
 
 def span(seconds: float) -> str:

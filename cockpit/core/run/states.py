@@ -20,6 +20,7 @@ from cockpit.base.events import (
     Report,
     Survivor,
 )
+from cockpit.base.stillness import NEVER, Pause
 from cockpit.core.finding import Finding
 from cockpit.errors import Exit
 
@@ -209,6 +210,9 @@ class Watching:
     :param waiting: ranks that wait for others, as a mask
     :param snapshot: its stacks: a folder in ``stacks`` in the run's folder here; empty: there are none
     :param why: what is not known, and why, in a sentence
+    :param stuck: of a stalled run: ``sure``, it is proven not to go on; ``likely``, it has stood still for
+        much longer than ever before; ``waiting``, it has not
+    :param before: the longest time without a step that it has ended by itself
     """
 
     state: str = ""
@@ -225,11 +229,18 @@ class Watching:
     waiting: int = 0
     snapshot: str = ""
     why: str = ""
+    stuck: str = ""
+    before: Pause = NEVER
 
     @property
     def stalled(self) -> bool:
         """Whether ranks stand still."""
         return self.state == "stalled"
+
+    @property
+    def alarm(self) -> Finding | None:
+        """What is worth a call: whom the others wait for, unless it has ended as long a pause by itself."""
+        return self.finding if self.stalled and self.stuck != "waiting" else None
 
     @property
     def culprits(self) -> int:
@@ -259,7 +270,7 @@ class Run:
         self.watch = Watching()
         self.judged: Finding | None = None
         """Who broke first, and why, as whoever read their logs has found."""
-        self.paused_s = 0.0
+        self.longest = NEVER
         """Seconds of the longest time without a step that was seen to end by itself."""
         self._job_end = ""
         self.job_end_final = False

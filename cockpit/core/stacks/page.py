@@ -88,7 +88,7 @@ def _verdict(verdict: Finding) -> Iterator[str]:
     if verdict.detail:
         yield f"<p>{escape(verdict.detail)}</p>"
     yield f"<ul>{''.join(f'<li>{escape(fact)}</li>' for fact in verdict.evidence)}</ul>"
-    yield f'<p class="dim">{escape(verdict.certainty)}</p></section>'
+    yield f'<p class="dim">{escape(verdict.sureness)}</p></section>'
 
 
 def _class(snapshot: Snapshot, one: RankClass, odd: int) -> Iterator[str]:

@@ -66,7 +66,7 @@ def _verdict_lines(verdict: Finding, command: str) -> Iterator[str]:
         yield f"  {verdict.detail}"
     for fact in verdict.evidence:
         yield f"  - {fact}"
-    yield f"  {verdict.certainty}"
+    yield f"  {verdict.sureness}"
     for step in filter(None, (step.in_shell(command) for step in verdict.steps)):
         yield f"  next: {step}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cockpit.base.stillness import STEPS, Sign, Signs, is_busy
+from cockpit.base.stillness import NEVER, STEPS, Pause, Sign, Signs, is_busy
 from cockpit.core.masks import mask_of
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.states import Node, Rank, RankState, Run
@@ -30,8 +30,7 @@ class Progress(Sign):
     :param lost: nodes without a link
     :param heard_at: when that of the nodes with running ranks was measured that was not for longest, unix
         seconds; 0: one never was
-    :param paused_s: the longest pause between two steps that the run has ended by itself, seconds; known only
-        once there has been none for long
+    :param longest: the longest step that the run has made; known only once there has been none for long
     """
 
     runs: bool = False
@@ -43,7 +42,7 @@ class Progress(Sign):
     behind_s: float = 0.0
     lost: tuple[str, ...] = ()
     heard_at: float = 0.0
-    paused_s: float = 0.0
+    longest: Pause = NEVER
 
 
 class Tracker:
@@ -109,9 +108,9 @@ class Tracker:
             self._signs.came(None if first else sign.mark, began if first else at - (age or 0.0))
         front = sign.source, sign.mark, age, sign.usual_s, self._signs.longest_s
         # Before that nobody asks.
-        paused_s = pace.paused() if age is not None and age > self._least_s else 0.0
+        longest = pace.paused() if age is not None and age > self._least_s else NEVER
         return Progress(
-            *front, runs, known, step, noting, at - began, behind, behind_s, lost, heard_at(run), paused_s
+            *front, runs, known, step, noting, at - began, behind, behind_s, lost, heard_at(run), longest
         )
 
     def _front(self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace) -> tuple[Sign, int | None]:

@@ -12,23 +12,26 @@ state                 until
 What is too long says :mod:`cockpit.base.stillness`. Time is counted on a clock that nobody sets. After a gap
 in what is known (a lost link, a machine that slept, a clock that was set) it waits until nodes have told.
 
-A look belongs to the standstill it was begun for: what it has seen says nothing of a later one. Nor is
-anything sure of a standstill that is not much longer than one that this run has ended by itself.
+A look belongs to the standstill it was begun for: what it has seen says nothing of a later one.
+
+Whom the others wait for, and whether it is stuck, are two questions. The verdict of a look answers the first,
+with its certainty. The second is sure by a proof alone; all else is a matter of time: likely once the run has
+stood still for much longer than it ever did and went on by itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cockpit.base.events import Watched
-from cockpit.base.stillness import AFTER_S, FIRST, Stillness
+from cockpit.base.stillness import AFTER_S, FIRST, Pause, Stillness
 from cockpit.core.finding import Finding
 from cockpit.core.gaps import Gaps
 from cockpit.core.masks import ranks_of
-from cockpit.core.run.standstill import packed, span
+from cockpit.core.run.standstill import packed
 from cockpit.core.watch.judge import Looked, judge
 from cockpit.core.watch.progress import Progress
 
@@ -118,7 +121,7 @@ class StallWatch:
         if not seen.known:
             return
         before, self._seen = self._seen, seen
-        self._still.paused(seen.paused_s)
+        self._still.paused(seen.longest)
         if seen.mark != self._still.mark or before.source == "":
             yield from self._take_progress(at, ticks, seen)
         if ticks < self._held_until:
@@ -165,8 +168,10 @@ class StallWatch:
         self._shown_at = self._begun_at
         if looked is not None and looked.moving:
             self._moving_at = ticks
-        named = () if self._stop_after_s is None else (self._stirred + self._stop_after_s,)
-        self._still.looked(ticks, named)
+        wanted = [] if self._behind else [self._still.unusual_at]
+        if self._stop_after_s is not None:
+            wanted.append(self._stirred + self._stop_after_s)
+        self._still.looked(ticks, wanted)
         self._looked = at
         if looked is None:
             self._why = "no rank could be looked at"
@@ -176,8 +181,7 @@ class StallWatch:
             return
         self._waiting, self._snapshot, self._why = looked.waiting, looked.snapshot, looked.why
         # Who is behind others is judged although these go on.
-        state, found = judge(looked, steps=not self._seen.stepless, front=not self._behind)
-        self._found = self._modest(found, ticks)
+        state, self._found = judge(looked, steps=not self._seen.stepless, front=not self._behind)
         if not self._behind or (state == "stalled" and self._found.ranks & self._behind):
             self.state = state
             yield self._event(at, ticks)
@@ -190,16 +194,14 @@ class StallWatch:
         if self.state in ("quiet", "stalled"):
             yield from self._go_on(at, ticks, 0.0, "its ranks were started again")
 
-    def paused(self, seconds: float) -> None:
+    def paused(self, pause: Pause) -> None:
         """The run has ended a pause by itself."""
-        self._still.paused(seconds)
+        self._still.paused(pause)
 
     @property
     def proven(self) -> bool:
         """Whether a fact says that the run does not go on by itself, by what was known at the last tick."""
-        if self.state != "stalled" or self._found is None or not self._found.proof:
-            return False
-        return self._holds and self._still.is_unusual(self._seen_at)
+        return self._stuck_for(self._seen_at) == "sure" and self._holds
 
     @property
     def overstayed_s(self) -> float | None:
@@ -233,12 +235,15 @@ class StallWatch:
 
     # Within
 
-    def _modest(self, found: Finding, ticks: float) -> Finding:
-        """Nothing is sure of what this run has come out of by itself."""
-        if found.certainty != "sure" or self._still.is_unusual(ticks):
-            return found
-        evidence = f"this run has gone on by itself after {span(self._still.paused_s)} without a step before"
-        return replace(found, certainty="likely", evidence=(evidence, *found.evidence))
+    def _stuck_for(self, ticks: float) -> str:
+        """How sure it is that the run is stuck: a word of :attr:`Watching.stuck`."""
+        if self.state != "stalled":
+            return ""
+        if self._behind:
+            return "likely"
+        if not self._still.is_unusual(ticks):
+            return "waiting"
+        return "sure" if self._found is not None and self._found.proof else "likely"
 
     def _mind_clocks(self, at: float, ticks: float) -> None:
         if self._clock is None:
@@ -251,7 +256,7 @@ class StallWatch:
 
     def _take_progress(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
         still_s = ticks - self._still.moved
-        self._still.take(ticks, seen, begun=bool(self.state))
+        self._still.take(ticks, seen, begun=bool(self.state), step=seen.step)
         if (
             self._behind
             or self.state == "going"
@@ -262,7 +267,7 @@ class StallWatch:
 
     def _go_on(self, at: float, ticks: float, still_s: float, why: str = "") -> Iterator[Watched]:
         still_s = still_s if self.state in ("quiet", "stalled") and not self._behind else 0.0
-        self._still.paused(still_s)
+        self._still.paused(Pause(still_s, self._seen.step))
         self._start_anew("going")
         self._still.end()
         self._why = why
@@ -311,4 +316,6 @@ class StallWatch:
             tuple(ranks_of(self._waiting)),
             self._snapshot,
             self._why,
+            self._stuck_for(ticks),
+            *self._still.longest,
         )

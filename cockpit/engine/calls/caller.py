@@ -182,8 +182,7 @@ class Caller:
         model = self.session.model
         if model.watch.state == "going":
             self._calls.goes_on()
-        stall = model.watch.finding if model.watch.stalled else None
-        for call in self._calls.due(time.time(), model, self._cause, stall):
+        for call in self._calls.due(time.time(), model, self._cause, model.watch.alarm):
             self._call(call)
 
     def _cause(self) -> Finding | None:

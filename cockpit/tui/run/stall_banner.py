@@ -1,4 +1,4 @@
-"""Who holds up a run that stands still: who, where, since when, on what evidence, what next; how sure."""
+"""Who holds up a run that stands still: who, where, since when, on what evidence, what next; and how sure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.strip import Strip
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.standstill import span
+from cockpit.core.run.standstill import span, stuck
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.line import Part, fit
@@ -19,6 +19,8 @@ from cockpit.tui.run.stall import stands_still
 
 LABEL = 10
 """Columns of what a line is about."""
+WIDE = 100
+"""Columns from which on there is room to say what a certainty is of."""
 
 
 class StallBanner(Banner):
@@ -37,7 +39,7 @@ class StallBanner(Banner):
     ) -> None:
         super().__init__(keys=keys, id=id)
         self._edge = "| " if ascii_only else "▌ "
-        self._certainty = ""
+        self._certainties: dict[str, str] = {}
 
     def show(self, model: RunModel, now: float, *, low: bool) -> None:
         """Draw what is known.
@@ -45,16 +47,19 @@ class StallBanner(Banner):
         :param now: unix seconds
         :param low: there is room for three lines only
         """
-        certainty = model.watch.finding.certainty if model.watch.finding is not None else ""
-        if certainty != self._certainty:
-            self._certainty = certainty
+        certainties = _certainties(model)
+        if certainties != self._certainties:
+            self._certainties = certainties
             self.refresh()
         self.set_lines(list(self._lines(model, now, low=low)) if stands_still(model) else [])
 
     def drawn_line(self, y: int) -> Strip:
         """One of the lines."""
         width = self.size.width
-        right = one_line(self._certainty, limit=20) if y == 0 else ""
+        right = ""
+        if y == 0:
+            words = (word if width < WIDE else f"{name}: {word}" for name, word in self._certainties.items())
+            right = one_line(" · ".join(words), limit=40)
         pieces = fit(self.lines[y], width - 3 - (cell_len(right) + 2 if right else 0))
         gap = width - 3 - cell_len(right) - sum(cell_len(text) for text, _ in pieces)
         end = [(" " * max(0, gap), ""), (right, "who")] if right else []
@@ -93,6 +98,13 @@ class StallBanner(Banner):
         yield Part(((f"{self._keys('stacks')} looks again", "dim"),), 4)
 
 
+def _certainties(model: RunModel) -> dict[str, str]:
+    """How sure it is whom the others wait for, and that it is stuck."""
+    found = model.watch.finding
+    told = {"who": "" if found is None else found.certainty, "stuck": model.watch.stuck}
+    return {question: word for question, word in told.items() if word}
+
+
 def _label(text: str, low: bool) -> list[Part]:
     return [] if low else [Part(((text.ljust(LABEL - 2), "dim"),), 0)]
 
@@ -115,7 +127,8 @@ def _whose(model: RunModel) -> Iterator[Part]:
 
 def _since(model: RunModel, now: float) -> Iterator[Part]:
     watch = model.watch
-    yield Part(((f"{clock_text(watch.since, 8)}, {span(watch.for_s(now))}", "strong"),), 0)
+    lasted = ", ".join(filter(None, (span(watch.for_s(now)), stuck(watch))))
+    yield Part(((f"{clock_text(watch.since, 8)}, {lasted}", "strong"),), 0)
     if watch.step is not None:
         yield Part(((f"right after step {watch.step:,}", ""),), 1)
     if watch.looks:
