@@ -66,7 +66,8 @@ def moments(all_of_them: Iterable[Testimony]) -> list[list[Round]]:
             rounds.append([one])
     found: list[list[Round]] = []
     for each in rounds:
-        if found and _same_stall(found[-1][-1], each):
+        # A failure is news, whatever its node has seen before.
+        if found and not _failed(each) - _failed(found[-1][-1]) and _same_stall(found[-1][-1], each):
             found[-1].append(each)
         else:
             found.append([each])
@@ -80,6 +81,10 @@ def _same_stall(before: Round, after: Round) -> bool:
         one.since is not None and one.node in then and abs(then[one.node] - one.since) < SAME_S
         for one in after
     )
+
+
+def _failed(round_: Round) -> set[int]:
+    return {rank for one in round_ for rank in one.failed}
 
 
 def _has_looked(round_: Round, again: Testimony) -> bool:
@@ -98,7 +103,7 @@ def snapshot(rounds: Sequence[Round], model: RunModel, run: str) -> Snapshot:
     at = newest[0].at
     dumps = {rank: dump for sample in samples for rank, dump in sample.dumps.items()}
     name = time.strftime("%Y%m%d-%H%M%S", time.localtime(rounds[0][0].at))
-    failed = {rank for one in newest for rank in one.failed}
+    failed = _failed(newest)
     places = {
         number: _place(model, number, at, dumps.get(number), failed=number in failed)
         for number in sorted(model.ranks)
@@ -131,7 +136,7 @@ def _last(rounds: Sequence[Round]) -> list[Round]:
 
 def reason(newest: Round) -> str:
     """Why it was kept, in words."""
-    failed = sorted({rank for one in newest for rank in one.failed})
+    failed = sorted(_failed(newest))
     if failed:
         return f"{ranks_named(failed)} failed"
     since = [one.at - one.since for one in newest if one.since is not None]

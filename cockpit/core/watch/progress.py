@@ -57,6 +57,10 @@ class Tracker:
         self._measured: dict[str, float] = {}
         self._first_at: float | None = None
         """When most ranks had made their first step."""
+        self._reached: dict[int, tuple[int, int]] = {}
+        """The attempt of each rank, and the last step that it noted."""
+        self._advances = 0
+        """How often one of them has come to another step."""
 
     def said(self, step: int, at: float) -> None:
         """A log told of a step.
@@ -117,11 +121,15 @@ class Tracker:
         told = [(rank, rank.sample.progress) for rank in ranks if rank.sample and rank.sample.progress]
         attempts = sum(rank.attempt for rank in run.ranks.values())
         if told:
-            steps = sum(progress.step for _, progress in told)
+            for rank, progress in told:
+                reached = rank.attempt, progress.step
+                if self._reached.get(rank.rank) != reached:
+                    self._reached[rank.rank] = reached
+                    self._advances += 1
             age = min(self._age(at, run, rank) for rank, _ in told)
             # Before that nobody asks what is usual.
             usual = pace.usual() if age > self._least_s else None
-            mark = "steps", attempts, len(told), steps
+            mark = "steps", attempts, self._advances
             return Sign("steps", mark, age, usual), max(progress.step for _, progress in told)
         if self._signs.said is not None:
             step, when = self._signs.said
