@@ -43,9 +43,9 @@ def run() -> Result:
             "Each field counts once for each sample that tells it; losses are all those of a log.",
             "Three values: of whole logs, of logs cut at random places, and cut behind the prefixes of "
             f"{len(PREFIXES)} launchers.",
-            f"The aim for {MIX} is 20 MB/s. Every third line tells something there, and each is read on its own, with "
-            "four expressions; to reach it, of the lines of a piece that look alike only the last would be read, "
-            "but for their losses.",
+            f"The aim for {MIX} is 20 MB/s. Most lines tell something there, and each is read on its own, by "
+            "four expressions; to reach it, only the last of the lines of a piece that look alike would have "
+            "to be read, but for their losses.",
         ],
     )
 

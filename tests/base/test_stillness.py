@@ -86,6 +86,12 @@ def test_what_the_signs_of_ranks_tell() -> None:
     signs.told(stillness.NEEDED, 10.0 * stillness.NEEDED)
     signs.told(stillness.NEEDED, 999.0)
     assert signs.usual_s == 10.0
+    signs.told(stillness.NEEDED + 1, 1000.0)
+    assert signs.usual_s == 10.0
+    signs.restarted()
+    signs.told(3, 1.0)
+    signs.told(19, 2.0)
+    assert signs.usual_s == 1.0, "between two lines there was no more, as these have come together"
     signs.restarted()
     assert [signs.usual_s, signs.said, signs.longest_s] == [None, None, 0.0]
 

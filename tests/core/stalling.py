@@ -61,6 +61,7 @@ class Run:
     :param joined: second at which the cockpit is started
     :param lies: what a node says of its ranks in place of what is so: steps and ages
     :param never: a rank that is not started
+    :param exits: ranks that end with status 0 at a second
     :param look_s: seconds that a look takes; 0: it never ends
     """
 
@@ -78,6 +79,7 @@ class Run:
     joined: float = 0.0
     lies: Callable[[int, float], tuple[int, float] | None] = lambda rank, second: None
     never: int = -1
+    exits: dict[int, tuple[int, ...]] = field(default_factory=dict)
     look_s: float = 4.0
     terms: Terms = field(default_factory=Terms)
 
@@ -109,10 +111,17 @@ class Run:
     def _happens(self, at: float, kind: str, node: str, **fields: object) -> None:
         self.model.apply(happened(at, kind, node, fields))
 
+    def leaves(self, rank: int, second: float) -> None:
+        """A rank ends with status 0."""
+        node = next(node for node, ranks in NODES.items() if rank in ranks)
+        self._happens(BEGAN + second, "rank_exited", node, rank=rank, pid=100 + rank, code=0, signal=None)
+
     def run(self, hours: float) -> Run:
         """Let so much time pass."""
         for second in range(int(hours * 3600)):
             self._train(second)
+            for rank in self.exits.get(second, ()):
+                self.leaves(rank, second)
             if second < self.joined or self.asleep[0] <= second < self.asleep[1]:
                 continue
             # A clock that only counts while this machine is awake.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -418,6 +419,19 @@ def test_a_stall_that_only_the_log_tells_of() -> None:
     run = stalled(probed=False, logs=5.0, ends=together(stops())).run(0.5)
     assert run.states == ["going", "quiet", "stalled"]
     assert run.first("quiet") - STALL <= 6 * 5 + 15
+
+
+def test_a_job_that_stands_still_within_its_first_seconds_is_looked_at_although_only_its_log_tells() -> None:
+    quick = steps(0, lambda step: 0.1 if step < 20 else 1e9, first_s=8.0)
+    ends = list(itertools.takewhile(lambda end: end < 1e8, quick))
+    run = stalled(probed=False, logs=1.0, ends=lambda rank: iter(ends)).run(0.1)
+    assert run.first("quiet") < ends[-1] + 2 * HANG_AFTER_S
+
+
+def test_ranks_that_leave_one_after_the_other_are_no_steps() -> None:
+    exits = {STALL + 60: (0,), STALL + 90: (1,), STALL + 200: (2,)}
+    run = stalled(ends=together(stops()), exits=exits).run(0.3)
+    assert run.states == ["going", "quiet", "stalled"]
 
 
 def test_a_job_that_falls_asleep_is_stalled_only_if_somebody_is_accused() -> None:

@@ -60,13 +60,20 @@ def moments(all_of_them: Iterable[Testimony]) -> list[list[Round]]:
     """What belongs together, the earliest first: rounds in which nothing had moved since the one before."""
     rounds: list[Round] = []
     for one in sorted(all_of_them, key=lambda one: (one.at, one.node)):
-        if rounds and one.at - rounds[-1][0].at <= ONE_MOMENT_S and not _has_looked(rounds[-1], one):
-            rounds[-1].append(one)
+        last = rounds[-1] if rounds else None
+        # What was kept before a failure tells nothing of it; what comes after may be its consequence.
+        news = last is None or (one.failed and not _failed(last))
+        if (
+            last is not None
+            and not news
+            and one.at - last[0].at <= ONE_MOMENT_S
+            and not _has_looked(last, one)
+        ):
+            last.append(one)
         else:
             rounds.append([one])
     found: list[list[Round]] = []
     for each in rounds:
-        # A failure is news, whatever its node has seen before.
         if found and not _failed(each) - _failed(found[-1][-1]) and _same_stall(found[-1][-1], each):
             found[-1].append(each)
         else:
