@@ -174,6 +174,13 @@ WAITED = (
     Waited("aborted", raised(f"{_DIST}DistBackendError: NCCL communicator was aborted on rank {{me}}.")),
     Waited("recv", raised(f"{_DIST}DistNetworkError: failed to recv, got 0 bytes")),
     Waited(
+        "store",
+        raised(
+            f"{_DIST}DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed."
+            " Did the remote server shutdown or crash?"
+        ),
+    ),
+    Waited(
         "monitored",
         raised(
             "RuntimeError: Rank {me} successfully reached monitoredBarrier,"
