@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from io import BytesIO
 from itertools import accumulate
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
@@ -163,22 +164,21 @@ def fewer(some: Iterable[Tick], older: int = OLDER) -> Sequence[Tick]:
 
     :param older: see :class:`cockpit.base.ages.Ages`
     """
-    found: List[Tuple[float, Dict[str, int]]] = []
+    found: List[Tick] = []
     ages, span = Ages(older, FINEST_S), None
-    for at, sizes in reversed(list(some)):
+    for at, sizes in reversed(some if isinstance(some, list) else list(some)):
         before, span = span, ages.span(at)
         if span != before:
-            found.append((at, dict(sizes)))
-            continue
-        kept = found[-1][1]
-        for name, size in sizes.items():
-            kept.setdefault(name, size)
-    return found[::-1]
+            found.append((at, sizes))
+        else:
+            found[-1] = found[-1][0], {**sizes, **found[-1][1]}
+    found.reverse()
+    return found
 
 
 def thinned(data: bytes, limit: int = LIMIT) -> bytes:
     """The content of a file in at most half of ``limit`` bytes."""
-    some: Sequence[Tick] = list(ticks(data.split(b"\n")))
+    some: Sequence[Tick] = list(ticks(BytesIO(data)))
     older = OLDER
     while True:
         some = fewer(some, older)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from cockpit.base.lasting import Lasting
 from cockpit.engine import watching
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run import failures, noticing
@@ -213,6 +214,16 @@ def _repeat_each(seconds: float) -> None:
     Cadence.every_s = noticing._LOOK_S = watching.TICK_S = failures._LOOK_S = seconds
 
 
+_begin = Lasting._begin
+
+
+def _begin_and_end(file: Lasting) -> None:
+    """Files are thinned at once: a thread takes no time by this clock, or days would pass in the meantime."""
+    _begin(file)
+    assert file._thread is not None
+    file._thread.join()
+
+
 @contextmanager
 def _paced() -> Iterator[None]:
     """What is changed by the way is put back."""
@@ -220,4 +231,5 @@ def _paced() -> Iterator[None]:
     with ExitStack() as stack:
         for module, name in ticks:
             stack.enter_context(mock.patch.object(module, name, QUIET_S))
+        stack.enter_context(mock.patch.object(Lasting, "_begin", _begin_and_end))
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from io import BytesIO
 
 from cockpit.base.ages import Ages, coarser
 from cockpit.base.gate import Malformed
@@ -22,26 +23,25 @@ def thinned(data: bytes) -> bytes:
 
     That in which ranks differed most stands for all of them; damaged lines are left out.
     """
-    lines = data.split(b"\n")
-    moments = array("d", (step.at for step in _steps(lines)))
+    moments = array("d", (step.at for step in _steps(data)))
     older = OLDER
     while True:
         firsts = _firsts(moments, older)
         if sum(firsts) <= len(moments) // 2 or older == 1:
             break
         older = coarser(older, sum(firsts), len(moments) // 2)
-    found: list[bytes] = []
+    found = bytearray()
     before: PastStep | None = None
-    for first, step in zip(firsts, _steps(lines), strict=True):
+    for first, step in zip(firsts, _steps(data), strict=True):
         if before is not None and not first and step.restarts == before.restarts:
             before = worse(before, step)
             continue
         if before is not None:
-            found.append(before.line())
+            found += before.line()
         before = step
     if before is not None:
-        found.append(before.line())
-    return b"".join(found)
+        found += before.line()
+    return bytes(found)
 
 
 def _firsts(moments: Sequence[float], older: int) -> bytearray:
@@ -56,8 +56,8 @@ def _firsts(moments: Sequence[float], older: int) -> bytearray:
     return firsts
 
 
-def _steps(lines: Sequence[bytes]) -> Iterator[PastStep]:
-    """The steps of some lines; damaged ones are left out."""
-    for line in lines:
+def _steps(data: bytes) -> Iterator[PastStep]:
+    """The steps of some lines, one after the other; damaged ones are left out."""
+    for line in BytesIO(data):
         with suppress(Malformed):
             yield past_of(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from io import BytesIO
 from itertools import groupby
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
@@ -127,7 +128,7 @@ def read(path: str, ranks: int) -> Iterator[Stretch]:
 
 def _rows_of(data: bytes) -> Iterator[Stretch]:
     """The rows in some lines; damaged ones are ignored."""
-    for line in data.split(b"\n"):
+    for line in BytesIO(data):
         with contextlib.suppress(Malformed):
             yield stretch_of(line)
 
