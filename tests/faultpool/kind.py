@@ -39,7 +39,8 @@ class Kind:
     :param rest: steps that are left once it was there; 0: more than will be seen
     :param times: how often it is tried
     :param state: ``hung``, ``ended``, ``slow``, or ``healthy``: then nobody is to blame
-    :param like_hang: while it lasts it cannot be told from a hang: somebody may be named, though not surely
+    :param like_hang: while it lasts it cannot be told from a hang: somebody may be named, but nobody is sure
+        that it is stuck
     :param pause_s: of each step, of all ranks
     :param world: how many ranks there are
     :param stages: of how many stages a pipeline consists

@@ -264,7 +264,7 @@ def tried(case: Case, probe: str, cockpit: tuple[str, ...], keep: bool = False) 
 
 
 def _kept(verdict: dict[str, Any]) -> dict[str, Any]:
-    names = ("id", "what", "ranks", "where", "certainty", "severity", "detail", "evidence")
+    names = ["id", "what", "ranks", "where", "certainty", "severity", "detail", "evidence", "proof", "stuck"]
     kept = {name: verdict.get(name, "") for name in names}
     if not isinstance(kept["ranks"], str):  # an event has a list of them
         kept["ranks"] = ranks_text(kept["ranks"])

@@ -25,7 +25,8 @@ class Judged:
     :param rank: ``right``, ``silent`` (rightly nobody), ``blind`` (nobody, though it can be known),
         ``wrong``, ``accused`` (somebody, though nobody is to blame)
     :param place: ``right``, ``wrong``, or empty: there is none to be told
-    :param certainty: ``right``, ``over`` (sure where nobody can be), ``under``, or empty
+    :param certainty: ``right``, ``over`` (sure where nobody can be, or that the healthy are stuck), ``under``,
+        or empty
     """
 
     rank: str
@@ -47,8 +48,10 @@ def judged(case: Case, probe: str, said: dict[str, Any]) -> Judged:
     named = tuple(sorted(read_ranks(said["ranks"]))) if said["ranks"] else ()
     sure, accused = said["certainty"] == "sure", bool(named) and said["severity"] == "error"
     if not case.blamed:
-        accused = accused and (sure or not kind.like_hang)
-        return Judged("accused" if accused else "right", "", "over" if accused and sure else "right")
+        # Whom the others wait for may be sure; that it is stuck may not.
+        stuck = said.get("stuck") == "sure" or bool(said.get("proof"))
+        accused = accused and (stuck or not kind.like_hang)
+        return Judged("accused" if accused else "right", "", "over" if accused and stuck else "right")
     place = _place(case, said["where"]) if kind.named and any(kind.named) and kind.state != "ended" else ""
     good = said["id"] in GOOD
     if named in case.blamed and not (case.fault and good):

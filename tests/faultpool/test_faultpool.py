@@ -82,9 +82,10 @@ def test_the_healthy_are_not_accused_and_the_slow_never_as_sure() -> None:
     healthy, slow = case("checkpoint-1"), replace(case("slow-data-1"), ranks=(1,), bare=False)
     assert judged(healthy, "on", said("", "unsure", "moving")).right
     assert not judged(healthy, "on", said("0", "likely")).right
-    assert judged(healthy, "on", said("0", "sure")).certainty == "over"
-    assert judged(case("upload-1"), "on", said("0", "likely")).right, "it cannot be told from a hang"
-    assert judged(case("upload-1"), "on", said("0", "sure")).certainty == "over"
+    assert judged(healthy, "on", {**said("0"), "stuck": "sure"}).certainty == "over"
+    assert judged(case("upload-1"), "on", said("0")).right, "it cannot be told from a hang"
+    assert not judged(case("upload-1"), "on", {**said("0"), "proof": "stop"}).right
+    assert judged(case("upload-1"), "on", {**said("0"), "stuck": "sure"}).certainty == "over"
     assert judged(slow, "on", said("1", "likely", "slow")).right
     assert not judged(slow, "on", said("1", "sure", "absent")).right
     assert judged(slow, "off", said("", "unsure", "moving")).right

@@ -24,6 +24,7 @@ NOTHING = {
     "where": "",
     "certainty": "unsure",
     "severity": "info",
+    "stuck": "",
 }
 
 
@@ -60,7 +61,10 @@ def of_hang(run: Path, first: bool) -> tuple[dict[str, Any], float | None]:
             quiet = [told for told in _told(run) if told["state"] == "quiet" and told["found"]]
             return ({**NOTHING, **quiet[-1]["found"]} if quiet else NOTHING), None
         time.sleep(0.2)
-    return {**NOTHING, **stalled[-1]["found"]}, round(stalled[0]["t"] - stalled[0]["since"], 1)
+    last = stalled[-1]
+    return {**NOTHING, **last["found"], "stuck": last["stuck"]}, round(
+        stalled[0]["t"] - stalled[0]["since"], 1
+    )
 
 
 def of_spared(run: Path) -> dict[str, Any]:
@@ -69,9 +73,10 @@ def of_spared(run: Path) -> dict[str, Any]:
     stalled = [told for told in _told(run) if told["state"] == "stalled"]
     if not stalled:
         return NOTHING
-    found = {**NOTHING, **(stalled[0]["found"] or {})}
-    # A bell for nothing, whoever is named: nothing could be more sure of itself.
-    return {**found, "ranks": found["ranks"] or [0], "severity": "error", "certainty": "sure"}
+    surest = max(stalled, key=lambda told: ("", "waiting", "likely", "sure").index(told["stuck"]))
+    found = {**NOTHING, **(surest["found"] or {}), "stuck": surest["stuck"]}
+    # A bell for nothing, whoever is named.
+    return {**found, "ranks": found["ranks"] or [0], "severity": "error"}
 
 
 def _told(run: Path) -> list[dict[str, Any]]:
