@@ -25,8 +25,8 @@ class Judged:
     :param rank: ``right``, ``silent`` (rightly nobody), ``blind`` (nobody, though it can be known),
         ``wrong``, ``accused`` (somebody, though nobody is to blame)
     :param place: ``right``, ``wrong``, or empty: there is none to be told
-    :param certainty: ``right``, ``over`` (sure where nobody can be, or that the healthy are stuck), ``under``,
-        or empty
+    :param certainty: ``right``, ``over`` (sure where nobody can be, or that the healthy are stuck),
+        ``under``, or empty
     """
 
     rank: str
