@@ -128,8 +128,8 @@ def missing(case: Case) -> Finding | None:
     if not parts:
         return None
     makes = all(one.kind == "rendezvous" and one.found.doing.what for one in parts)
-    if makes and 2 * count(ranks) > count(case.live):
-        return None  # most make a group, for which all are needed: whoever waits elsewhere is the odd one
+    if makes and 2 * count(ranks) >= count(case.live):
+        return None  # many make a group, for which all are needed: whoever waits elsewhere is the odd one
     first = next((one for one in parts if one.frozen), parts[0])
     inside = first.ranks & ranks
     dump = case.dumps(next(ranks_of(inside)))[-1]
