@@ -67,6 +67,34 @@ def test_quick_steps_keep_their_own_numbers_although_lines_come_late() -> None:
     assert sum(row["steps"] for row in found) == 999
 
 
+@pytest.mark.parametrize(("span", "late_s"), [(2.0, 0.1), (0.1, 0.4), (0.02, 0.3)])
+def test_a_log_that_counts_from_zero_adds_no_step_and_no_time_goes_back(span: float, late_s: float) -> None:
+    count = max(1, round(0.5 / span))
+    steps = [step(number, span=span, count=count) for number in range(count, 201, count)]
+    said = [
+        Said(START + span * (number + 1) + late_s, number, loss=float(number)) for number in range(0, 200, 10)
+    ]
+    found = joined(steps, said)
+    assert sum(row["steps"] for row in found) == steps[-1].step
+    times = [row["t"] for row in found]
+    assert times == sorted(times)
+    told = {row["log_step"]: row["step"] for row in found if row["loss"] is not None}
+    assert len(told) == len(said)
+    if span >= 0.1:
+        assert all(number == count + 1 for count, number in told.items())
+
+
+def test_what_an_evaluation_before_the_first_step_says_is_not_taken_for_it() -> None:
+    steps = [step(number, span=0.5) for number in range(1, 20)]
+    said = [Said(START - 5.0, 0, loss=9.0)] + [
+        Said(START + 0.5 * number + 0.1, number, loss=float(number)) for number in range(1, 20)
+    ]
+    found = joined(steps, said)
+    assert [row["step"] for row in found] == list(range(20))
+    assert [row["loss"] for row in found] == [9.0, *map(float, range(1, 20))]
+    assert sum(row["steps"] for row in found) == 19
+
+
 def test_numbers_of_a_log_are_not_corrected_by_what_was_read_from_it() -> None:
     # When lines arrived was written down a step later.
     steps = [step(number, exact=False, begun=START - 4.5) for number in range(1, 101)]

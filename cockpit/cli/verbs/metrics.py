@@ -162,7 +162,7 @@ def _cell(value: Any) -> str:
         return " ".join(f"{one.rank}:{one.excess:.3f}" for one in value)
     if isinstance(value, bool):
         return str(int(value))
-    return "" if value is None else repr(value)
+    return "" if value is None else str(value)
 
 
 def _json(rows: Iterator[Row], folder: RunFolder, model: RunModel, series: RunSeries) -> bool:

@@ -114,19 +114,31 @@ def rows(steps: Iterable[PastStep], ends: Ends, said: Iterable[Said], ranks: int
     """
     told = _keyed(said, ends)
     key, words = next(told, (None, None))
+    last = -math.inf
     for step in steps:
         own = (step.restarts, step.step)
         while words is not None and (key is None or key < own):
-            counted = key is not None and key > (step.restarts, step.step - step.count)
-            yield _row(None, words, key, ranks) | ({"steps": 0} if counted else {})
+            # A step 0 of a log is before, or is, the first of those that ranks count.
+            zero = ends.exact and key is not None and not key[1]
+            counted = zero or (key is not None and key > (step.restarts, step.step - step.count))
+            row = _row(None, words, key, ranks) | ({"steps": 0} if counted else {})
+            if (
+                row["t"] is not None
+            ):  # a line is read a moment after its step, which may be that of another one
+                last = row["t"] = max(last, min(row["t"], step.at))
+            yield row
             key, words = next(told, (None, None))
+        last = max(last, step.at)
         if words is not None and key == own:
             yield _row(step, words, own, ranks)
             key, words = next(told, (None, None))
         else:
             yield _row(step, None, own, ranks)
     while words is not None:
-        yield _row(None, words, key, ranks)
+        row = _row(None, words, key, ranks)
+        if row["t"] is not None:
+            last = row["t"] = max(last, row["t"])
+        yield row
         key, words = next(told, (None, None))
 
 
@@ -172,7 +184,11 @@ def _counted(stretch: Iterable[Said], ends: Ends) -> Key | None:
     near = max(1.0, CLOSE_S / ends.usual) if ends.usual > 0 else math.inf
     agree = sum(abs(each - ahead) <= near for each in aheads)
     # Ranks that do not wait for each other drift apart: then numbers are all that can be compared.
-    return restarts, 0 if abs(ahead) * ends.usual <= CLOSE_S or agree < AGREE * len(aheads) else ahead
+    if abs(ahead) * ends.usual > CLOSE_S and agree >= AGREE * len(aheads):
+        return restarts, ahead
+    # Of quick steps only this is certain: what a step tells that is called 0 was there after the first one.
+    from_zero = any(step == 0 and found[1] > 0 for found, step in pairs)
+    return restarts, -1 if from_zero else 0
 
 
 def _row(step: PastStep | None, said: Said | None, key: Key | None, ranks: int) -> Row:

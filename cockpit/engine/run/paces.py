@@ -158,6 +158,8 @@ class PaceBook:
         """Steps before the next one of which is known how long it took."""
         self._tail: Step | None = None
         """The last of these."""
+        self._timed: Key = (0, 0)
+        """The last one of which that is known."""
         self._looked = 0.0
         self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
         self.pace.dropped = self._dropped
@@ -365,8 +367,11 @@ class PaceBook:
         if found is None:
             self._untimed, self._tail = self._untimed + step.count, step
             return
-        # Steps that a log tells of quickly are timed over several.
-        found, self._untimed = replace(found, count=found.count + self._untimed), 0
+        # Steps that a log tells of quickly are timed over several; its step 0 is no other than the first one.
+        many, self._untimed = found.count + self._untimed, 0
+        if found.exact and found.restarts == self._timed[0]:
+            many = max(1, min(many, found.step - self._timed[1]))
+        found, self._timed = replace(found, count=many), step.key
         if self._pending and self._pending[-1].at // APART_S == found.at // APART_S:
             self._pending[-1] = worse(self._pending[-1], found)
         else:
