@@ -107,6 +107,15 @@ def test_a_run_without_a_probe_is_at_the_last_step_of_its_log(capsys: pytest.Cap
     assert front_here(folder, run)["step"] == 6216
 
 
+def test_where_only_the_console_of_a_job_tells_a_step_that_is_its_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    details(capsys, ENDED, b"step 6214/9000 loss 2.3\nstep 6216/9000 loss 2.2\n", "launcher.log")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0,)})), Event(1.0, "gpu1", RankStarted(0, pid=7))])
+    found = front_here(RunFolder.find("otter"), run)
+    assert (found["step"], found["step_estimated"]) == (6216, True)
+
+
 def test_a_resumed_run_is_where_its_log_says(capsys: pytest.CaptureFixture[str]) -> None:
     """The hook of an optimizer counts from the start of the program; that is said beside its numbers."""
     details(capsys, ENDED, b"step 6214/9000 loss 2.3\nstep 6216/9000 loss 2.2\n")
@@ -146,16 +155,19 @@ def test_nodes_stand_as_in_the_hostfile(capsys: pytest.CaptureFixture[str]) -> N
     assert "  zeus,apollo  " in capsys.readouterr().out
 
 
-def details(capsys: pytest.CaptureFixture[str], record: bytes, log: bytes) -> dict[str, Any]:
-    """``ps RUN --json`` of a run that is over, by what was copied from its only node."""
+def details(
+    capsys: pytest.CaptureFixture[str], record: bytes, log: bytes, name: str = "rank-0.log"
+) -> dict[str, Any]:
+    """``ps RUN --json`` of a run that is over, by what was copied from its only node.
+
+    :param name: of the log
+    """
     node = NodeEntry("gpu1", "/none/gpu1", [0], "local")
     folder = RunFolder.create(Manifest("otter", 1000.0, [node], "command", ["train.py"], "/"))
     spool = Spool(folder.spool_dir(node))
     spool.append("events.jsonl", 0, record)
-    spool.append("rank-0.log", 0, log)
-    spool.append(
-        "sizes.jsonl", 0, lines(*({"t": 1500 + n, "s": {"rank-0.log": n * len(log)}} for n in (0, 1)))
-    )
+    spool.append(name, 0, log)
+    spool.append("sizes.jsonl", 0, lines(*({"t": 1500 + n, "s": {name: n * len(log)}} for n in (0, 1))))
     spool.close()
     folder.write(Event(2000.0, "gpu1", NodeLost("rebooted")))
     folder.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
-from cockpit.base.record import log_name, rank_log
+from cockpit.base.record import log_name
 from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted, read_line
@@ -21,6 +22,8 @@ FIELDS = ("loss", "lr", "samples_s", "tokens_s")
 
 LATEST = 16 << 10
 """Bytes at the end of a log in which its last step is looked for."""
+
+_Rank = TypeVar("_Rank", int, int | None)
 
 _STEP = 256 << 10
 """Bytes of a log to read at once."""
@@ -167,9 +170,11 @@ def _lines(
 
 
 def last_steps(
-    folder: RunFolder, model: RunModel, logs: SpooledLogs, node: NodeEntry, ranks: Iterable[int]
-) -> Iterator[tuple[int, int, float]]:
+    folder: RunFolder, model: RunModel, logs: SpooledLogs, node: NodeEntry, ranks: Iterable[_Rank]
+) -> Iterator[tuple[_Rank, int, float]]:
     """Ranks of a node, the last step that the end of each one's log tells, and when that was there.
+
+    None is its launcher: the console of several ranks.
 
     Ranks whose log tells none are left out, and those where the end of the time index does not say when.
     Times are unix seconds on our clock.
@@ -180,7 +185,8 @@ def last_steps(
         if found is None:
             continue
         times = times or list(last_times(folder, node))
-        at = written(times, rank_log(rank), found[1] - model.nodes[node.name].begin(rank_log(rank)))
+        name = log_name(rank)
+        at = written(times, name, found[1] - model.nodes[node.name].begin(name))
         if at is not None:
             yield rank, found[0], at - model.nodes[node.name].offset_s
 

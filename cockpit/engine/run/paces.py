@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from cockpit.base.events import (
@@ -120,10 +121,17 @@ def front_here(folder: RunFolder, model: RunModel) -> dict[str, Any]:
 
 
 def said_here(folder: RunFolder, model: RunModel) -> tuple[int, float] | None:
-    """The last step that logs here of a run's lowest or highest rank tell, and when; None: neither does."""
+    """The last step that logs here of a run's lowest or highest rank tell, and when; None: none does.
+
+    If neither does, that which its launchers' tell: the logs of jobs that others started may be theirs.
+    """
     pace = Pace({min(model.ranks), max(model.ranks)} if model.ranks else ())
     estimate(folder, model, pace)
-    return pace.front
+    if pace.front is not None:
+        return pace.front
+    with closing(SpooledLogs(folder)) as logs:
+        consoles = (last_steps(folder, model, logs, entry, (None,)) for entry in folder.manifest.nodes)
+        return max(((step, at) for _, step, at in chain.from_iterable(consoles)), default=None)
 
 
 def estimate(folder: RunFolder, model: RunModel, pace: Pace) -> None:
