@@ -208,8 +208,10 @@ def _steps(rank: Rank, pace: RankPace, named: Slow | None, at: float) -> tuple[s
     about = "" if source_of(rank, pace) in SOURCES else "~"
     age = about + span_text(max(0.0, at - pace.at)) if rank.state in LIVE else ""
     known = "~" if pace.estimated else ""
-    behind = f"{known}{pace.behind:,} step{'s' if pace.behind > 1 else ''}" if pace.behind else ""
-    if not pace.behind and pace.behind_s is not None and not about:
+    behind = ""  # of a rank that has ended: the others leave it behind, and it is not late for that
+    if pace.behind and rank.state in LIVE:
+        behind = f"{known}{pace.behind:,} step{'s' if pace.behind > 1 else ''}"
+    elif pace.behind_s is not None and not pace.behind and not about:
         behind = f"{pace.behind_s:.2f} s"
     span = "" if pace.span is None else about + span_text(pace.span)
     work = "" if pace.work is None else span_text(pace.work)
@@ -298,7 +300,7 @@ def _pace_json(rank: Rank, pace: RankPace, at: float) -> dict[str, Any]:
         "step_age_s": None if pace.at is None else round(max(0.0, at - pace.at), 3),
         "step_estimated": pace.estimated,
         "step_source": source,
-        "behind_steps": None if source is None else pace.behind,
+        "behind_steps": None if source is None or rank.state not in LIVE else pace.behind,
         "behind_s": pace.behind_s if source in SOURCES else None,
         "step_s": pace.span,
         "work_s": pace.work,

@@ -257,7 +257,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     counted = sight.pace is not None and resumed(sight.pace, sight.metrics.latest.step)
     since = " since it started" if counted and not pace.estimated else ""
     yield from paper.row("last step", f"{about}{pace.step:,}{since}{age}")
-    if pace.behind:
+    if pace.behind and rank.state in LIVE:
         text = f"{about}{pace.behind:,} step{'s' if pace.behind > 1 else ''} behind the front"
         yield from paper.row("behind", text, "warning" if pace.behind > 1 else "")
     elif pace.behind_s is not None and rank.sample is not None and rank.sample.progress is not None:
