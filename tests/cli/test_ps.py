@@ -254,6 +254,29 @@ def test_ranks_whose_steps_nobody_tells(capsys: pytest.CaptureFixture[str]) -> N
     )
 
 
+@pytest.mark.parametrize(("ended", "behind"), [(True, None), (False, 30)])
+def test_a_rank_that_has_ended_is_behind_nobody(
+    ended: bool, behind: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    details(capsys, ENDED, b"")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0, 1)}))])
+    for rank in (0, 1):
+        run.apply(Event(1.0, "gpu1", RankStarted(rank, pid=7 + rank)))
+    if ended:
+        run.apply(Event(2.0, "gpu1", RankExited(1, code=3)))
+    pace, now = Pace((0, 1)), time.time()
+    for step in range(1, 51):
+        pace.stepped(0, step, now - 50 + step)
+        if step <= 20:
+            pace.stepped(1, step, now - 50 + step)
+    folder = RunFolder.find("otter")
+    run_details.show(folder, run, "running", pace, [], as_json=True)
+    told = json.loads(capsys.readouterr().out)["ranks"]
+    assert [one["behind_steps"] for one in told] == [0, behind]
+    run_details.show(folder, run, "running", pace, [], as_json=False)
+    assert ("30 steps" in capsys.readouterr().out) == (not ended)
+
+
 def test_where_the_progress_of_a_rank_is_known_from(capsys: pytest.CaptureFixture[str]) -> None:
     details(capsys, ENDED, b"")
     run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0, 1)})), Event(1.0, "gpu1", RankStarted(0, pid=7))])
