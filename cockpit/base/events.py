@@ -450,7 +450,8 @@ class Watched(Fact, of=OWN, kind="watch"):
     `step`: the last one; `looking`: at all ranks, which was done `looks` times since, `total` times of this
     run, last when `looked`, and again at `next_at`; `waiting`: who waits for others; `snapshot`: its folder
     in `stacks`; `stuck`: of a stalled run, `sure` by a proof, `likely` after more than twice the longest time
-    without a step that it has ended by itself (`before_s`, for `before_step`), else `waiting`"""
+    without a step that it has ended by itself (`before_s`, for `before_step`), else `waiting`;
+    `ending`: no step is to follow, according to its log"""
 
     state: str = bound(Text(10, "going|quiet|stalled|blind"))
     since: float = bound(gate.TIME, 0.0)
@@ -468,6 +469,7 @@ class Watched(Fact, of=OWN, kind="watch"):
     stuck: str = bound(Text(10, "(sure|likely|waiting)?"), "")
     before_s: float = bound(gate.SECONDS, 0.0)
     before_step: Optional[int] = maybe(gate.COUNT)
+    ending: bool = bound(gate.FLAG, False)
 
 
 class SupervisorGone(Fact, of=OWN, kind="supervisor_gone"):

@@ -62,6 +62,7 @@ class Run:
     :param lies: what a node says of its ranks in place of what is so: steps and ages
     :param never: a rank that is not started
     :param exits: ranks that end with status 0 at a second
+    :param total: steps that its log says it will make; 0: it does not say
     :param look_s: seconds that a look takes; 0: it never ends
     """
 
@@ -80,6 +81,7 @@ class Run:
     lies: Callable[[int, float], tuple[int, float] | None] = lambda rank, second: None
     never: int = -1
     exits: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    total: int = 0
     look_s: float = 4.0
     terms: Terms = field(default_factory=Terms)
 
@@ -151,7 +153,7 @@ class Run:
         if self.logs and self._linked["gpu0"] and self._done[0] and second - self._logged >= self.logs:
             self._logged = second
             self.tracker.spoke(at)
-            self.tracker.said(len(self._done[0]), at)
+            self.tracker.said(len(self._done[0]), at, len(self._done[0]) == self.total)
         seen = self.tracker.look(at, self.model, self.pace)
         self.watch.paused(self.model.longest)
         self._say(second, at, self.watch.tick(at, ticks, seen))

@@ -428,9 +428,16 @@ def test_a_job_that_stands_still_within_its_first_seconds_is_looked_at_although_
     assert run.first("quiet") < ends[-1] + 2 * HANG_AFTER_S
 
 
+def test_after_the_last_step_it_is_ending() -> None:
+    run = stalled(ends=together(stops()), logs=1.0, total=STALL - 1).run(0.5)
+    assert any(text.startswith("ending for 31 s") for text in run.news), run.news
+    assert any(text.startswith("stalled 35 s while ending") for text in run.news), run.news
+    assert not any("no step" in text for text in run.news)
+
+
 def test_ranks_that_leave_one_after_the_other_are_no_steps() -> None:
     exits = {STALL + 60: (0,), STALL + 90: (1,), STALL + 200: (2,)}
-    run = stalled(ends=together(stops()), exits=exits).run(0.3)
+    run = stalled(ends=together(stops()), exits=exits).run(0.5)
     assert run.states == ["going", "quiet", "stalled"]
 
 

@@ -75,6 +75,7 @@ def watching(fact: Watched, at: float) -> Watching:
         one_line(fact.why, limit=_LONG),
         fact.stuck,
         Pause(fact.before_s, fact.before_step),
+        fact.ending,
     )
 
 
@@ -129,16 +130,18 @@ def stuck(watch: Watching) -> str:
 
 
 def head(watch: Watching, still_s: float) -> str:
-    """``stalled 48 s``, ``no step for 48 s · in evaluate.py:31``; empty if all goes on, or nothing is known.
+    """``stalled 48 s``, ``no step for 48 s · in evaluate.py:31``, ``ending for 48 s``; empty if all goes on.
 
     :param still_s: seconds without a step
     """
     if watch.state == "stalled" and watch.stuck != "waiting":
-        return f"stalled {span(still_s)}"
+        return f"stalled {span(still_s)}{' while ending' if watch.ending else ''}"
     if watch.state not in ("quiet", "stalled"):
         return ""
     found = watch.finding
     where = f" · in {found.where.split(' ')[0]}" if found is not None and found.where else ""
+    if watch.ending:
+        return f"ending for {span(still_s)}{where}"
     return f"no step {'yet, after' if watch.step is None else 'for'} {span(still_s)}{where}"
 
 

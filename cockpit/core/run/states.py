@@ -213,6 +213,7 @@ class Watching:
     :param stuck: of a stalled run: ``sure``, it is proven not to go on; ``likely``, it has stood still for
         much longer than ever before; ``waiting``, it has not
     :param before: the longest time without a step that it has ended by itself
+    :param ending: whether no step is to follow, according to its log
     """
 
     state: str = ""
@@ -231,6 +232,7 @@ class Watching:
     why: str = ""
     stuck: str = ""
     before: Pause = NEVER
+    ending: bool = False
 
     @property
     def stalled(self) -> bool:

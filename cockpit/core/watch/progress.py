@@ -31,6 +31,7 @@ class Progress(Sign):
     :param heard_at: when that of the nodes with running ranks was measured that was not for longest, unix
         seconds; 0: one never was
     :param longest: the longest step that the run has made; known only once there has been none for long
+    :param final: whether no step is to follow, according to its log
     """
 
     runs: bool = False
@@ -43,6 +44,7 @@ class Progress(Sign):
     lost: tuple[str, ...] = ()
     heard_at: float = 0.0
     longest: Pause = NEVER
+    final: bool = False
 
 
 class Tracker:
@@ -61,13 +63,17 @@ class Tracker:
         """The attempt of each rank, and the last step that it noted."""
         self._advances = 0
         """How often one of them has come to another step."""
+        self._final = False
+        """Whether the last step that a log told of is the last of all."""
 
-    def said(self, step: int, at: float) -> None:
+    def said(self, step: int, at: float, final: bool = False) -> None:
         """A log told of a step.
 
         :param at: unix seconds
+        :param final: none is to follow
         """
         self._signs.told(step, at)
+        self._final = final
 
     @property
     def logged(self) -> tuple[int, float, float | None] | None:
@@ -82,6 +88,7 @@ class Tracker:
         """Ranks were started again."""
         self._signs.restarted()
         self._first_at = None
+        self._final = False
 
     def look(self, at: float, run: Run, pace: Pace) -> Progress:
         """What there is to say now.
@@ -114,7 +121,18 @@ class Tracker:
         # Before that nobody asks.
         longest = pace.paused() if age is not None and age > self._least_s else NEVER
         return Progress(
-            *front, runs, known, step, noting, at - began, behind, behind_s, lost, heard_at(run), longest
+            *front,
+            runs,
+            known,
+            step,
+            noting,
+            at - began,
+            behind,
+            behind_s,
+            lost,
+            heard_at(run),
+            longest,
+            self._final,
         )
 
     def _front(self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace) -> tuple[Sign, int | None]:

@@ -318,4 +318,5 @@ class StallWatch:
             self._why,
             self._stuck_for(ticks),
             *self._still.longest,
+            ending=self._seen.final and self.state in ("quiet", "stalled"),
         )

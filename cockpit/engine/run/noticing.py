@@ -78,8 +78,8 @@ class Noticing:
         self._rules.log(time.time(), node, rank, data)
 
     @property
-    def said_step(self) -> tuple[int, float] | None:
-        """The last step printed in a log, and when (unix seconds)."""
+    def said_step(self) -> tuple[int, float, bool] | None:
+        """The last step printed in a log, when (unix seconds), and whether none is to follow."""
         return self._rules.said_step
 
     @property

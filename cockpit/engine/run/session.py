@@ -462,8 +462,8 @@ class Session:
                     self.note(at, events.Note(str(InternalError(error, where=who))), record=False)
 
     @property
-    def said_step(self) -> tuple[int, float] | None:
-        """The last step printed in a log, and when (unix seconds)."""
+    def said_step(self) -> tuple[int, float, bool] | None:
+        """The last step printed in a log, when (unix seconds), and whether none is to follow."""
         return self._noticing.said_step
 
     @property

@@ -91,8 +91,8 @@ class Watch:
         self._looked: tuple[float, float] | None = None
         self._linked = True
         self._attempts = 0
-        self.said_step: tuple[int, float] | None = None
-        """The last step in the run's log, and when it was logged (unix seconds)."""
+        self.said_step: tuple[int, float, bool] | None = None
+        """The last step in the run's log, when that was (unix seconds), and whether none is to follow."""
 
     @property
     def limit(self) -> TimeLimit | None:
@@ -120,7 +120,8 @@ class Watch:
             return
         said = dict(self._metrics.said(rank))
         if 0 <= said.get("step", -1.0) <= MOST_STEPS:
-            self.said_step = int(said["step"]), at
+            place = self._metrics.place
+            self.said_step = int(said["step"]), at, place is not None and place[0] >= place[1]
         for name in _SPOKEN:
             if name in said and order > self._speakers.setdefault(name, order):
                 del said[name]
