@@ -133,6 +133,8 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bException in thread \"main\" \S",
         r"\bdocker: Error response from daemon: ",
         r"\bpyxis: +\[ERROR\] ",
+        r"^EnvironmentNameNotFound: ",
+        r"^There are not enough slots available\b",
         # What many training loops print before they exit.
         r"\b[Ll]oss is (?:[-+]?(?:nan|inf)\b|tensor\()[^\n]{0,80}, stopping training\b",
     ),
@@ -206,6 +208,9 @@ CHILD = re.compile(
     rb"|\b(?:CUDA|HIP) error: (?:device-side assert|unspecified launch failure)"
 )
 """Messages of exceptions that report the end of a process of this rank, or of what its device did."""
+
+REFERS_BACK = re.compile(rb"\blook up to see its traceback\b|\bSee root cause above\b")
+"""An exception that says only that another one, before it, is the cause."""
 
 TRIGGER = re.compile(
     rb"(?:[\w.]{1,100}\.)?(?:UnicodeDecodeError|JSONDecodeError|ParserError|KeyError|IndexError|AttributeError|StopIteration"

@@ -19,6 +19,7 @@ from cockpit.core.logs.cause_words import (
     NOISE_FRAME,
     PASSED_ON,
     PROGRESS,
+    REFERS_BACK,
     SIGNS,
     STOPPED,
     TALK,
@@ -83,6 +84,8 @@ _RUNNING = 2
 """Lines of an unknown kind that show a running program; a single one may be its last."""
 _MESSAGE = 4
 """Lines after an event that may still belong to its message."""
+_REPEATED = 100
+"""So many bytes at the end of a message show that another one repeats it."""
 _DIGIT = re.compile(rb"\d")
 _LETTERS = re.compile(rb"[^A-Za-z]+")
 
@@ -169,12 +172,16 @@ def _heaviest(burst: Sequence[_Event]) -> Weight:
 
 
 def _first(burst: Sequence[_Event]) -> _Event:
-    """The first of the heaviest; of tracebacks in a row the last: a process dies of only one."""
+    """The first of the heaviest; of tracebacks in a row the last: a process dies of only one.
+
+    Of one that repeats the first, and says more, as what was thrown does, that one.
+    """
     weight = _heaviest(burst)
     heaviest = [event for event in burst if event.weight == weight]
     found = heaviest[0]
     for event in heaviest[1:]:
-        if found.traceback is None or event.traceback is None:
+        more = len(event.words) > len(found.words) and found.words[-_REPEATED:] in event.words
+        if not more and (found.traceback is None or event.traceback is None):
             break
         found = event
     return found
@@ -251,7 +258,8 @@ def _chained(lines: Sequence[bytes], chain: Sequence[Traceback]) -> _Event:
     """
     telling = [each for each in chain if b":" in each.summary and not PASSED_ON.match(each.summary)]
     found = telling[0] if telling else chain[0]
-    if telling and TRIGGER.match(found.summary) and not TRIGGER.match(telling[-1].summary):
+    last = telling[-1].summary if telling else b""
+    if TRIGGER.match(found.summary) and last and not TRIGGER.match(last) and not REFERS_BACK.search(last):
         found = telling[-1]
     return _Event(chain[0].start, chain[-1].end, _weight(lines, chain, found), found.summary, found, chain)
 
