@@ -58,6 +58,13 @@ def test_ranks_are_further_than_the_log_that_is_here(folder: RunFolder) -> None:
     assert found(folder, pace, CREATED + 501) == (250, 400, 299)
 
 
+def test_a_run_that_should_be_through_and_is_not_has_no_time_left(folder: RunFolder) -> None:
+    late = paced(1, 395, CREATED)
+    assert found(folder, late, CREATED + 793) == (395, 400, 7)
+    assert found(folder, late, CREATED + 810) == (395, 400, None)
+    assert found(folder, paced(1, 400, CREATED), CREATED + 810) == (400, 400, 0)
+
+
 def test_ranks_that_count_something_else_do_not_count(folder: RunFolder) -> None:
     # Since the start of the program: the log went on from step 80.
     pace = paced(1, 20, CREATED + 160)

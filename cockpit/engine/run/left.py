@@ -66,9 +66,10 @@ def left(folder: RunFolder, model: RunModel, logs: SpooledLogs, pace: Pace, now:
 
 def _seconds(steps: int, span: float, since: float, now: float) -> float | None:
     """The time of some steps; None: no step is over for so long that nobody can tell."""
-    if now - since > max(STALE, SILENT * span):
+    seconds = steps * span - (now - since)
+    if now - since > max(STALE, SILENT * span) or (steps > 0 and seconds <= 0):
         return None
-    return max(0.0, steps * span - (now - since))
+    return max(0.0, seconds)
 
 
 def _alike(log: _Log, front: tuple[int, float], usual: float) -> bool:
