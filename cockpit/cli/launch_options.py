@@ -38,8 +38,10 @@ EPILOG = """examples:
 The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's ("gpu01:8"), with ranges on top
 ("gpu[01-16] slots=8"). Nodes without a number of slots get one for each GPU. Without HOSTFILE and -w:
 /job/hostfile, if there is one, as DeepSpeed does.
-Passwords are never asked for: your keys, your agent and ~/.ssh/config are used.
 """
+
+USUAL = "--nodelist --slots --launcher --python --setup --env --slurm"
+"""The options of a launch that are used most."""
 
 PROBES = ("auto", "on", "off")
 """What ``--probe`` takes."""
@@ -52,9 +54,13 @@ DEFAULT = "deepspeed"
 WHICH = "give a HOSTFILE, - for a list on stdin, or -w 'gpu[01-04]:8'"
 
 
-def parser(verb: str, description: str) -> Parser:
-    """A parser with every option of a launch."""
-    made = Parser(verb, description, EPILOG.format(verb=verb, profiler=next(iter(PROFILERS))))
+def parser(verb: str, description: str, usual: str) -> Parser:
+    """A parser with every option of a launch.
+
+    :param usual: the verb's own options that are used most
+    """
+    usual = f"{USUAL} {usual}"
+    made = Parser(verb, description, EPILOG.format(verb=verb, profiler=next(iter(PROFILERS))), usual)
     made.usage = f"cockpit {verb} HOSTFILE|-w NODES [options] -- SCRIPT [ARGS…]"
     made.add_argument("hostfile", metavar="HOSTFILE", nargs="?", help=node_options.HELP)
     node_options.add_options(made)

@@ -41,7 +41,8 @@ def usage() -> str:
         "usage: cockpit VERB …\n\n"
         "A terminal cockpit for multi-node training runs.\n\n"
         f"{verbs}\n\n"
-        "  cockpit VERB --help   options and examples of a verb\n"
+        "  cockpit help VERB     its options and examples; cockpit VERB --help-all: all options\n"
+        "  cockpit help TOPIC    a page of the documentation; cockpit help topics: their names\n"
         "  cockpit --version\n\n"
         "Start: cockpit run HOSTFILE -- train.py ARGS; or try it here: cockpit demo\n"
     )
@@ -74,9 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verb(words: list[str]) -> int:
-    if words[0] in ("-h", "--help", "help"):
+    if words[0] in ("-h", "--help") or words == ["help"]:
         out_lines(usage().rstrip("\n").split("\n"))
         return Exit.OK
+    if words[0] == "help":
+        return _help(words[1])
     if words[0] in ("-V", "--version"):
         out(f"cockpit {__version__}")
         return Exit.OK
@@ -92,6 +95,20 @@ def _verb(words: list[str]) -> int:
             if said := config.of_project():
                 say(said)
     return int(verb.main(words[1:]))
+
+
+def _help(about: str) -> int:
+    """Show the help of a verb, or a page of the documentation; a verb wins over a page of its name."""
+    from cockpit.cli import topics
+
+    if about in VERBS:
+        with suppress(SystemExit):
+            importlib.import_module(f"cockpit.cli.verbs.{about}").main(["--help"])
+        if about in topics.names():
+            out_lines(["", f"More: cockpit help {about}.md"])
+        return Exit.OK
+    topics.show(about, VERBS)
+    return Exit.OK
 
 
 def _options(words: Sequence[str]) -> Sequence[str]:

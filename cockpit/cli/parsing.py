@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cockpit.cli.output import say
+from cockpit.cli.output import out_lines, say
 from cockpit.errors import CockpitError, Exit, near
 from cockpit.slurm import own_job
 from cockpit.transport.base import Reach
@@ -18,21 +18,52 @@ from cockpit.transport.registry import TRANSPORTS
 WORDS = "'WORDS'"
 """The metavar of options whose value is words for another program: they may begin with a dash."""
 
+HELP_ALL = "--help-all"
+
 GIVE_UP = "seconds to wait for lost links once all else has ended (600; the app keeps waiting)"
 """What ``--give-up`` is for."""
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and exit 2, and whose help keeps line breaks."""
+class _Help(argparse.Action):
+    """Prints the help, and ends; ``--help`` the options that are used most."""
 
-    def __init__(self, verb: str, description: str, epilog: str = "") -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        text = parser.format_help() if option_string == HELP_ALL else parser.brief()
+        out_lines(text.rstrip("\n").split("\n"))
+        parser.exit()
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and exit 2, and whose help keeps line breaks.
+
+    :param usual: the options that are used most, by their long names; empty: ``--help`` shows all
+    """
+
+    def __init__(self, verb: str, description: str, epilog: str = "", usual: str = "") -> None:
         super().__init__(
             prog=f"cockpit {verb}",
             description=description,
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
+            add_help=False,
         )
+        self._usual = usual.split()
+        text = "show the options used most, and examples" if usual else "show this help"
+        self.add_argument("-h", "--help", action=_Help, nargs=0, help=text)
+        text = "show all options" if usual else argparse.SUPPRESS
+        self.add_argument(HELP_ALL, action=_Help, nargs=0, help=text)
+
+    def brief(self) -> str:
+        """The help with the options that are used most."""
+        shown = {"--help", HELP_ALL, *self._usual}
+        for action in self._actions if self._usual else ():
+            if action.option_strings and not shown.intersection(action.option_strings):
+                action.help = argparse.SUPPRESS
+        for group in self._action_groups:
+            if all(action.help == argparse.SUPPRESS for action in group._group_actions):
+                group.description = None
+        return self.format_help()
 
     def parse_known_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
         """See :meth:`argparse.ArgumentParser.parse_known_args`."""

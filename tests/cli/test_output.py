@@ -235,8 +235,9 @@ def test_a_run_shows_what_ranks_print_and_nodes_record(world: World) -> None:
     "verb", ["run", "plan", "ps", "attach", "logs", "metrics", "stacks", "stop", "collect", "demo", "where"]
 )
 def test_help_and_wrong_words(world: World, verb: str) -> None:
-    code, shown = world.shows(verb, "--help")
-    assert (code, intruders(shown)) == (0, [])
+    for asked in ((verb, "--help"), (verb, "--help-all"), ("help", verb)):
+        code, shown = world.shows(*asked)
+        assert (code, intruders(shown)) == (0, [])
     for words in ([verb, f"--{EVIL}"], [verb, EVIL, EVIL, "--", EVIL], [EVIL, verb]):
         code, shown = world.shows(*words)
         assert (code, intruders(shown)) == (2, []), shown

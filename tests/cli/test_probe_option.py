@@ -34,7 +34,7 @@ def test_the_words_come_before_the_settings(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cockpit.toml").write_text(settings + "\n")
     given = ["-w", "gpu[1-2]:1", "--python", "/usr/bin/python3", *words, "--", "train.py"]
-    made = launch_options.parser("run", "")
+    made = launch_options.parser("run", "", "")
     assert launch_options.parse(made, given).job.probe == expected
     assert plan.main([*given[:-2], "--json", "--", "train.py"]) == Exit.OK
     shown = json.loads(capsys.readouterr().out)
@@ -44,5 +44,5 @@ def test_the_words_come_before_the_settings(
 
 def test_another_word_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        launch_options.parser("run", "").parse_args(["--probe", "maybe", "h"])
+        launch_options.parser("run", "", "").parse_args(["--probe", "maybe", "h"])
     assert "auto" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def hostfile(tmp_path: Path) -> str:
 
 def launch(*words: str) -> launch_options.LaunchOptions:
     """What ``run`` and ``plan`` make of their words."""
-    return launch_options.parse(launch_options.parser("plan", ""), list(words))
+    return launch_options.parse(launch_options.parser("plan", "", ""), list(words))
 
 
 @pytest.mark.parametrize("given", ["--max-restarts=3", "-x", "--a b --c=d", "plain"])
@@ -181,6 +181,6 @@ def test_what_texts_say_to_type_has_only_options_that_exist(capsys: pytest.Captu
     assert len(typed) > 5
     for verb, options in typed.items():
         with pytest.raises(SystemExit):
-            main([verb, "--help"])
+            main([verb, "--help-all"])
         known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", capsys.readouterr().out))
         assert not [where for option, where in options.items() if option not in known]

@@ -31,7 +31,7 @@ NOTHING = {
 @functools.cache
 def watches(cockpit: tuple[str, ...]) -> bool:
     """Whether this cockpit looks by itself."""
-    words = [*cockpit, "run", "--help"]
+    words = [*cockpit, "run", "--help-all"]
     return b"--hang-after" in subprocess.run(words, capture_output=True, check=False).stdout
 
 

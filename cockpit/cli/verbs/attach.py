@@ -29,6 +29,7 @@ def main(words: list[str]) -> int:
         "  cockpit attach --slurm 4711\n"
         "  cockpit attach -w 'gpu[01-04]' --match train_llama\n"
         "  cockpit attach --pid 31415            on this machine",
+        "--name --headless --read-only --notify --nodelist --slurm --match --pid",
     )
     parser.add_argument(
         "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"

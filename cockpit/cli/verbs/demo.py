@@ -34,6 +34,8 @@ HANG_AFTER_S = 10.0
 STOP_S = 15.0
 """Seconds a stop may take before the cluster is ended regardless."""
 
+_USUAL = "--nodes --slots --fault --launcher --keep --headless"
+
 _EPILOG = """examples:
   cockpit demo                         two nodes with two ranks each, healthy
   cockpit demo --fault crash           the last rank crashes after a while; who was first, and why?
@@ -65,7 +67,9 @@ def main(words: list[str]) -> int:
 
 
 def _parser() -> Parser:
-    made = Parser("demo", "Try cockpit: a small cluster on this machine, and real training on it.", _EPILOG)
+    made = Parser(
+        "demo", "Try cockpit: a small cluster on this machine, and real training on it.", _EPILOG, _USUAL
+    )
     made.add_argument("--nodes", type=whole("a number", 1), default=2, metavar="N", help="nodes (2)")
     made.add_argument(
         "--slots", type=whole("a number", 1), default=2, metavar="N", help="ranks on each node (2)"

@@ -90,6 +90,7 @@ def _parser() -> Parser:
     made = launch_options.parser(
         "doctor",
         "Look at all nodes at once: what differs between them, and what a launch would stumble over.",
+        "--deep --params --json",
     )
     made.usage = "cockpit doctor HOSTFILE|-w NODES [options of run] [-- SCRIPT [ARGS…]]"
     made.epilog = EPILOG

@@ -38,6 +38,7 @@ def main(words: list[str]) -> int:
         "plan",
         "Print a shell script to paste and run on each node. It opens no link, so what only a node knows\n"
         "(a free port, its cores, where the profiler is) is a note.",
+        "--node --sbatch --json",
     )
     made.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
     add_flag(made, "--show-secrets", "print secret values into the scripts")

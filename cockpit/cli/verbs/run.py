@@ -60,7 +60,9 @@ def main(words: list[str], leaving: str = "") -> int:
 
 def _parser() -> Parser:
     made = launch_options.parser(
-        "run", "Launch on every node of a hostfile and watch. Leaving never stops the run."
+        "run",
+        "Launch on every node of a hostfile and watch. Leaving never stops the run.",
+        "--name --profile --on-failure --headless --notify",
     )
     group = made.add_argument_group("run")
     group.add_argument(

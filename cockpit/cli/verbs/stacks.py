@@ -41,6 +41,9 @@ from cockpit.engine.stacks.parties import open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 
+USUAL = "--ranks --native --locals --nodelist --slurm --match --json --html --list"
+"""The options that are used most."""
+
 EPILOG = """examples:
   cockpit stacks last                        the run that was started last
   cockpit stacks hostfile                    any deepspeed, torchrun, accelerate or srun job on these nodes
@@ -102,7 +105,7 @@ def _run_folder(target: str) -> RunFolder:
 
 
 def _parser() -> Parser:
-    parser = Parser("stacks", "Python stacks of all ranks of a job, merged, with a verdict.", EPILOG)
+    parser = Parser("stacks", "Python stacks of all ranks of a job, merged, with a verdict.", EPILOG, USUAL)
     parser.add_argument(
         "target",
         metavar="RUN|HOSTFILE|SNAPSHOT",

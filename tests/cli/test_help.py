@@ -1,0 +1,68 @@
+"""Help that one can take in: the options used most, all of them, and pages of the documentation."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from cockpit.cli import topics
+from cockpit.cli.main import VERBS, main
+from cockpit.errors import Exit
+
+MANY = ("run", "plan", "doctor", "attach", "stacks", "demo")
+"""Verbs with more options than one can take in."""
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with contextlib.suppress(SystemExit):
+        assert main(list(words)) == Exit.OK
+    return capsys.readouterr().out
+
+
+def options(text: str) -> set[str]:
+    lines = (line.split() for line in text.splitlines() if line.startswith("  -"))
+    return {word.rstrip(",") for words in lines for word in words if word.startswith("--")}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_has_a_dozen_options_at_most_and_its_whole_help_all(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brief, whole = (options(shown(capsys, verb, word)) for word in ("--help", "--help-all"))
+    more = {"--help", "--help-all"}
+    assert len(brief - more) <= 12
+    if verb in MANY:
+        assert len(whole) > 14
+        assert brief < whole
+        assert "--help-all" in brief
+    else:
+        assert brief == whole
+    assert options(shown(capsys, "help", verb)) == brief
+
+
+def test_a_verb_wins_over_the_page_of_its_name_and_says_how_to_open_that(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, "help", "stacks")
+    assert text.startswith("usage: cockpit stacks")
+    assert text.endswith("\nMore: cockpit help stacks.md\n")
+    assert shown(capsys, "help", "stacks.md").startswith("# Stacks\n")
+    assert "More:" not in shown(capsys, "help", "ps")
+
+
+def test_each_page_is_a_topic_and_reads_well_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = shown(capsys, "help", "topics")
+    for name, page in topics.names().items():
+        assert f"\n{name} " in listed
+        text = shown(capsys, "help", f"{name}.md")
+        assert text.startswith(f"# {topics.title(page.read_text())}")
+        assert "](" not in text.replace("`](`", ""), name
+
+
+def test_what_is_neither_a_verb_nor_a_page_has_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "exitcodes"]) == Exit.USAGE
+    said = "cockpit: no verb or page 'exitcodes'; did you mean: cockpit help exit-codes\n"
+    assert capsys.readouterr().err == said
+    assert main(["help", "qqqqqq"]) == Exit.USAGE
+    assert capsys.readouterr().err.endswith("see: cockpit help topics\n")
