@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 from cockpit import __version__
 from cockpit.base import openfiles
+from cockpit.cli import heap
 from cockpit.cli.output import complain, out, out_lines, say
 from cockpit.errors import CockpitError, Exit, near
 
@@ -31,6 +32,9 @@ VERBS = {
 
 _WITH_SETTINGS = frozenset(VERBS) - {"ps", "stop", "where"}
 """Verbs that settings are for: they say at their start what those of the project change."""
+
+_STAYING = frozenset({"run", "attach", "demo"})
+"""Verbs whose process may last for weeks."""
 
 
 def usage() -> str:
@@ -94,6 +98,8 @@ def _verb(words: list[str]) -> int:
         with suppress(CockpitError):  # said by what needs them
             if said := config.of_project():
                 say(said)
+    if words[0] in _STAYING:
+        heap.give_back()
     return int(verb.main(words[1:]))
 
 

@@ -28,7 +28,7 @@ def show(topic: str, verbs: Iterable[str]) -> None:
     """
     pages = names()
     if topic == "topics":
-        table([("TOPIC", "ABOUT"), *((name, title(page.read_text())) for name, page in pages.items())])
+        table([("TOPIC", "ABOUT"), *((name, title(_text(page))) for name, page in pages.items())])
         return
     page = pages.get(topic.removesuffix(".md"))
     if page is None:
@@ -37,11 +37,15 @@ def show(topic: str, verbs: Iterable[str]) -> None:
             f"no verb or page {topic!r}",
             hint=f"did you mean: cockpit help {meant}" if meant else "see: cockpit help topics",
         )
-    text = plain(page.read_text())
+    text = plain(_text(page))
     if sys.stdout.isatty():
         pydoc.pager(text)
     else:
         out_lines(text.rstrip("\n").split("\n"))
+
+
+def _text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")  # a part of this package
 
 
 def title(text: str) -> str:

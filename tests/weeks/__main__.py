@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from cockpit.base import times
+from cockpit.cli import heap
 from tests.weeks.bounds import broken
 from tests.weeks.clock import Clock, live
 from tests.weeks.month import size
@@ -44,6 +45,7 @@ def main() -> int:
     words = parser.parse_args()
     if words.no_thinning:
         times.thinned = _as_it_is
+    heap.give_back()  # as whoever attaches does
     began, cpu = time.monotonic(), time.process_time()
     with tempfile.TemporaryDirectory(prefix="weeks-") as place:
         os.environ["XDG_STATE_HOME"] = place
