@@ -336,6 +336,21 @@ def test_who_waits_for_a_process_that_works_is_not_stuck() -> None:
     for stuck in (below("wait4", packs, 0.01), below("futex", pool, 0.0)):
         found = verdict(knowing(snapshot(4, still(ALL_REDUCE), {0: stuck}), 52.0))
         assert (found.ranks, found.certainty, found.severity) == (1, "sure", "error"), found
+    joins = (
+        *packs,
+        Frame("join", "python/threading.py", 1112),
+        Frame("_wait_for_tstate_lock", "python/threading.py", 1132),
+    )
+    runs = (Frame("run", "python/threading.py", 975), Frame("Popen.wait", "python/subprocess.py", 1264))
+    for beside, certainty in ((runs, "likely"), (runs[:1], "sure")):
+
+        def compiles(look: int, beside: tuple[Frame, ...] = beside) -> Dump:
+            found = below("futex", joins, 0.6)(look)
+            assert found is not None
+            return replace(found, threads=(*found.threads, Thread("Thread-1", 9, False, False, beside)))
+
+        found = verdict(knowing(snapshot(4, still(ALL_REDUCE), {0: compiles}), 52.0))
+        assert (found.ranks, found.certainty) == (1, certainty), found
     # Workers that prepare the next batches say nothing about a rank that waits for other ranks, or sleeps.
     waits = below("futex", ALL_REDUCE, 0.6)
     sleeps = below("clock_nanosleep", USER, 0.6)

@@ -134,12 +134,15 @@ def _moves_data(first: Process, last: Process, moved: int) -> bool:
 
 
 def _at_work_below(before: Dump, after: Dump) -> bool:
-    """Whether a rank waits for processes below it, and these are at work."""
+    """Whether a rank, or the thread it waits for, waits for processes below it, and these are at work."""
     first, last = before.process, after.process
     if first is None or last is None or not (first.children or last.children):
         return False
     main = after.main
-    if (main is None or main.call not in AWAIT_CHILD) and not _waits_below(after.frames):
+    waits = (main is not None and main.call in AWAIT_CHILD) or _waits_below(after.frames)
+    if not waits and of_dump(after).what == "thread":
+        waits = any(_waits_below(thread.frames) for thread in after.threads[1:])
+    if not waits:
         return False
     used, moved = last.below_s - first.below_s, last.below_bytes - first.below_bytes
     # Less than before: some of them have ended.

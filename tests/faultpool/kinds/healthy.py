@@ -208,6 +208,7 @@ def evaluate_gently():
 """,
         who="zero",
         sites=("log",),
+        like_hang=True,  # as a rank that asks again and again for what never comes
     ),
     _healthy(
         "upload",
