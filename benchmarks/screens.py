@@ -121,7 +121,7 @@ async def uilag(seconds: int) -> dict[str, Any]:
         "local",
     ]
     words += ["--node-dir", str(folder), "--", str(folder / "printer.py"), str(LINES_S), str(seconds + 60)]
-    flight = Launching(run.request(launch_options.parse(run._parser(), words)))
+    flight = Launching(run.request(launch_options.parse(run.parser(), words)))
     async with opened(flight) as (app, _):
         session = app.session
         assert session is not None

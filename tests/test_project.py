@@ -195,6 +195,7 @@ OPENS = {
     "cli/node_options.py": 1,  # the terminal
     "cli/output.py": 1,  # a file that a person named: a FIFO may be meant
     "cli/topics.py": 1,  # of this package
+    "cli/verbs/completion.py": 1,  # of this package
     "cli/verbs/plan.py": 1,  # written, and no link is followed
     "demo/cluster.py": 2,  # a hostfile in a folder that it has just made; a pipe
     "demo/server.py": 1,  # in a folder that it has just made

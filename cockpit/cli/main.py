@@ -27,10 +27,11 @@ VERBS = {
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",
     "where": "print every path cockpit uses here",
+    "completion": "print a script that completes what you type, for bash, zsh or fish",
 }
 """Every verb with its one-line help; the module ``cockpit.cli.<verb>`` implements it."""
 
-_WITH_SETTINGS = frozenset(VERBS) - {"ps", "stop", "where"}
+_WITH_SETTINGS = frozenset(VERBS) - {"ps", "stop", "where", "completion"}
 """Verbs that settings are for: they say at their start what those of the project change."""
 
 _STAYING = frozenset({"run", "attach", "demo"})

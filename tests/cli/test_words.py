@@ -66,7 +66,7 @@ def test_what_was_typed_is_kept_without_secrets(hostfile: str) -> None:
     assert found.command == ("cockpit", "plan", *kept, hostfile, *program[:-1], "MY_TOKEN=(secret)")
     assert found.job.program[-1] == program[-1]
     assert found.job.env["HF_TOKEN"] == found.job.env["WANDB_API_KEY"] == "hush"
-    request = run.request(launch_options.parse(run._parser(), [hostfile, *given[:2], "--", "x"]))
+    request = run.request(launch_options.parse(run.parser(), [hostfile, *given[:2], "--", "x"]))
     assert request.command == ("cockpit", "run", hostfile, "--env", "HF_TOKEN", "--", "x")
 
 

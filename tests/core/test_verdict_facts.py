@@ -436,6 +436,7 @@ def test_who_does_not_make_the_group_that_most_make_is_named() -> None:
     half = knowing(snapshot(4, group, {1: still(ALL_REDUCE), 2: still(ALL_REDUCE)}), 52.0)
     half.collectives = recorders(wait(0b0110, 0b1001), missing=0b1001)
     assert not verdict(half).ranks & 0b1001, "who makes a group waits for those that do not"
+    assert not standstill(half).missing
 
 
 # All at one place

@@ -10,7 +10,7 @@ from pathlib import Path
 from cockpit.base.answers import VisibleGpus
 from cockpit.base.shell import join
 from cockpit.cli import launch_options
-from cockpit.cli.verbs.doctor import _parser
+from cockpit.cli.verbs.doctor import parser
 from cockpit.core.doctor.looks import Looks
 from cockpit.core.run.model import RunModel
 from cockpit.engine.doctor import STAND_IN, Wanted, examine, unfit, wanted_again, words_again
@@ -95,7 +95,7 @@ def test_a_run_that_is_known_here() -> None:
     assert "--slurm 4711" in join(words_again(in_job))
     configured = {"config": "/home/ada/it's"}
     words = words_again(replace(manifest, transport="openssh", transport_options=configured))
-    taken = launch_options.parse(_parser(), words[1:])
+    taken = launch_options.parse(parser(), words[1:])
     assert [(host.name, len(host.slots)) for host in taken.job.hosts] == [("gpu01", 2), ("gpu02", 1)]
     assert (taken.job.python, taken.job.setup, taken.job.program) == ("/opt/python", "true", ("train.py",))
     assert (taken.args.transport, taken.args.ssh_config) == ("openssh", "/home/ada/it's")

@@ -16,9 +16,9 @@ from cockpit.engine.run.join import adopt
 from cockpit.errors import CockpitError
 
 
-def main(words: list[str]) -> int:
-    """Join a run's nodes and go on as ``cockpit run`` does."""
-    parser = Parser(
+def parser() -> Parser:
+    """Its options."""
+    made = Parser(
         "attach",
         "Watch a run that was left or lost: missed output comes first, merged by time, then live lines. With "
         "a hostfile, --slurm, --pid or --match: the job that runs there, whoever started it; it gets a name "
@@ -31,14 +31,19 @@ def main(words: list[str]) -> int:
         "  cockpit attach --pid 31415            on this machine",
         "--name --headless --read-only --notify --nodelist --slurm --match --pid",
     )
-    parser.add_argument(
+    made.add_argument(
         "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"
     )
-    add_seconds(parser, "--give-up", 600.0, GIVE_UP)
-    add_word(parser, "--name", "NAME", "what a job that others started is called here")
-    terminal.add_options(parser)
-    job_options.add_options(parser)
-    args = parser.parse_args(words)
+    add_seconds(made, "--give-up", 600.0, GIVE_UP)
+    add_word(made, "--name", "NAME", "what a job that others started is called here")
+    terminal.add_options(made)
+    job_options.add_options(made)
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Join a run's nodes and go on as ``cockpit run`` does."""
+    args = parser().parse_args(words)
     if args.name:
         run_name(args.name)
     slurm_options.take_step(args)

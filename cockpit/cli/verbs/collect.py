@@ -20,9 +20,9 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.plans.profilers.registry import WARNING
 
 
-def main(words: list[str]) -> int:
-    """Fetch reports."""
-    parser = Parser(
+def parser() -> Parser:
+    """Its options."""
+    made = Parser(
         "collect",
         "Fetch a run's profiler reports and NCCL's dumps from all nodes at once, or the files named, checked "
         "by sha256 on both sides. If interrupted, run it again: it resumes where it stopped.",
@@ -31,16 +31,20 @@ def main(words: list[str]) -> int:
         "no error. "
         "Exit codes: 0 everything is here and verified, 3 something is missing (it says what).",
     )
-    add_run(parser)
-    parser.add_argument("files", metavar="FILE", nargs="*", help="files on the nodes to fetch instead")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="where to (default: the run's folder)"
-    )
-    add_flag(parser, "--json", "one JSON object at the end")
-    args, more = parser.parse_known_args(words)
+    add_run(made)
+    made.add_argument("files", metavar="FILE", nargs="*", help="files on the nodes to fetch instead")
+    made.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to (default: the run's folder)")
+    add_flag(made, "--json", "one JSON object at the end")
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Fetch reports."""
+    made = parser()
+    args, more = made.parse_known_args(words)
     for word in more:
         if word.startswith("-"):
-            parser.refuse(word)
+            made.refuse(word)
     args.files += more  # those after an option
     if args.slurm is not None and args.run is not None:  # the job names the run: these are files
         args.run, args.files = None, [args.run, *args.files]

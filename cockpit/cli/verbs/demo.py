@@ -48,7 +48,7 @@ Leaving ends the demo: its run is stopped, and no process and no file of it is l
 
 def main(words: list[str]) -> int:
     """Make the cluster, run the example on it, leave nothing behind."""
-    args = _parser().parse_args(words)
+    args = parser().parse_args(words)
     chosen = training.choose(args.launcher, training.pythons(os.environ))
     say(f"demo: {args.nodes} × {args.slots} ranks; {chosen.why}")
     name = new_name()
@@ -66,7 +66,7 @@ def main(words: list[str]) -> int:
     return code
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     made = Parser(
         "demo", "Try cockpit: a small cluster on this machine, and real training on it.", _EPILOG, _USUAL
     )

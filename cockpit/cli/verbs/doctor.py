@@ -49,7 +49,7 @@ EVIDENCE = 8
 
 def main(words: list[str]) -> int:
     """Look at all nodes at once, and say what a launch would stumble over."""
-    made = _parser()
+    made = parser()
     launch = launch_options.parse(made, words, stand_in=STAND_IN)
     args = launch.args
     model = Model.of(args.params, args.ds_config)
@@ -86,7 +86,7 @@ def main(words: list[str]) -> int:
     return int(code(found.findings))
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     made = launch_options.parser(
         "doctor",
         "Look at all nodes at once: what differs between them, and what a launch would stumble over.",

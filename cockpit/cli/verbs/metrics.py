@@ -60,7 +60,7 @@ _PART = 512
 
 def main(words: list[str]) -> int:
     """Print the numbers of a run."""
-    args = _parser().parse_args(words)
+    args = parser().parse_args(words)
     folder = run_folder(args.run, args.slurm)
     model, book = asyncio.run(_now(folder, connect=not args.no_connect))
     with closing(RunSeries(folder, model, book)) as series:
@@ -78,7 +78,7 @@ def main(words: list[str]) -> int:
     return Exit.OK
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     made = Parser(
         "metrics",
         "Print a run's numbers, one row a step, live or over: when, how many ranks finished it, step\n"

@@ -32,8 +32,8 @@ _NOT_IN_A_JOB = frozenset(
 """Options that are about which nodes, the way to them, or about printing."""
 
 
-def main(words: list[str]) -> int:
-    """Print the plan."""
+def parser() -> Parser:
+    """Its options."""
     made = launch_options.parser(
         "plan",
         "Print a shell script to paste and run on each node. It opens no link, so what only a node knows\n"
@@ -51,6 +51,12 @@ def main(words: list[str]) -> int:
         type=whole("a number of nodes", 1, MAX_HOSTS),
         help="with --sbatch: how many, in place of names of nodes",
     )
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Print the plan."""
+    made = parser()
     launch = launch_options.parse(made, words)
     args, job = launch.args, launch.job
     if args.sbatch:

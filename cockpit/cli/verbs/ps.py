@@ -36,22 +36,27 @@ newer is known here."""
 EMPTY = "No runs yet. Start one: cockpit run HOSTFILE -- train.py ARGS, or try: cockpit demo"
 
 
-def main(words: list[str]) -> int:
-    """List runs, or show one."""
-    parser = Parser(
+def parser() -> Parser:
+    """Its options."""
+    made = Parser(
         "ps",
         "List runs, newest last; with RUN, its nodes and ranks. Asks the nodes of runs that have not ended.",
         "A run started from another machine: cockpit ps --hostfile FILE (or -w NODES) finds it on its nodes.",
     )
-    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
-    add_flag(parser, "-a --all", "all runs, not just the newest 20")
-    add_flag(parser, "--no-connect", "show what was known last; ask no node")
-    add_word(parser, "--hostfile", "FILE", "look on these nodes for runs not known here; -: from stdin", None)
-    node_options.add_options(parser)
-    add_word(parser, "--node-dir", "DIR", "as given to run, with --hostfile or -w")
-    add_flag(parser, "--json", "JSON")
-    add_link_options(parser, "JOBID[.STEP]")
-    args = parser.parse_args(words)
+    made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
+    add_flag(made, "-a --all", "all runs, not just the newest 20")
+    add_flag(made, "--no-connect", "show what was known last; ask no node")
+    add_word(made, "--hostfile", "FILE", "look on these nodes for runs not known here; -: from stdin", None)
+    node_options.add_options(made)
+    add_word(made, "--node-dir", "DIR", "as given to run, with --hostfile or -w")
+    add_flag(made, "--json", "JSON")
+    add_link_options(made, "JOBID[.STEP]")
+    return made
+
+
+def main(words: list[str]) -> int:
+    """List runs, or show one."""
+    args = parser().parse_args(words)
     within = ""
     if args.slurm is not None:
         from cockpit.cli import slurm_options

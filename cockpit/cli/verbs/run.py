@@ -35,7 +35,7 @@ def main(words: list[str], leaving: str = "") -> int:
 
     :param leaving: what leaving means, if not that the run goes on
     """
-    launch = launch_options.parse(_parser(), words)
+    launch = launch_options.parse(parser(), words)
     if launch.note:
         say(launch.note)
     config.load()
@@ -58,7 +58,7 @@ def main(words: list[str], leaving: str = "") -> int:
     return asyncio.run(_run(launch, output))
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     made = launch_options.parser(
         "run",
         "Launch on every node of a hostfile and watch. Leaving never stops the run.",

@@ -60,7 +60,7 @@ Exit codes: 0 every rank answered, 1 some are missing, 3 none answered.
 
 def main(words: list[str]) -> int:
     """Take stacks, or show a snapshot."""
-    args = _parser().parse_args(words)
+    args = parser().parse_args(words)
     slurm_options.take_step(args)
     if args.samples < 1:
         raise CockpitError("--samples must be 1 or more", hint="2 tell what moves from what is frozen")
@@ -104,18 +104,18 @@ def _run_folder(target: str) -> RunFolder:
         raise CockpitError(error.what, where=error.where, hint=hint) from None
 
 
-def _parser() -> Parser:
-    parser = Parser("stacks", "Python stacks of all ranks of a job, merged, with a verdict.", EPILOG, USUAL)
-    parser.add_argument(
+def parser() -> Parser:
+    made = Parser("stacks", "Python stacks of all ranks of a job, merged, with a verdict.", EPILOG, USUAL)
+    made.add_argument(
         "target",
         metavar="RUN|HOSTFILE|SNAPSHOT",
         nargs="?",
         help="a run's name, a part of it, or: last; a hostfile (-: stdin), for any job; a snapshot's folder",
     )
-    parser.add_argument(
+    made.add_argument(
         "more", metavar="SNAPSHOT", nargs="*", help="snapshots taken on single nodes: they are merged"
     )
-    group = parser.add_argument_group("what is asked of the ranks")
+    group = made.add_argument_group("what is asked of the ranks")
     group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
     group.add_argument("--samples", type=int, default=2, metavar="N", help="looks at every rank (2)")
     add_seconds(group, "--interval", 1.0, "seconds between two looks (1)")
@@ -126,8 +126,8 @@ def _parser() -> Parser:
     )
     add_flag(group, "--children", "Python children too, such as data loaders")
     add_seconds(group, "--timeout", 10.0, "seconds one py-spy may take (10)")
-    job_options.add_options(parser)
-    group = parser.add_argument_group("output")
+    job_options.add_options(made)
+    group = made.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
     add_flag(form, "--text", "classes and tree as text (the default)")
     add_flag(form, "--json", "one JSON object")
@@ -137,7 +137,7 @@ def _parser() -> Parser:
     add_word(form, "--html", "FILE", "one page that needs nothing else; - is stdout", None)
     add_flag(group, "--list", "the snapshots of RUN so far, also those that its nodes took")
     group.add_argument("-o", "--output", type=Path, metavar="DIR", help="keep the snapshot below DIR")
-    return parser
+    return made
 
 
 def _reopen(path: Path, args: argparse.Namespace) -> int:

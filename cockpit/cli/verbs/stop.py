@@ -37,24 +37,29 @@ TRIES = 2
 """So many times in a row a node that stops is silent before nobody waits for it: one may be busy."""
 
 
-def main(words: list[str]) -> int:
-    """Ask every node to stop and wait until it has."""
-    parser = Parser(
+def parser() -> Parser:
+    """Its options."""
+    made = Parser(
         "stop",
         "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then what is left of it.",
         "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
     )
-    add_run(parser, "a run's name, the last word of it, or: last; a part: it asks")
-    add_flag(parser, "--now", "SIGKILL at once; a profiler's report is lost")
-    add_seconds(parser, "--grace", None, "seconds between SIGTERM and SIGKILL")
+    add_run(made, "a run's name, the last word of it, or: last; a part: it asks")
+    add_flag(made, "--now", "SIGKILL at once; a profiler's report is lost")
+    add_seconds(made, "--grace", None, "seconds between SIGTERM and SIGKILL")
     add_flag(
-        parser,
+        made,
         "--foreign",
         "end a job that others started: SIGTERM to its launchers, after --grace to what is left below "
         "(--now: SIGKILL); without it, only print what would be stopped",
     )
-    add_flag(parser, "--json", "one JSON object at the end")
-    args = parser.parse_args(words)
+    add_flag(made, "--json", "one JSON object at the end")
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Ask every node to stop and wait until it has."""
+    args = parser().parse_args(words)
     sure = partial(_confirmed, asks=not args.json)
     folder = run_folder(args.run, args.slurm, lambda name: RunFolder.find_for_sure(name, sure))
     by = f"{users.name(os.geteuid())}@{socket.gethostname()}"

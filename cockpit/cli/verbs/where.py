@@ -8,11 +8,16 @@ from cockpit.cli.parsing import Parser, add_flag
 from cockpit.errors import Exit
 
 
+def parser() -> Parser:
+    """Its options."""
+    made = Parser("where", "Print every path cockpit uses on this machine.")
+    add_flag(made, "--json", "one JSON object")
+    return made
+
+
 def main(words: list[str]) -> int:
     """Print the paths."""
-    parser = Parser("where", "Print every path cockpit uses on this machine.")
-    add_flag(parser, "--json", "one JSON object")
-    args = parser.parse_args(words)
+    args = parser().parse_args(words)
     found = {
         "settings": str(paths.config()),
         "settings of a project": f"{config.LOCAL} in the folder where cockpit is started",

@@ -195,6 +195,8 @@ def standstill(snapshot: Snapshot) -> Standstill:
     still = union(one for one in [*case.waits, *case.others] if one.frozen) | case.stopped | case.holders
     polling = union(one for one in [*case.waits, *case.others] if one.found.movement == "polls")
     missing = case.recorded.missing & case.live if case.recorded is not None else 0
+    # Whoever makes a group waits for those that do not.
+    missing &= ~union(one for one in case.waits if one.kind == "rendezvous" and one.found.doing.what)
     live = case.live | case.stopped
     moving = live & ~still if case.looks > 1 else 0
     stands = case.looks > 1 and bool(live) and count(still) >= NEARLY_ALL * count(live)
