@@ -140,8 +140,8 @@ def tried(lab: Lab, kind: str, probe: str, minutes: float, leaving: threading.Ev
         finally:
             run.stop()
         events, steps = run.watched(), run.steps()
-    stalled = [event["found"] or {} for event in events if event["state"] == "stalled"]
-    sure = [found for found in stalled if found.get("certainty") == "sure"]
+    stalled = [event for event in events if event["state"] == "stalled"]
+    sure = [event["found"] or {} for event in stalled if event["stuck"] == "sure"]
     alarms = tuple(found.get("what", "nobody named") for found in sure)
     looks = sum(bool(event["found"]) for event in events)
     return Said(kind, probe, steps, looks, len(stalled) - len(sure), alarms, trouble)
