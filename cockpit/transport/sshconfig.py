@@ -233,10 +233,19 @@ def _wrong(asked: Asked, why: str, hint: str = "correct that line") -> LinkError
     return LinkError(f"ssh configuration: {why}", where=asked.name, hint=hint, retry=False)
 
 
+def _local_user(asked: Asked) -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # as in a container that runs with a number for a user
+        what = f"this machine knows no name for your user id {os.geteuid()}"
+        hint = "export USER=NAME, the name to log in with"
+        raise LinkError(what, where=asked.name, hint=hint, retry=False) from None
+
+
 def _new_reader(asked: Asked) -> _Reader:
     port = () if asked.port is None else asked.port
     # Empty tuples are asyncssh's "not given".
-    local_user, user = getpass.getuser(), asked.user or ()
+    local_user, user = _local_user(asked), asked.user or ()
     return _Reader(None, False, False, False, local_user, user, asked.host, port)  # type: ignore[arg-type]
 
 
@@ -336,7 +345,7 @@ def _host_config(reader: _Reader, asked: Asked) -> HostConfig:
     return HostConfig(
         host=str(reader.get("Hostname") or asked.host),
         port=int(str(reader.get("Port") or 22)),
-        user=str(reader.get("User") or getpass.getuser()),
+        user=str(reader.get("User") or _local_user(asked)),
         alias=str(reader.get("HostKeyAlias") or ""),
         jump=text("ProxyJump") if proxy == "ProxyJump" else "",
         proxy_command=text("ProxyCommand") if proxy == "ProxyCommand" else "",

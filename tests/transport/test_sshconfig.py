@@ -244,3 +244,15 @@ def test_a_default_file_of_the_system_does_not_end_it(tmp_path: Path) -> None:
         holder.bind(("127.0.0.1", 0))
         place.knows("alpha", holder.getsockname()[1], "ServerAliveInterval 10m")
         assert "connection refused" in str(refused(place, "alpha"))
+
+
+def test_a_user_without_a_name_is_told_to_give_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert "knows no name for your user id" in wrong(tmp_path, "Host *\n")
+    monkeypatch.setenv("USER", "ada")
+    assert config(tmp_path, "Host *\n").user == "ada"

@@ -29,7 +29,9 @@ def login(asked: verbs.Checkup, payload: bytes) -> Dict[str, str]:
 
     :raises OSError: the shell did not end in time
     """
-    shell = pwd.getpwuid(os.geteuid()).pw_shell
+    shell = ""
+    with contextlib.suppress(KeyError):  # a user without a name
+        shell = pwd.getpwuid(os.geteuid()).pw_shell
     if os.path.basename(shell) not in ("bash", "zsh"):
         shell = shutil.which("bash") or ""
     if not shell:
