@@ -30,10 +30,14 @@ WORDS = {
     "doctor": [["doctor", "-w", "localhost", "--transport", "local", "--timeout", "20"]],
     "plan": [["plan", "-w", "localhost:1", "--launcher", "command", "--", "true"]],
     "where": [["where"]],
+    "completion": [
+        ["completion", "--words", "--", "stop", ""],
+        ["completion", "--words", "--", "logs", RUN, "--rank", ""],
+    ],
 }
 """What is typed, by verb; ``run`` and ``demo`` look at no other run."""
 
-SHOWS = {"ps", "logs", "metrics", "doctor", "plan", "where"}
+SHOWS = {"ps", "logs", "metrics", "doctor", "plan", "where", "completion"}
 """Verbs that need no connection to the nodes of a run."""
 
 CASES = [words for each in WORDS.values() for words in each]
