@@ -215,6 +215,12 @@ def test_whether_it_is_stuck_is_told_beside_who_it_waits_for() -> None:
     assert news(proven.model.watch)[0].endswith("; proof: a signal has stopped it")
 
 
+def test_what_an_earlier_version_said_of_a_stall_reads_as_it_did() -> None:
+    told = next(fact for _, fact in asked().facts if fact.state == "stalled")
+    words, _ = news(watching(replace(told, stuck=""), BEGAN))
+    assert words.endswith(f" s: {WAITS.what}")
+
+
 def test_movement_makes_the_time_begin_anew() -> None:
     def frozen(second: float) -> int:
         return 0b0111 if second < 150 else EVERYBODY

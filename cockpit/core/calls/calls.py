@@ -195,7 +195,7 @@ class Calls:
             f"at {found.where}" if found.where else "",
             found.detail,
             *found.evidence[:2],
-            f"who: {found.certainty}; stuck: {watch.stuck}, {stuck(watch)}",
+            f"who: {found.certainty}" + (f"; stuck: {watch.stuck}, {stuck(watch)}" if watch.stuck else ""),
             *(step.in_shell(f"cockpit stacks {quote(self._run)}") for step in found.steps[:1]),
         ]
         return replace(

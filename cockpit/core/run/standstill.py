@@ -88,8 +88,12 @@ def news(watch: Watching) -> tuple[str, str]:
         return watch.why or f"steps go on, after {span(watch.still_s)} without one", "info"
     if watch.state == "stalled" and found is not None:
         doubt = "" if found.certainty == "sure" else f" ({found.certainty})"
-        proof, since = (f"; {stuck(watch)}", "") if watch.stuck == "sure" else ("", f", {stuck(watch)}")
-        return f"{head(watch, watch.still_s)}{since}: {found.what}{doubt}{proof}", "warning"
+        said, why = f"{head(watch, watch.still_s)}: {found.what}{doubt}", stuck(watch)
+        if why and watch.stuck == "sure":
+            said = f"{said}; {why}"
+        elif why:
+            said = f"{head(watch, watch.still_s)}, {why}: {found.what}{doubt}"
+        return said, "warning"
     last = f", the last was {watch.step:,}" if watch.step is not None else ""
     if found is None:
         return f"{head(watch, watch.still_s)}{last}: looking at all ranks", "info"
@@ -130,7 +134,7 @@ def stuck(watch: Watching) -> str:
 
 
 def head(watch: Watching, still_s: float) -> str:
-    """``stalled 48 s``, ``no step for 48 s · in evaluate.py:31``, ``ending for 48 s``; empty if all goes on.
+    """``stalled 48 s``, ``no step for 48 s · in evaluate.py:31``, ``ending for 48 s``; empty while steps go on.
 
     :param still_s: seconds without a step
     """
