@@ -19,6 +19,7 @@ WORDS = "'WORDS'"
 """The metavar of options whose value is words for another program: they may begin with a dash."""
 
 HELP_ALL = "--help-all"
+"""The option that shows every option of a verb."""
 
 GIVE_UP = "seconds to wait for lost links once all else has ended (600; the app keeps waiting)"
 """What ``--give-up`` is for."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pydoc
 import re
 import sys
 from collections.abc import Iterable
@@ -39,6 +38,8 @@ def show(topic: str, verbs: Iterable[str]) -> None:
         )
     text = plain(_text(page))
     if sys.stdout.isatty():
+        import pydoc  # takes long, and only this needs it
+
         pydoc.pager(text)
     else:
         out_lines(text.rstrip("\n").split("\n"))
