@@ -113,7 +113,7 @@ class Signs:
         self.longest_s = 0.0
 
     def told(self, step: int, at: float) -> None:
-        """A log told of a step; of several at once only the last one is told here."""
+        """A step appeared in a log. If several appear at once, only the last is passed in."""
         if self.said is None or step != self.said[0]:
             if self.said is not None and at > self.said[1]:
                 for _ in range(max(1, min(step - self.said[0], NEEDED))):

@@ -91,7 +91,7 @@ def test_what_the_signs_of_ranks_tell() -> None:
     signs.restarted()
     signs.told(3, 1.0)
     signs.told(19, 2.0)
-    assert signs.usual_s == 1.0, "between two lines there was no more, as these have come together"
+    assert signs.usual_s == 1.0, "several lines in one read are at most that far apart"
     signs.restarted()
     assert [signs.usual_s, signs.said, signs.longest_s] == [None, None, 0.0]
 

@@ -121,11 +121,8 @@ def rows(steps: Iterable[PastStep], ends: Ends, said: Iterable[Said], ranks: int
             # A step 0 of a log is before, or is, the first of those that ranks count.
             zero = ends.exact and key is not None and not key[1]
             counted = zero or (key is not None and key > (step.restarts, step.step - step.count))
-            row = _row(None, words, key, ranks) | ({"steps": 0} if counted else {})
-            if (
-                row["t"] is not None
-            ):  # a line is read a moment after its step, which may be that of another one
-                last = row["t"] = max(last, min(row["t"], step.at))
+            row = _told(words, key, ranks, last, step.at) | ({"steps": 0} if counted else {})
+            last = last if row["t"] is None else row["t"]
             yield row
             key, words = next(told, (None, None))
         last = max(last, step.at)
@@ -135,11 +132,18 @@ def rows(steps: Iterable[PastStep], ends: Ends, said: Iterable[Said], ranks: int
         else:
             yield _row(step, None, own, ranks)
     while words is not None:
-        row = _row(None, words, key, ranks)
-        if row["t"] is not None:
-            last = row["t"] = max(last, row["t"])
+        row = _told(words, key, ranks, last, math.inf)
+        last = last if row["t"] is None else row["t"]
         yield row
         key, words = next(told, (None, None))
+
+
+def _told(said: Said, key: Key | None, ranks: int, least: float, most: float) -> Row:
+    """The row of what only the log tells: a line may be read after the end of the next step."""
+    row = _row(None, said, key, ranks)
+    if row["t"] is not None:
+        row["t"] = max(least, min(row["t"], most))
+    return row
 
 
 def _keyed(said: Iterable[Said], ends: Ends) -> Iterator[tuple[Key | None, Said]]:

@@ -62,9 +62,9 @@ class Tracker:
         self._reached: dict[int, tuple[int, int]] = {}
         """The attempt of each rank, and the last step that it noted."""
         self._advances = 0
-        """How often one of them has come to another step."""
+        """How many times any rank has reached a new step."""
         self._final = False
-        """Whether the last step that a log told of is the last of all."""
+        """Whether the last step in the log is the final one."""
 
     def said(self, step: int, at: float, final: bool = False) -> None:
         """A log told of a step.

@@ -79,7 +79,7 @@ class Noticing:
 
     @property
     def said_step(self) -> tuple[int, float, bool] | None:
-        """The last step printed in a log, when (unix seconds), and whether none is to follow."""
+        """The last step in a log, its time (unix seconds), and whether it is the final one."""
         return self._rules.said_step
 
     @property

@@ -92,7 +92,7 @@ class Watch:
         self._linked = True
         self._attempts = 0
         self.said_step: tuple[int, float, bool] | None = None
-        """The last step in the run's log, when that was (unix seconds), and whether none is to follow."""
+        """The run's last logged step, its time (unix seconds), and whether it is the final one."""
 
     @property
     def limit(self) -> TimeLimit | None:
