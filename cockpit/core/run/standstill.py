@@ -134,7 +134,7 @@ def stuck(watch: Watching) -> str:
 
 
 def head(watch: Watching, still_s: float) -> str:
-    """``stalled 48 s``, ``no step for 48 s · in evaluate.py:31``, ``ending for 48 s``; empty while steps go on.
+    """``stalled 48 s``, ``no step for 48 s · in evaluate.py:31``, ``ending for 48 s``; else empty.
 
     :param still_s: seconds without a step
     """
