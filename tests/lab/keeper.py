@@ -227,6 +227,9 @@ class Keeper:
         self.inits: dict[str, int] = {}
         self.login = 0
         self.login_namespace = ""
+        self.login_held = -1
+        """Open on that namespace: the kernel gives the number of one that nobody holds to the next one made, which
+        may be that of a node of another lab, and :meth:`tear_down` kills by this number."""
 
     def port(self, name: str) -> str:
         """The switch's end of a node's cable."""
@@ -273,6 +276,7 @@ class Keeper:
         if answer != "up":
             raise OSError(f"login node: {answer}")
         self.login = pid
+        self.login_held = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         self.login_namespace = os.readlink(f"/proc/{pid}/ns/mnt")
 
     def start(self, names: list[str]) -> None:

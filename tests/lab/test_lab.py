@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -318,3 +319,21 @@ def test_a_node_that_is_killed_at_its_start_is_named() -> None:
         killed.wait()
         os.close(events)
         os.close(tell)
+
+
+def test_no_namespace_gets_the_number_of_a_login_node_that_has_ended() -> None:
+    """A lab's end kills by that number, and would kill a node that another lab is starting."""
+    need_lab()
+    with contextlib.ExitStack() as stack:
+        lab = stack.enter_context(Lab(nodes=1))
+        state = json.loads((lab.folder / "state.json").read_text())
+        (login,) = keeper.members("mnt", state["login"])
+        os.kill(login, signal.SIGKILL)
+        until(lambda: keeper.ticks(login) is None, "the login node has ended")
+        line = ["unshare", "--mount", "sh", "-c", "readlink /proc/self/ns/mnt; read end"]
+        for _ in range(10):  # side by side: the kernel gives the lowest number first
+            made = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stack.enter_context(made)
+            stack.callback(made.kill)
+            assert made.stdout is not None
+            assert made.stdout.readline().strip() != state["login"]
