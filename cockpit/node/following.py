@@ -2,7 +2,8 @@
 
 A file that was read goes on only where what was read is: by its inode, and by its first bytes and those
 before the offset. If another file has its name by then, what was moved or copied away is read to its end
-first; then the new one is read from its start.
+first; then the new one is read from its start. A file that is emptied under a program that does not append
+goes on with a hole as long as it was: its start is where the hole ends, for offsets too.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ OFTEN, OFTEN_S = 8, 10.0
 """A file that has begun anew so many times does so once in that many seconds: it is not made to be read."""
 
 _GONE = "is gone"
+_SHORTENED = "was shortened on its node before all of it was read: %d bytes are missing"
 
 Key = TypeVar("Key", int, str)
 
@@ -127,6 +129,10 @@ class Followed:
         self._identity: Optional[Identity] = None
         self._trail = None if offset else Trail()
         self._mark, self._marked = mark, offset if marked is None else max(offset, marked)
+        self._hole = 0
+        """Bytes before its start that nobody has written."""
+        self._missing = 0
+        """Bytes that were there, and were cut off before they were read."""
         self._seen: Optional[int] = None
         """How long it was when it was last known to be this file."""
         self._info: Optional[os.stat_result] = None
@@ -152,12 +158,14 @@ class Followed:
     def look(self) -> Optional[Begun]:
         """See how long it is; return if it begins anew: what is read next is from its start."""
         try:
-            info = self._at.stat()
+            info, cut = self._at.stat(), 0
             if info is not None and self._identity == _identity(info) and info.st_size < self._size:
                 if not self.offset:
-                    return self._anew(info, self._size)
+                    return self._anew(info, self._size - self._hole)
                 self._identity = None  # it was shortened, and may have grown again
+                cut = self._size - info.st_size
             if info is not None and self._goes_on(info):
+                self._missing += cut
                 self._saw(info)
                 return self._back() if self._at is not self._here and not self.behind else None
             return self._search()
@@ -182,14 +190,17 @@ class Followed:
         info = os.fstat(number)
         if trail is None or _identity(info) != self._identity:
             return self._doubt()
+        if not self.offset:
+            self._hole = safefiles.hole(number, info.st_size)
+            self._saw(info)
         known = len(trail.tail)
-        data = os.pread(number, known + room, self.offset - known)
-        if data[:known] != trail.tail or not _begins(number, trail):
+        data = os.pread(number, known + room, self._hole + self.offset - known)
+        if data[:known] != trail.tail or not _begins(number, self._hole, trail):
             return self._doubt()
         data = data[known:]
         trail.add(data)
         self.offset += len(data)
-        self._seen, self._info = max(self.offset, info.st_size), info
+        self._seen, self._info = max(self.offset, info.st_size - self._hole), info
         return data
 
     def _doubt(self) -> bytes:
@@ -205,15 +216,16 @@ class Followed:
             self.trouble = "cannot be read: %s" % (error.strerror or error)
 
     def _saw(self, info: os.stat_result) -> None:
-        self.size = self._size = info.st_size
-        self.trouble = ""
+        self._size = info.st_size
+        self.size = max(0, info.st_size - self._hole)
+        self.trouble = _SHORTENED % self._missing if self._missing else ""
 
     def _goes_on(self, info: os.stat_result) -> bool:
         """Whether what is there is what was read so far, and perhaps more.
 
         :raises OSError: it cannot be read
         """
-        if info.st_size < self.offset:
+        if info.st_size < self._hole + self.offset:
             return False
         if self._identity is not None:
             return self._identity == _identity(info)
@@ -227,23 +239,23 @@ class Followed:
         number = place.open()
         try:
             info = os.fstat(number)
-            if info.st_size < self.offset:
+            hole = safefiles.hole(number, info.st_size)
+            size = info.st_size - hole
+            if size < self.offset:
                 return False
             if self._trail is None:
                 marked = self._mark is not None
-                if marked and (
-                    info.st_size < self._marked or _trail(number, self._marked).mark != self._mark
-                ):
+                if marked and (size < self._marked or _trail(number, hole, self._marked).mark != self._mark):
                     return False
-                self._trail = _trail(number, self.offset)
+                self._trail = _trail(number, hole, self.offset)
             else:
                 known = self._trail.tail
-                same = os.pread(number, len(known), self.offset - len(known)) == known
-                if not same or not _begins(number, self._trail):
+                same = os.pread(number, len(known), hole + self.offset - len(known)) == known
+                if not same or not _begins(number, hole, self._trail):
                     return False
         finally:
             place.release(number)
-        self._identity, self._at, self._seen = _identity(info), place, info.st_size
+        self._identity, self._at, self._seen, self._hole = _identity(info), place, size, hole
         self._info = info
         self._saw(info)
         return True
@@ -283,14 +295,29 @@ class Followed:
         if self._is_often():
             self.size = self.offset
             return None
+        before, hole = self._info, self._hole_of(info)
+        if before is not None and _identity(before) == _identity(info) and hole > self._hole:
+            end = max(end or 0, hole - self._hole)  # it was as long as that when it was emptied
         nothing = not self.offset and not end
         self._at, self._identity = self._here, _identity(info)
         self._trail, self.offset, self._seen, self._info = Trail(), 0, 0, info
+        self._hole, self._missing = hole, 0
         self._saw(info)
         if nothing:
             return None  # of an empty file, nothing is missing
         self._begun, self._begun_at = self._begun + 1, time.monotonic()
         return Begun(end)
+
+    def _hole_of(self, info: os.stat_result) -> int:
+        """Bytes before the start of what is here that nobody has written.
+
+        :raises OSError: it cannot be read
+        """
+        number = self._here.open()
+        try:
+            return safefiles.hole(number, info.st_size)
+        finally:
+            self._here.release(number)
 
     def _is_often(self) -> bool:
         return self._begun >= OFTEN and time.monotonic() < self._begun_at + OFTEN_S
@@ -354,12 +381,12 @@ def _identity(info: os.stat_result) -> Identity:
     return info.st_dev, info.st_ino
 
 
-def _trail(number: int, size: int) -> Trail:
-    """The first bytes of an open file, in short."""
+def _trail(number: int, start: int, size: int) -> Trail:
+    """The first bytes of an open file from its start on, in short."""
     span = min(SPAN, size)
-    return Trail(size, os.pread(number, span, 0), os.pread(number, span, size - span))
+    return Trail(size, os.pread(number, span, start), os.pread(number, span, start + size - span))
 
 
-def _begins(number: int, trail: Trail) -> bool:
+def _begins(number: int, start: int, trail: Trail) -> bool:
     """Whether a file has the first bytes that were read."""
-    return trail.size <= SPAN or os.pread(number, len(trail.head), 0) == trail.head
+    return trail.size <= SPAN or os.pread(number, len(trail.head), start) == trail.head

@@ -15,6 +15,7 @@ from cockpit.base.regular import open_regular, read_all
 
 RECORD_LIMIT = 16 << 10
 """Bytes of a record of ours: a wrapper's has some 300, a stop request hardly more."""
+_BLOCK = 4096
 
 
 def opened(path: str, *, link: bool = False) -> int:
@@ -44,6 +45,47 @@ def size(path: str) -> Optional[int]:
     except OSError:
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def extent(path: str, *, link: bool = False) -> Optional[int]:
+    """How long a regular file is without the :func:`hole` at its start; None: there is none to be read.
+
+    It is opened only if it takes less of the disk than its length: a hole of less than a block does not show.
+
+    :param link: see :func:`opened`
+    """
+    try:
+        info = os.stat(path) if link else os.lstat(path)
+        if not stat.S_ISREG(info.st_mode):
+            return None
+        if info.st_blocks * 512 >= info.st_size:
+            return info.st_size
+        number = opened(path, link=link)
+        try:
+            return info.st_size - hole(number, info.st_size)
+        finally:
+            os.close(number)
+    except OSError:
+        return None
+
+
+def hole(number: int, size: int) -> int:
+    """How many bytes nobody has written at the start of an open file: zeros, which no text begins with.
+
+    Found by halves, as not every file system tells of its holes, and one may be as long as a month of logs.
+    """
+    if os.pread(number, 1, 0) != b"\0":
+        return 0
+    first, end = 0, -(-size // _BLOCK)
+    while end - first > 1:
+        half = (first + end) // 2
+        if os.pread(number, _BLOCK, half * _BLOCK).strip(b"\0"):
+            end = half
+        else:
+            first = half
+    # What is written begins in this block, or with the next one.
+    data = os.pread(number, min(2 * _BLOCK, size - first * _BLOCK), first * _BLOCK)
+    return first * _BLOCK + len(data) - len(data.lstrip(b"\0"))
 
 
 def read(path: str, limit: int) -> bytes:

@@ -32,7 +32,10 @@ LOG = rank_log(0)
 
 
 class Rank:
-    """Writes numbered lines to its log, which others shorten, copy, move and remove."""
+    """Writes numbered lines to its log, which others shorten, copy, move and remove.
+
+    :param seed: one that is odd does not append: it goes on where it is in a file that was emptied
+    """
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.log = folder, folder / LOG
@@ -40,7 +43,8 @@ class Rank:
         self.said = b""
         self.random = random.Random(seed)
         self._line = self._copy = 0
-        self._file = self.log.open("ab", buffering=0)
+        self._mode = "wb" if seed % 2 else "ab"
+        self._file = self.log.open(self._mode, buffering=0)
 
     def write(self) -> None:
         """Some lines, perhaps half a one at the end."""
@@ -71,7 +75,7 @@ class Rank:
                 self._copy += 1
                 self.log.rename(self.folder / f"{LOG}.{self._copy}")
                 self.close()
-                self._file = self.log.open("ab", buffering=0)
+                self._file = self.log.open(self._mode, buffering=0)
 
     def close(self) -> None:
         """It ends."""
@@ -180,7 +184,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours, "_LOOK_S", 0.0)
 
 
-@pytest.mark.parametrize("rank", range(6), indirect=True)
+@pytest.mark.parametrize("rank", range(8), indirect=True)
 def test_each_byte_is_here_or_declared_missing(rank: Rank) -> None:
     run = RunFolder.find("run").path
 

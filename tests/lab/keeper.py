@@ -228,8 +228,8 @@ class Keeper:
         self.login = 0
         self.login_namespace = ""
         self.login_held = -1
-        """Open on that namespace: the kernel gives the number of one that nobody holds to the next one made, which
-        may be that of a node of another lab, and :meth:`tear_down` kills by this number."""
+        """Open on that namespace, by whose number :meth:`tear_down` kills: the kernel gives that of one which
+        nobody holds to the next one made, perhaps to a node of another lab."""
 
     def port(self, name: str) -> str:
         """The switch's end of a node's cable."""

@@ -15,7 +15,7 @@ import pytest
 
 from cockpit.base import record
 from cockpit.base.trail import Trail
-from cockpit.node import following
+from cockpit.node import following, safefiles
 from cockpit.node.calls import Call
 from cockpit.node.run.follow import BULK, _Reader, follow
 from cockpit.node.run.status import _status
@@ -186,6 +186,63 @@ def test_what_was_not_read_before_a_cut_is_counted(reading: Reading) -> None:
     reading.log.write_bytes(NEW)
     assert reading.go()[1:] == [NEW]
     assert reading.lost == [4000]
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["at once", "empty for a while"])
+@pytest.mark.parametrize("unread", [0, 5000])
+@pytest.mark.parametrize("days", [1, 3])
+def test_a_log_that_was_emptied_under_one_who_does_not_append_has_no_zeros(
+    reading: Reading, seen: bool, unread: int, days: int
+) -> None:
+    """``: >``: the next line comes where the last one ended, and before it there is a hole."""
+    with reading.log.open("r+b", buffering=0) as file:
+        file.seek(0, os.SEEK_END)
+        for day in range(days):
+            file.write(b"x" * unread)
+            os.truncate(reading.log, 0)
+            if seen:
+                reading.go()
+            file.write(b"day %d\n" % day)
+            got = reading.go()
+            assert reading.reader.sizes == {reading.log.name: 6}
+            got = reading.again().go()
+            file.write(NEW)
+            got = reading.go()
+    assert got == [OLD, *(b"day %d\n" % day + NEW for day in range(days))]
+    # What came between the last look and the end is known if the file was not seen empty.
+    assert reading.lost == [0 if seen else unread] * days
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 4095, 4096, 4097, 12288, 50_001])
+@pytest.mark.parametrize("text", [0, 1, 4095, 4096, 10_000])
+def test_a_hole_ends_where_something_is_written(tmp_path: Path, zeros: int, text: int) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.truncate(zeros)
+        file.seek(zeros)
+        file.write(b"x" * text)
+    extent = safefiles.extent(str(path))
+    assert extent is not None
+    assert text <= extent < text + 4096
+    assert extent == text or zeros % 4096
+    number = os.open(path, os.O_RDONLY)
+    try:
+        assert safefiles.hole(number, zeros + text) == zeros
+    finally:
+        os.close(number)
+
+
+def test_what_was_cut_off_unread_is_said_to_be_missing(reading: Reading) -> None:
+    with reading.log.open("ab") as file:
+        file.write(NEW)
+    assert reading.reader._files["rank-0.log"].look() is None
+    os.truncate(reading.log, len(OLD) + 100)
+    assert reading.go() == [OLD + NEW[:100]]
+    assert str(len(NEW) - 100) in reading.reader.trouble["rank-0.log"]
+    with reading.log.open("ab") as file:
+        file.write(b"more\n")
+    assert reading.go() == [OLD + NEW[:100] + b"more\n"]
+    assert reading.lost == []
 
 
 def test_only_what_nobody_read_of_a_copied_log_is_missing(reading: Reading) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Type, TypeVar, Union
 
 from cockpit.base import gate
@@ -169,12 +168,9 @@ class Ranks:
         """How long the file is that a rank has for its output, whatever its name is by now; 0: not known."""
         for one in self._all.values():
             if one.rank == rank and not one.ended and procfs.alive(*one.training):
-                try:
-                    info = os.stat("/proc/%d/fd/1" % one.training[0])
-                except OSError:
-                    continue
-                if stat.S_ISREG(info.st_mode):
-                    return info.st_size
+                size = safefiles.extent("/proc/%d/fd/1" % one.training[0], link=True)
+                if size is not None:
+                    return size
         return 0
 
     def wrapped(self) -> bool:

@@ -284,7 +284,7 @@ class Supervisor:
     def _note_sizes(self) -> None:
         changed = {}
         for name in self._logs:
-            size = safefiles.size(os.path.join(self._folder, name))
+            size = safefiles.extent(os.path.join(self._folder, name))
             if size is None or size < self._sizes.get(name, 0):
                 size = self._ranks.written(record.logged_rank(name)) or size
             if size is not None and self._sizes.get(name) != size:
