@@ -33,8 +33,8 @@ SERIES = ("loss", "lr", "samples_s", "tokens_s", "step_s")
 """Fields that have series."""
 
 # What lines with numbers contain. A long piece is first searched for the usual ones, which is quick.
-_HINTS = (b"loss", b"Loss", b"step", b"Step", b"poch", b"iter", b"Iter", b"it/s", b"s/it")
-_HINTED = re.compile(b"loss|step|epoch|iter|batch|lr|learning|update|it/s|s/it|per_?sec|tps|eta[: ]")
+_HINTS = (b"loss", b"Loss", b"step", b"Step", b"poch", b"iter", b"Iter", b"it/s", b"s/it", b"Cost")
+_HINTED = re.compile(b"loss|step|epoch|iter|batch|lr|learning|update|it/s|s/it|per_?sec|tps|eta[: ]|cost ")
 # What does not change the shape of a line: numbers, blanks, and how much of a bar is drawn.
 _FILLING = b"0123456789 ,\t\b" + bytes(range(0x80, 0xC0)) + b"\xe2"
 _DRAWN = bytes(range(0x80, 0xC0)) + b"\xe2\b"

@@ -10,7 +10,9 @@ _SAID = re.compile(
     rb"['\"]?\s{0,8}[:=|]?[\s'\"]{0,8}"
     rb"(?P<text>[\d][\w:,. ]{0,40})"
 )
-_IN_BAR = re.compile(rb"\[[\d:]{1,12}<(?P<text>(?:\d+ days?, )?\d{1,4}(?::\d\d){1,2}),")
+_IN_BAR = re.compile(rb"(?<!/\? )\[[\d:]{1,12}<(?P<text>(?:\d+ days?, )?\d{1,4}(?::\d\d){1,2}),")
+# rich: "0:01:18 0:03:30 3.02it/s", with a dot in between that is left out
+_IN_RICH = re.compile(rb" [\d:]{1,12} {1,3}(?P<text>\d{1,4}:\d\d:\d\d) {1,3}\d[\d.]{0,9}it/s")
 _CLOCK = re.compile(rb"(?:(\d{1,5})\s?d(?:ays?)?,?\s{0,3})?(\d{1,6}):(\d\d)(?::(\d\d))?(?:\.\d+)?(?![\w:])")
 _WORDS = re.compile(
     rb"(?=\d)(?:(\d{1,5}(?:\.\d+)?)\s?d(?:ays?)?,?\s{0,2})?"
@@ -26,7 +28,7 @@ def time_left(line: bytes) -> float | None:
     said = None
     for said in _SAID.finditer(line):  # noqa: B007  (the last one)
         pass
-    found = said or _IN_BAR.search(line)
+    found = said or _IN_BAR.search(line) or _IN_RICH.search(line)
     if found is None:
         return None
     text = found["text"]

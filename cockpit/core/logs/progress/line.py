@@ -7,16 +7,21 @@ out: a missing number does less harm than a wrong one.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from cockpit.core.logs.progress import wordings
 from cockpit.core.logs.progress.durations import time_left
 from cockpit.core.logs.progress.names import NEAR, Name, Unit, name_of, unit_of
 from cockpit.core.logs.progress.plan import NUMBER, PARTS, Plan, Trust
+from cockpit.core.logs.progress.rows import row_of
 from cockpit.core.logs.progress.wordings import Order
 
 NUMBERS = 160
 """A line with more numbers is not read."""
+
+PROSE = 3
+"""A line with so many words that logs do without is what a model or a person wrote."""
 
 # A step out of a total, an epoch out of a total.
 _OF = re.compile(rb"[kmb]?\s{0,8}/\s{0,8}|\s{1,8}(?:of|out of|\(of)\s{1,8}")
@@ -24,8 +29,8 @@ _AFTER_EPOCH = re.compile(rb"[\]\[\s:,|)(-]{1,8}")
 _IN_BRACKETS = re.compile(rb"\]|\s{0,4}\(")
 _DRAWN = re.compile(rb"\s{0,4}\[[=>.#\-\s]{4,80}\]")
 _BAR = re.compile(
-    rb"(?<![\w.])(?P<step>\d{1,15})(?:/(?P<total>\d{1,15})|it) \[[\d:]{1,12}(?:<[\d:?]{1,12})?,\s{0,3}"
-    rb"(?:\?|\d{1,9}(?:\.\d{1,9})?)\s?(?:(?P<unit>it|ba|batch|batches|steps?|iters?)/s|s/(?P<each>it|ba|batch|steps?|iters?))"
+    rb"(?<![\w.])(?P<step>\d{1,15})(?:/(?:(?P<total>\d{1,15})|\?)|it) \[[\d:]{1,12}(?:<[\d:?]{1,12})?,\s{0,3}"
+    rb"(?:\?|\d{1,9}(?:\.\d{1,9})?)\s?(?:(?P<unit>it|ba|batch|batches|steps?|iters?|updates?)/s|s/(?P<each>it|ba|batch|steps?|iters?|updates?))"
 )
 _SEPARATES = re.compile(rb"\s{0,8}[|,;)\]]")
 _GLUED = re.compile(rb"[a-z]{1,3}\b")
@@ -34,7 +39,7 @@ _EPOCHS = re.compile(rb"\bepochs?\s*:?\s*(?:\d+%|\Z)")
 _OTHER_BAR = re.compile(
     rb"\b(?:val|eval|test|sanity|predict|infer|generat|load|fetch|download|upload|sav|map|filter|token"
     rb"|cach|convert|prepar|preprocess|pack|group|captur|compil|sampl|warm|rollout|request|prompt|render"
-    rb"|process|collect|encod|quant|merg|extract|index|read|scan|comput|check|creat|build|writ)"
+    rb"|process|collect|denois|encod|quant|merg|extract|index|read|scan|comput|check|creat|build|writ)"
 )
 # "lr ........ 0.0003", as Megatron lists its arguments.
 _SETTING = re.compile(rb"\w \.{3,200} \S{1,200}\s*\Z")
@@ -50,6 +55,8 @@ def plan_of(line: bytes) -> Plan | None:
     if any(word in line for word in _SPOILT) or (b" ..." in line and _SETTING.search(line)):
         return None
     if b"--" in line and _COMMAND.search(line):
+        return None
+    if sum(word in wordings.PROSE for word in line.split()) >= PROSE:
         return None
     return _Line(line).plan()
 
@@ -82,12 +89,16 @@ class _Line:
         self.steps: list[_Step] = []
         self.bar: tuple[str, int, int | None] | None = None
         self.epochs = -1
+        self.kind: Trust | None = None
 
     def plan(self) -> Plan | None:
         if self.count > NUMBERS or not self._take_bar():
             return None
         self._take_numbers()
-        if self.aside or self.settings > 1:
+        row = row_of(self.line)
+        if row is not None:
+            self._take_row(row)
+        elif self.aside or self.settings > 1:
             return None
         step = min(self.steps, default=None, key=lambda each: each[:3])
         loss = self.found.get("loss")
@@ -148,6 +159,8 @@ class _Line:
     def _kind(self, step: _Step | None) -> Trust | None:
         fields = self.found.keys() - {"epoch", "total", "time"}
         counted = step is not None or "epoch" in self.found
+        if self.kind is not None:
+            return self.kind
         if self.bar is not None:
             return Trust.TOLD if self.bar[0] or fields - {"step_s", "rate"} else Trust.BARE
         if "loss" in fields:
@@ -212,11 +225,24 @@ class _Line:
         ):
             return False
         index = len(NUMBER.findall(before))
-        if index > 1 and not self.gaps[0].strip() and self.gaps[1] == b"/" and self.gaps[2].isspace():
-            self.epochs = 1
-            self.found["epoch"] = Order.FIRST, 0, 1.0  # a row of Ultralytics: "12/299   21.1g …"
         self.bar = "training" if training else "", index, index + 1 if found["total"] else None
         return True
+
+    def _take_row(self, row: Mapping[str, tuple[int, float]]) -> None:
+        """Take the numbers of a project's own pattern before all others."""
+        at = {found.start(): index for index, found in enumerate(NUMBER.finditer(self.line))}
+        row = {name: (at[start], factor) for name, (start, factor) in row.items() if start in at}
+        if "rate" in row or "step_s" in row:
+            self.found.pop("rate", None)
+            self.found.pop("step_s", None)
+        for name, (index, factor) in row.items():
+            if name == "epochs":
+                self.epochs = index
+            elif name == "step":
+                self.steps = [_Step(False, Order.FIRST, index, row["total"][0] if "total" in row else None)]
+            elif name != "total":
+                self.found[name] = Order.FIRST, index, factor
+        self.kind = Trust.SPEED if row.keys() == {"rate"} else Trust.TOLD
 
     def _take_numbers(self) -> None:
         index = 0

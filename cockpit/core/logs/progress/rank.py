@@ -94,7 +94,7 @@ class RankLog:
         end = data.rfind(b"\n") + 1
         self._rest = data[end:]
         self._cut = (not whole and not end) or len(self._rest) > REST
-        self._shown = not self._cut and self._rest.endswith(b"]") and (whole or end > 0)
+        self._shown = not self._cut and _is_bar(self._rest) and (whole or end > 0)
         if self._cut:
             self._rest = b""
         # A bar waits for the next step before it ends its line.
@@ -109,15 +109,13 @@ class RankLog:
             return
         self._told += len(lines)
         if plan.kind is Trust.HEADING:
-            if plan.eta and (left := time_left(lines[-1])) is not None:
-                said["eta_s"] = left
-            self._heading = said, self._told
+            self._heading = {**said, **_left(plan, lines[-1])}, self._told
             self._epoch_count = plan.epoch_count(lines[-1])
             return
         if plan.kind is Trust.SPEED and not self._is_training(said):
             return
         if plan.kind is Trust.BARE and self._is_aside(said):
-            self._held = said
+            self._held = {**said, **_left(plan, lines[-1])}
             return
         losses = plan.losses(lines) if len(lines) > 1 else [said["loss"]] if "loss" in said else []
         if plan.kind is Trust.ALONE and losses:
@@ -133,8 +131,8 @@ class RankLog:
         self._count(said, losses)
         self._epochs.take({**above, **said}, count)
         news.add({**above, **said}, losses)
-        if plan.eta:
-            news.timed = lines[-1]
+        if plan.eta or "eta_s" in said:
+            news.timed = lines[-1] if plan.eta else b""
 
     def _above(self, said: dict[str, float]) -> dict[str, float]:
         """What the heading above these numbers says."""
@@ -145,6 +143,9 @@ class RankLog:
 
     def _count(self, said: dict[str, float], losses: list[float]) -> None:
         """Note what the training counts to."""
+        held = self._held
+        if losses and "total" not in said and said.get("step", -1.0) == held.get("step"):
+            said.update({**held, **said})  # "step 300: loss …" below a bar that is at 300
         if "step" in said:
             self._heading = {}, 0
             self._bar = said.get("total")
@@ -220,6 +221,18 @@ class RankLog:
         if self._epochs.several and not last and said <= OF_RUN * of_one * usual:
             return None
         return said - (now - at)
+
+
+def _is_bar(rest: bytes) -> bool:
+    """Whether an unfinished line ends in the time and speed of a bar: "[00:34<01:08, 9.71it/s]"."""
+    times = rest[rest.rfind(b"[") :] if rest.endswith(b"]") else b""
+    return b"/s" in times or b"s/" in times
+
+
+def _left(plan: Plan, line: bytes) -> dict[str, float]:
+    """The time left that a line says, if it does."""
+    left = time_left(line) if plan.eta else None
+    return {} if left is None else {"eta_s": left}
 
 
 def newest_states(told: list[tuple[Plan, bytes]]) -> list[tuple[Plan, bytes]]:

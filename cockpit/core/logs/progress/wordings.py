@@ -108,7 +108,7 @@ NOT_BEFORE = _words(
     "total max min warmup num number save eval logging log per every decay optimization accumulation each"
     " left remaining skipped best micro in for of the next until after training_steps gradient target first"
     " from last previous saved same any consumed ref rollout gen generation inner sub diffusion denoising"
-    " base initial peak final end start init"
+    " base initial peak final end start init fps"
 )
 """Words right before a name that make it something else: "max steps"."""
 
@@ -142,7 +142,7 @@ LR_BESIDE = _words(
 """Words that may be joined to the learning rate, also with digits after them."""
 
 EVALUATION = _words(
-    "val valid validation validating validate eval evaluation evaluate evaluating evaluated test testing"
+    "val valid validation validating validate eval evaluation evaluate evaluating evaluated test testing cv"
 )
 """Words for a measurement outside training."""
 
@@ -198,11 +198,14 @@ TIMES: dict[bytes, float] = {
 STEPS = _words("it iter iteration step batch update")
 """Names of a step after a unit of time: ``ms/batch``."""
 
-LONG = _words("min mins minutes minute h hr hrs hour hours d day days gb gib mb mib kb kib b tb")
+LONG = _words("min mins minutes minute h hr hrs hour hours d day days gb gib mb mib kb kib b tb times words")
 """Units after a number that make it belong to no field."""
 
 GLUED: dict[bytes, str] = {b"it": "", b"epoch": "epoch"}
 """Words that may follow a number without a blank, and the field they name."""
+
+PROSE = _words("the a is are was we they you it its that this if how so by i")
+"""Words of sentences, of which lines with numbers of a training have few."""
 
 PARTS = _names("forward time, data loading time")
 """Times of parts of a step: a line that has one of these gives no time of a step."""

@@ -1,0 +1,66 @@
+"""Lines of projects whose numbers have no names, or misleading ones, as data: a row is a pattern.
+
+Its groups are the fields of a reading, and these: ``epochs`` (how many there will be), ``rate`` (steps per
+second), ``ms`` (milliseconds of a step), ``milli_lr`` (a thousandth of it is the learning rate). Patterns are for
+lines as they are read: in small letters, without colours and drawings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_ROWS = (
+    # Lightning, callbacks/progress/rich_progress.py
+    rb"epoch (?P<epoch>\d+)/\d+ .{0,400}? (?P<step>\d+)/(?P<total>\d+) [\d:]+\s+[-\d:]+ (?P<rate>[\d.]+)it/s",
+    # Marian, src/training/scheduler.h
+    rb"\bep\. (?P<epoch>\d+) : up\. (?P<step>\d+) : sen\. [\d,]+ : cost (?P<loss>\S+)"
+    rb"(?:.{0,300} : (?P<tokens_s>[\d.]+) words/s)?(?:.{0,300} : l\.r\. (?P<lr>\S+))?",
+    # tinygrad, examples/mlperf/model_train.py
+    rb"^\s*(?P<step>\d+)\s+(?P<ms>[\d.]+) ms run,.{0,300} (?P<loss>\S+) loss,(?:.{0,300} (?P<lr>\S+) lr\b)?",
+    # RETURNN, returnn/torch/engine.py
+    rb"\bep (?P<epoch>\d+) train, step (?P<step>\d+), (?:.{0,300} (?P<step_s>[\d.]+) sec/step)?",
+    # JEPA, app/vjepa/train.py
+    rb"\[(?P<epoch>\d+),\s*(?P<step>\d+)\] loss: (?P<loss>\S+) (?:.{0,300}\[iter: (?P<ms>[\d.]+) ms\])?",
+    # WeNet, wenet/utils/train_utils.py
+    rb"\btrain .{0,300}\bbatch (?P<epoch>\d+)/(?P<step>\d+) loss ",
+    # prime-rl, src/prime_rl/trainer/rl/train.py
+    rb"\bstep (?P<step>\d+) \|\s+(?P<step_s>[\d.]+)s \| loss (?P<loss>\S+)",
+    # verl, trainer/ppo/ray_trainer.py and trainer/fsdp_sft_trainer.py; the order of its fields varies
+    rb"\bstep:(?P<step>\d+) - (?=.*\bactor/pg_loss:(?P<loss>[^\s(]+))(?=.*\bactor/lr:(?P<lr>\S+)|)"
+    rb"(?=.*\bperf/throughput:(?P<tokens_s>[\d.]+)|)(?=.*\btiming_s/step:(?P<step_s>[\d.]+)|)",
+    rb"\bstep:(?P<step>\d+) - train/loss:(?P<loss>\S+) - train/lr\(1e-3\):(?P<milli_lr>\S+)"
+    rb"(?: - train/time\(s\):(?P<step_s>\S+))?",
+    # TensorFlow, basic_session_run_hooks.py
+    rb"\bglobal_step/sec: (?P<rate>[\d.]+)$",
+    # Lingua, apps/main/train.py
+    rb"\bstep: (?P<step>\d+) .{0,300}\bwps: .{0,300}\biter:\s+(?P<step_s>[\d.]+)\s+data:",
+    # PaddleClas, ppcls/engine/train/utils.py
+    rb"\blr\(\w+\): (?P<lr>[^\s,]+), .{0,300}\bbatch_cost:",
+    # rl_games, common/a2c_common.py
+    rb"^fps step: .{0,300} epoch: (?P<epoch>\d+)/(?P<epochs>\d+) frames:",
+    # MXNet, python/mxnet/callback.py
+    rb"\bepoch\[(?P<epoch>\d+)\] batch \[[\d-]+\]\s+speed: (?P<samples_s>[\d.]+) samples/sec",
+    # Catalyst, callbacks/misc.py
+    rb"(?P<epoch>\d+)/(?P<epochs>\d+) \* epoch \(train\):",
+    # Cosmos, callbacks/iter_speed.py
+    rb"\] (?P<step>\d+) : iter_speed (?P<step_s>[\d.]+) seconds per iteration \| loss: (?P<loss>\S+)",
+    # big_vision, train.py
+    rb"\bnote: steps:(?P<step>\d+)/(?P<total>\d+) \[[\d.]+%\]",
+    # AReaL, utils/stats_logger.py
+    rb"\bepoch (?P<epoch>\d+)/(?P<epochs>\d+) step \d+/\d+ train step (?P<step>\d+)/(?P<total>\d+) done",
+    # Ultralytics, engine/trainer.py
+    rb"^\s*(?P<epoch>\d+)/(?P<epochs>\d+)\s.{0,300}%\|.{0,300} \[",
+)
+_PATTERNS = tuple(map(re.compile, _ROWS))
+_FACTORS = {"ms": ("step_s", 1e-3), "milli_lr": ("lr", 1e-3)}
+
+
+def row_of(line: bytes) -> Mapping[str, tuple[int, float]] | None:
+    """What a project's own pattern says about a line: where each field's number begins, and its factor."""
+    for pattern in _PATTERNS:
+        found = pattern.search(line)
+        if found is not None:
+            groups = ((name, found.start(name)) for name in pattern.groupindex if found[name] is not None)
+            return {field: (at, factor) for name, at in groups for field, factor in (_FACTORS.get(name, (name, 1.0)),)}
+    return None
