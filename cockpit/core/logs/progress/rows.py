@@ -1,14 +1,13 @@
 """Lines of projects whose numbers have no names, or misleading ones, as data: a row is a pattern.
 
 Its groups are the fields of a reading, and these: ``epochs`` (how many there will be), ``rate`` (steps per
-second), ``ms`` (milliseconds of a step), ``milli_lr`` (a thousandth of it is the learning rate). Patterns are for
-lines as they are read: in small letters, without colours and drawings.
+second), ``ms`` (milliseconds of a step), ``milli_lr`` (a thousandth of it is the learning rate). Patterns are
+for lines as they are read: in small letters, without colours and drawings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 _ROWS = (
     # Lightning, callbacks/progress/rich_progress.py
@@ -56,11 +55,14 @@ _PATTERNS = tuple(map(re.compile, _ROWS))
 _FACTORS = {"ms": ("step_s", 1e-3), "milli_lr": ("lr", 1e-3)}
 
 
-def row_of(line: bytes) -> Mapping[str, tuple[int, float]] | None:
+def row_of(line: bytes) -> dict[str, tuple[int, float]] | None:
     """What a project's own pattern says about a line: where each field's number begins, and its factor."""
-    for pattern in _PATTERNS:
-        found = pattern.search(line)
-        if found is not None:
-            groups = ((name, found.start(name)) for name in pattern.groupindex if found[name] is not None)
-            return {field: (at, factor) for name, at in groups for field, factor in (_FACTORS.get(name, (name, 1.0)),)}
-    return None
+    found = next(filter(None, (pattern.search(line) for pattern in _PATTERNS)), None)
+    if found is None:
+        return None
+    fields = {}
+    for name, number in found.groupdict().items():
+        if number is not None:
+            field, factor = _FACTORS.get(name, (name, 1.0))
+            fields[field] = found.start(name), factor
+    return fields
