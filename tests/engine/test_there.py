@@ -83,6 +83,18 @@ def test_the_end_of_a_log_tells_its_last_steps_and_when_they_were() -> None:
     assert of_pace(pace, 1090.0).lasts is True
 
 
+def test_the_end_of_a_log_that_is_one_long_bar_tells_its_steps() -> None:
+    steps = [(1000.0 + 0.5 * step, step) for step in range(900)]
+    bar = b"\r%9d/9999 [00:00<00:00, 1.00it/s]"
+    log, index = b"starts\n", []
+    for at, step in steps:
+        log += bar % step
+        index.append({"t": at, "s": {"rank-0.log": len(log)}})
+    files = {"rank-0.log": log, "sizes.jsonl": b"".join(json.dumps(one).encode() + b"\n" for one in index)}
+    # The last state is not over yet.
+    assert [one.step for one in told(Node(files), 0)] == [step for _, step in steps[-there.STEPS - 1 : -1]]
+
+
 def test_of_lines_that_were_written_at_once_the_last_one_counts() -> None:
     steps = [(1000.0 + 20 * (step // 10), step) for step in range(50)]
     files = logged(steps)

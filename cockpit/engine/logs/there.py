@@ -48,6 +48,7 @@ async def steps_there(link: Link, folder: str, ranks: Collection[int]) -> list[T
     for name, most in (*dict.fromkeys(names, LATEST).items(), (index, LAST_TIMES)):
         if size := found.get(name, 0):
             data = await read_part(link, folder, name, max(0, size - most), size)
+            data = data.replace(b"\r", b"\n")  # a bar may be all that is there
             # The first line may be a part of one.
             tails[name] = data.partition(b"\n")[2] if size > most else data
     times = list(ticks(tails.pop(index, b"").split(b"\n")))
