@@ -15,7 +15,7 @@ from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.said import resumed
 from cockpit.core.pace.signs import Sign
 from cockpit.core.run.model import LIVE, Rank, RunModel
-from cockpit.core.run.notices.words import findings
+from cockpit.core.run.notices.words import SAID, findings
 from cockpit.engine.logs.said import pages
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
@@ -74,7 +74,9 @@ def step_said(folder: RunFolder, model: RunModel, pace: Pace) -> int | None:
 def noticed(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
     """What is wrong with a run: who holds it up, who is slow while it goes on, what its watch has noticed."""
     slow = () if model.over else pace_findings(pace, folder.name)
-    return [*_stall(model), *slow, *findings(model, folder.name, time.time())]
+    # What is less than minutes old only those know who watch.
+    said = SAID if any(pace.of(rank).work is not None for rank in model.ranks) else ()
+    return [*_stall(model), *slow, *findings(model, folder.name, time.time(), said)]
 
 
 def _stall(model: RunModel) -> list[Finding]:

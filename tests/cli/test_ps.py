@@ -12,6 +12,7 @@ import pytest
 from cockpit.base.events import (
     NodeLost,
     NodeSample,
+    Notice,
     Planned,
     Progress,
     RankExited,
@@ -290,6 +291,24 @@ def test_where_the_progress_of_a_rank_is_known_from(capsys: pytest.CaptureFixtur
     assert [one["source"] for one in told] == ["deepspeed", "log"]
     assert all(one["age_s"] >= 5 for one in told)
     assert all(one["collectives"] is one["behind_collectives"] is None for one in told)
+
+
+def test_a_slow_rank_that_only_who_watches_knows_of_yet_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    details(capsys, ENDED, b"")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0, 1)})), Event(1.0, "gpu1", RankStarted(0, pid=7))])
+    what = "rank 1 slow since step 2: 0.26 s, others 0.06 s"
+    run.apply(Event(time.time() - 5, "", Notice("slow", "1", what, certainty="sure", ranks=(1,))))
+    pace = Pace((0, 1))
+    for step in range(20):
+        for rank in range(2):
+            pace.stepped(rank, step, time.time() - 20 + step, span=1.0)
+    run_details.show(RunFolder.find("otter"), run, "running", pace, [], as_json=False)
+    assert what in capsys.readouterr().out
+    for step in range(20):
+        for rank in range(2):
+            pace.worked(rank, step, 0.5)  # whoever knows of work knows that nobody is slow
+    run_details.show(RunFolder.find("otter"), run, "running", pace, [], as_json=False)
+    assert what not in capsys.readouterr().out
 
 
 def test_work_that_is_read_from_the_folder_here_is_about_what_it_was(

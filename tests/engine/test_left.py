@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.base.events import Watched
 from cockpit.core.pace.pace import Pace
+from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder, planned
@@ -30,9 +32,11 @@ def folder(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def found(folder: RunFolder, pace: Pace, now: float) -> tuple[int, int, int | None] | None:
+def found(folder: RunFolder, pace: Pace, now: float, state: str = "") -> tuple[int, int, int | None] | None:
     model = RunModel()
     model.apply(planned(folder.manifest))
+    if state:
+        model.apply(Event(now, "", Watched(state, since=now - 5)))
     with closing(SpooledLogs(folder)) as logs:
         seen = left(folder, model, logs, pace, now)
     if seen is None:
@@ -56,6 +60,12 @@ def test_a_log_alone_says_it(folder: RunFolder) -> None:
 def test_ranks_are_further_than_the_log_that_is_here(folder: RunFolder) -> None:
     pace = paced(1, 250, CREATED)
     assert found(folder, pace, CREATED + 501) == (250, 400, 299)
+
+
+def test_a_run_that_stands_still_has_no_time_left(folder: RunFolder) -> None:
+    assert found(folder, paced(1, 250, CREATED), CREATED + 505, "going") == (250, 400, 295)
+    assert found(folder, paced(1, 250, CREATED), CREATED + 505, "stalled") == (250, 400, None)
+    assert found(folder, Pace(range(2)), CREATED + 205, "stalled") == (100, 400, None)
 
 
 def test_a_run_that_should_be_through_and_is_not_has_no_time_left(folder: RunFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from cockpit.base.record import log_name
 from cockpit.core.logs.causes import TAIL
@@ -27,7 +28,7 @@ class Left:
 
     :param step: its last step, counted over all epochs
     :param total: how many there will be
-    :param seconds: until the last one; None: not known
+    :param seconds: until the last one; None: not known, or the run stands still
     """
 
     step: int
@@ -57,6 +58,7 @@ def left(folder: RunFolder, model: RunModel, logs: SpooledLogs, pace: Pace, now:
     if log is None:
         return None
     front, usual = pace.front, pace.usual()
+    now = inf if model.watch.stalled else now
     if front is not None and usual and pace.exact and _alike(log, front, usual):
         return Left(front[0], log.total, _seconds(log.total - front[0], usual, front[1], now))
     if log.at is None or not log.span:

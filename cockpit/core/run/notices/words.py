@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import inf
 
 from cockpit.base.events import Notice
@@ -19,22 +20,24 @@ STOP = "cockpit stop "
 """Of no use once a run has ended."""
 
 SAID = frozenset({"slow"})
-"""Told as they happen; for as long as they last the pace says them (:mod:`cockpit.core.pace.finding`)."""
+"""Told as they happen; for as long as they last the pace says them (:mod:`cockpit.core.pace.finding`), if it
+knows of any work."""
 
 _URGENT = {"error": 0, "warning": 1}
 _SURE = {"sure": 0, "likely": 1, "unsure": 2}
 
 
-def findings(run: Run, name: str, now: float) -> list[Finding]:
+def findings(run: Run, name: str, now: float, said: Collection[str] = SAID) -> list[Finding]:
     """All that is to be said while a run goes on, and what was so when it ended, the worst first.
 
     :param name: the run's
     :param now: unix seconds
+    :param said: notices that something else says
     """
     if run.over:
         now = max((run.ended_at(rank) for rank in run.ranks.values() if rank.ended_at), default=now)
     told = sorted(
-        (fact for at, fact in run.notices.values() if now - at <= FRESH_S and fact.id not in SAID),
+        (fact for at, fact in run.notices.values() if now - at <= FRESH_S and fact.id not in said),
         key=lambda fact: (fact.due or inf, fact.since),
     )
     found = [*memory.findings(run, name, now), *(_finding(fact, now, over=run.over) for fact in told)]
