@@ -11,7 +11,8 @@ import re
 
 _ROWS = (
     # Lightning, callbacks/progress/rich_progress.py
-    rb"epoch (?P<epoch>\d+)/\d+ .{0,400}? (?P<step>\d+)/(?P<total>\d+) [\d:]+\s+(?:[-\d:]+ )?(?P<rate>[\d.]+)it/s",
+    rb"epoch (?P<epoch>\d+)/\d+ .{0,400}?"
+    rb" (?P<step>\d+)/(?P<total>\d+) [\d:]+\s+(?:[-\d:]+ )?(?P<rate>[\d.]+)it/s",
     # Marian, src/training/scheduler.h
     rb"\bep\. (?P<epoch>\d+) : up\. (?P<step>\d+) : sen\. [\d,]+ : cost (?P<loss>\S+)"
     rb"(?:.{0,300} : (?P<tokens_s>[\d.]+) words/s)?(?:.{0,300} : l\.r\. (?P<lr>\S+))?",
