@@ -263,14 +263,14 @@ class Case:
             yield f"left {size >> 20} MB here"
 
     def _spooled(self) -> set[str]:
-        """Files of nodes that may be here: by the manifest, each its own."""
-        try:
-            nodes = json.loads((self.known() / "manifest.json").read_text())["nodes"]
-        except FileNotFoundError:
-            return set()  # nothing was launched
+        """Files of nodes that may be here: by the manifests, each its own.
+
+        With a hostfile, ``ps`` keeps what it finds of any run that has ended, or whose node says so.
+        """
         return {
-            str((self.known() / "spool" / f"{index:04d}-{node['name']}" / file).relative_to(self.top))
-            for index, node in enumerate(nodes)
+            str((manifest.parent / "spool" / f"{index:04d}-{node['name']}" / file).relative_to(self.top))
+            for manifest in self.known().parent.glob("*/manifest.json")
+            for index, node in enumerate(json.loads(manifest.read_text())["nodes"])
             for file in (EVENTS, *INDEX, LAUNCHER_LOG, *map(rank_log, node["ranks"]))
         }
 
