@@ -34,12 +34,20 @@ def throttled(look: int) -> Dump:
     return dump(look, USER, state="T", call="", moves=True)
 
 
+def far(taken: Snapshot) -> Snapshot:
+    """The same, from a machine that is so busy that the second sample comes late."""
+    taken.samples[-1].at += 10.0
+    return taken
+
+
 @pytest.mark.parametrize(
     ("taken", "proof"),
     [
         (snapshot(4, still(ALL_REDUCE), {1: STOPPED}), "stop"),
         (snapshot(4, still(ALL_REDUCE), {1: still(USER, state="T", call="", idle_s=3.0)}), ""),
         (snapshot(4, still(ALL_REDUCE), {1: STOPPED}, looks=1), ""),
+        (far(snapshot(4, still(ALL_REDUCE), {1: STOPPED})), ""),
+        (far(snapshot(4, still(ALL_REDUCE), why={1: "exited 0"})), ""),
         (snapshot(4, still(ALL_REDUCE), {1: STOPPED}, silent={"gpu2": "no answer"}), ""),
         (snapshot(4, still(COMPUTES, moves=True), {1: STOPPED}), ""),
         (snapshot(4, STOPPED), ""),
@@ -55,6 +63,8 @@ def throttled(look: int) -> Dump:
         "stopped, and the others wait",
         "stopped a moment ago",
         "one sample",
+        "samples 11 s apart",
+        "samples 11 s apart after an end",
         "a node did not answer",
         "others get on",
         "all are stopped, as of a job that is suspended",

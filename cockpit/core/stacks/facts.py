@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 from cockpit.base.stacks.dump import Dump, Frame
 from cockpit.base.stacks.kinds import WAITING, python_frames
@@ -29,6 +30,9 @@ from cockpit.core.stacks.snapshot import Sample, Snapshot
 
 STUCK = frozenset({"frozen", "polls"})
 """Movements of those that do not get on."""
+
+APART_S = 5.0
+"""Seconds between two samples from which on they do not show that nothing happened in between."""
 
 LASTS_S = 10.0
 """What has been so for less than this may be a slow step, where nothing is known of steps."""
@@ -353,8 +357,10 @@ class Facts:
 
     @property
     def unmoved(self) -> bool:
-        """Whether all ranks were seen, and none that lives gets on."""
-        return self.looks > 1 and self.heard and not self.goes_on and not self.going
+        """Whether all ranks were seen, again and again, and none that lives gets on."""
+        ats = [sample.at for sample in self.taken]
+        near = all(after - before < APART_S for before, after in pairwise(ats))
+        return self.looks > 1 and near and self.heard and not self.goes_on and not self.going
 
     @property
     def gpu_only(self) -> bool:

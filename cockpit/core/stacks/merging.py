@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import ranks_named
 from cockpit.core.stacks import collectives, ras
+from cockpit.core.stacks.facts import APART_S
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import counted
 from cockpit.errors import CockpitError
-
-APART_S = 5.0
-"""Snapshots that are further apart are not of one moment: what waited for whom may have changed."""
 
 
 @dataclass(frozen=True)
