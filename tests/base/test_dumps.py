@@ -24,6 +24,7 @@ from cockpit.base.stacks.dump import (
     LockFile,
     Process,
     Thread,
+    Unanswered,
     fitted,
 )
 from cockpit.base.stacks.packing import TooLarge, dump_json, pack
@@ -77,6 +78,9 @@ DUMPS = st.builds(
     deputy=st.none() | st.builds(Deputy, st.sampled_from(["thread", "child"]), THREADS, ALONE),
     lock=st.none()
     | st.builds(LockFile, NAMES, age_s=st.floats(0, 1e9), holder=st.integers(0, 9), name=NAMES),
+    unanswered=st.lists(
+        st.builds(Unanswered, st.just("10.0.0.7"), st.integers(0, 65535), st.integers(4, 15)), max_size=2
+    ).map(tuple),
 )
 
 MAIN = Frame("<module>", "./train.py", 240)

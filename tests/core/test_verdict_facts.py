@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.base.stacks.dump import Child, Deputy, Dump, Frame, LockFile, Thread
+from cockpit.base.stacks.dump import Child, Deputy, Dump, Frame, LockFile, Thread, Unanswered
 from cockpit.base.stacks.kinds import of_dump
 from cockpit.core.finding import Finding
 from cockpit.core.masks import mask_of
@@ -855,3 +855,32 @@ def test_the_one_that_differs_from_equal_others_is_named() -> None:
     named(verdict(snapshot(4, asks(75, "clock_nanosleep"), odd)), "io", 2, certainty="likely")
     found = verdict(snapshot(4, polls, {2: still(COMPUTES, moves=True)}))
     assert (found.severity, found.certainty) == ("warning", "likely"), found
+
+
+LOST = (Unanswered("10.0.0.7", 41_234, 7),)
+
+
+def losing(frames: Sequence[Frame], lost: tuple[Unanswered, ...] = LOST, **facts: object) -> Told:
+    """What it sends gets no answer."""
+    return lambda look: replace(dump(look, frames, **facts), unanswered=lost)  # type: ignore[arg-type]
+
+
+def test_a_network_that_loses_what_is_sent_is_told_and_no_rank_is_blamed() -> None:
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: losing(ALL_REDUCE)}))
+    assert (found.id, found.ranks, found.certainty, found.proof) == ("cut", 0, "likely", "")
+    assert found.what == "rank 1 gets no answer from 10.0.0.7: 4 ranks wait in all_reduce"
+    assert "rank 1 on gpu1: 10.0.0.7 port 41234, sent again 7 times" in found.evidence
+    assert ("ping -c 3 10.0.0.7", "gpu1") in [(step.command, step.node) for step in found.steps]
+
+
+def test_several_that_get_no_answer() -> None:
+    other = (Unanswered("10.0.0.9", 5, 4), Unanswered("10.0.0.8", 5, 4))
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: losing(ALL_REDUCE), 3: losing(ALL_REDUCE, other)}))
+    assert found.what.startswith("ranks 1,3 get no answer from 3 addresses: ")
+
+
+def test_where_somebody_is_missing_the_network_is_not_it() -> None:
+    """Its connection to a logging service may be lost, too."""
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: losing(USER, call="clock_nanosleep")}))
+    assert (found.id, found.ranks) == ("absent", 0b0010)
+    assert verdict(snapshot(4, still(COMPUTES, moves=True), {1: losing(COMPUTES, moves=True)})).id == "moving"

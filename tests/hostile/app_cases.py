@@ -29,7 +29,7 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.base.record import EVENTS, LAUNCHER_LOG, TIMES, rank_log
-from cockpit.base.stacks.dump import Child, Deputy, Dump, Frame, LockFile, Process, Thread
+from cockpit.base.stacks.dump import Child, Deputy, Dump, Frame, LockFile, Process, Thread, Unanswered
 from cockpit.base.stacks.packing import pack
 from cockpit.base.stacks.unpacking import unpack
 from cockpit.core.run.events import RecordReader
@@ -337,6 +337,7 @@ def _dump(rank: int, rng: random.Random) -> Dump:
         if rng.random() < 0.5
         else None,
         lock=LockFile(evil(), real(), edge(), evil()) if rng.random() < 0.5 else None,
+        unanswered=tuple(Unanswered(evil(), edge(), edge()) for _ in range(rng.choice((0, 0, 2)))),
     )
     if rng.random() < 0.3:
         error = rng.choice(("denied", "gone", "zombie", "timeout", "failed", evil()))

@@ -15,7 +15,7 @@ from cockpit.base import kept
 from cockpit.base.events import RankStarted
 from cockpit.base.gate import Malformed, Of
 from cockpit.base.recorder.packing import pack as pack_trace
-from cockpit.base.stacks.dump import Deputy, Dump, Frame, LockFile, Process, Thread
+from cockpit.base.stacks.dump import Deputy, Dump, Frame, LockFile, Process, Thread, Unanswered
 from cockpit.base.stacks.packing import dump_json, pack
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -62,6 +62,9 @@ def _dump(rank: int, rng: random.Random) -> Dump:
         lock=LockFile(text(), rng.choice((-1e9, 0.0, 1e9)), rng.choice((0, 1 << 30)), text())
         if rng.random() < 0.5
         else None,
+        unanswered=(Unanswered(rng.choice(("10.0.0.7", "$(id)", text())), rng.choice((-1, 80, 1 << 40)), 5),)
+        if rng.random() < 0.3
+        else (),
     )
 
 

@@ -173,6 +173,30 @@ def check_fault(training: Training, fault: str) -> None:
     assert answer["missing"] == {}, fault
 
 
+@contextmanager
+def lost(lab: Lab, node: str, far: str) -> Iterator[None]:
+    """Whatever a node sends to another one is lost; both are reached from the login node as before."""
+    route = ["blackhole", lab.addresses[far]]
+    lab.run(["ip", "route", "add", *route], node=node, user="root", check=True)
+    try:
+        yield
+    finally:
+        lab.run(["ip", "route", "del", *route], node=node, user="root", check=True)
+
+
+def test_a_network_that_loses_what_is_sent(lab2: Lab) -> None:
+    with trained(lab2, "stacks-cut", "command", "all_reduce") as training:
+        near, far = list(lab2.nodes)[:2]
+        with lost(lab2, near, far):
+            answer = training.judged("cut", "likely")
+        verdict = answer["verdict"]
+        # Acknowledgements are lost, too: either end may be the one that notices.
+        address = next(one for one in lab2.addresses.values() if one in verdict["headline"])
+        assert (verdict["ranks"], answer["missing"]) == ("", {})  # no rank is to blame
+        assert f"ping -c 3 {address}" in json.dumps(verdict)
+        check_that_all_move(training)
+
+
 def test_a_killed_rank(lab2: Lab) -> None:
     # Every other launcher would end the other ranks of its node.
     with trained(lab2, "stacks-killed", "command", "ddp") as training:

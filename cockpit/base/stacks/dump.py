@@ -34,6 +34,9 @@ LOCAL_COST = 20
 NOTES = 20
 """Notes of one dump."""
 
+UNANSWERED = 8
+"""Connections of one dump whose other ends do not answer."""
+
 
 class Frame(NamedTuple):
     """One call on a stack; two ranks with equal frames are at the same place.
@@ -146,6 +149,19 @@ class LockFile(NamedTuple):
     name: str = ""
 
 
+class Unanswered(NamedTuple):
+    """A TCP connection of a rank whose other end does not answer.
+
+    :param host: the address of that end
+    :param port: its port
+    :param tries: how often what was sent has been sent again, each time after twice as long a wait
+    """
+
+    host: str
+    port: int
+    tries: int
+
+
 class Deputy(NamedTuple):
     """What does the work of a rank whose main thread only waits for it.
 
@@ -173,6 +189,7 @@ class Dump:
     :param loop: the head of the ``while`` that this line is in, in the same function; empty: it is in none
     :param deputy: who works while the main thread only waits for that
     :param lock: the file of the lock that it waits for, where it has one
+    :param unanswered: its connections whose other ends do not answer, those that were tried most first
     :param error: why there are no threads: ``denied``, ``gone``, ``zombie``, ``timeout``, ``failed``
     :param what: that in a sentence
     :param hint: what to type or change next
@@ -194,6 +211,7 @@ class Dump:
     loop: str = ""
     deputy: Optional[Deputy] = None
     lock: Optional[LockFile] = None
+    unanswered: Tuple[Unanswered, ...] = ()
 
     @property
     def frames(self) -> Tuple[Frame, ...]:

@@ -21,6 +21,7 @@ from cockpit.base.gate import (
     Maybe,
     Number,
     Of,
+    RowOf,
     Text,
     Whole,
     bound,
@@ -34,6 +35,7 @@ from cockpit.base.stacks.dump import (
     LOCALS,
     NOTES,
     THREADS,
+    UNANSWERED,
     Child,
     Deputy,
     Dump,
@@ -41,6 +43,7 @@ from cockpit.base.stacks.dump import (
     LockFile,
     Process,
     Thread,
+    Unanswered,
     fitted,
 )
 from cockpit.base.stacks.packing import LINE, PLACES, TEXT, TooLarge
@@ -348,6 +351,12 @@ class _LockFile(Definition):
     name: str = bound(_NAME, "")
 
 
+class _Unanswered(Definition):
+    host: str = bound(Text(45, "[0-9a-f.:]+"))
+    port: int = bound(Whole(0, 65535))
+    tries: int = bound(gate.COUNT)
+
+
 class _Dump(Definition):
     rank: int = bound(gate.RANK)
     at: float = bound(gate.TIME)
@@ -363,6 +372,7 @@ class _Dump(Definition):
     loop: str = bound(_LONG, "")
     deputy: Optional[_Deputy] = maybe(Of(_Deputy))
     lock: Optional[_LockFile] = maybe(Of(_LockFile))
+    unanswered: Tuple[_Unanswered, ...] = bound(ListOf(RowOf(_Unanswered), UNANSWERED), ())
 
 
 _NOTHING: Dict[str, str] = {}
@@ -398,6 +408,9 @@ class _Reading:
             loop=self._text(told.loop),
             deputy=told.deputy and self._deputy(told.deputy),
             lock=told.lock and self._lock(told.lock),
+            unanswered=tuple(
+                Unanswered(self._text(one.host), one.port, one.tries) for one in told.unanswered
+            ),
         )
         return fitted(Dump(**found))
 

@@ -32,6 +32,7 @@ from cockpit.node.stacks import (
     pyspy,
     pyspy_output,
     pyspy_process,
+    unanswered,
 )
 from cockpit.node.stacks.pyspy_process import Result
 
@@ -235,6 +236,7 @@ class _Look:
             notes=seen.notes,
             loop=self._dumps.sources.loop(*place, self._known),
             deputy=deputy,
+            unanswered=unanswered.connections(pid),
         )
         return replace(dump, lock=self._lock(dump, facts)) if locks.polls(dump) else dump
 

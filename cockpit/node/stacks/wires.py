@@ -84,10 +84,11 @@ def read(net: str, lines: Iterator[str]) -> Iterator[Tuple[int, Wire]]:
         words = line.split(None, 10)
         with contextlib.suppress(ValueError, IndexError):
             if words[3] in (_ESTABLISHED, _LISTENS):
-                yield int(words[9]), Wire(net, _end(words[1]), _end(words[2]), words[3] == _LISTENS)
+                yield int(words[9]), Wire(net, end_of(words[1]), end_of(words[2]), words[3] == _LISTENS)
 
 
-def _end(text: str) -> End:
+def end_of(text: str) -> End:
+    """An end as the kernel's tables write it."""
     address, _, port = text.partition(":")
     return (address[24:] if address.startswith(_MAPPED) else address), int(port, 16)
 

@@ -6,16 +6,49 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from cockpit.core.finding import Finding, Step
-from cockpit.core.masks import count
+from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.evidence import Case
 from cockpit.core.stacks.parts import ClassPart
 from cockpit.core.stacks.sentences import MORE, STEPS
 from cockpit.core.stacks.words import every_text, number_text, ranks_words
 
+FACTS = 4
+"""Connections without an answer that are given as evidence."""
+
 P2P = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "recv_object_list", "send_object_list"}
 )
 """Stages of a pipeline are in different ones of these by design."""
+
+
+def cut(case: Case) -> Finding | None:
+    """Everybody waits, and what some of them send gets no answer: the network between them loses it.
+
+    Recorders cannot tell: who has sent all of its part goes on to the next collective.
+    """
+    tries = {rank: dumps[-1].unanswered for rank in ranks_of(case.live) if (dumps := case.dumps(rank))}
+    tries = {rank: found for rank, found in tries.items() if found}
+    if not case.waits or case.others or case.passing or not tries:
+        return None
+    ranks, hosts = mask_of(tries), dict.fromkeys(one.host for found in tries.values() for one in found)
+    node_of = {rank: case.snapshot.ranks[rank].node for rank in tries}
+    first, host = next(iter(tries)), next(iter(hosts))
+    others = host if len(hosts) == 1 else f"{len(hosts)} addresses"
+    facts = [
+        f"rank {rank} on {node_of[rank]}: {one.host} port {one.port}, sent again {one.tries} times"
+        for rank, found in tries.items()
+        for one in found
+    ]
+    return Finding(
+        "cut",
+        f"{ranks_words(ranks, 'gets', 'get')} no answer from {others}: {case.wait_words()}",
+        0,
+        "",
+        "What is sent there is lost on its way, or the machine there is gone: a switch, a cable, a firewall.",
+        (case.wait_fact(), *facts[:FACTS], case.unheard_fact()),
+        "likely",
+        (Step(f"ping -c 3 {host}", "does that machine answer?", node_of[first]), MORE),
+    )
 
 
 def mismatch(case: Case) -> Finding | None:
