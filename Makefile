@@ -74,7 +74,7 @@ snapshots: $(STAMP)  ## draw every state of the app anew for the tests; look at 
 screenshots: $(STAMP)  ## draw the pictures of the docs anew
 	$(BIN)/python -m tests.tui.screenshots docs/screenshots
 
-docs: $(STAMP)  ## draw the tables in the docs anew: keys, events, verbs
+docs: $(STAMP)  ## draw the tables in the docs anew (keys, events, verbs), and the manual pages
 	$(BIN)/python -m tests.tables
 
 coldstart: $(STAMP)  ## print the slowest imports of the command line (microseconds: own, with its own imports)

@@ -332,7 +332,7 @@ def read(
             others = owners.others_in(str(path), os.fstat(file.fileno())) if mine else ""
             if others:
                 what = f"{others}, and could name a program there"
-                raise CockpitError(what, hint=f"look at it, then: chown and chmod go-w {path}")
+                raise CockpitError(what, hint=f"check it, then: chown and chmod go-w {path}")
             text = read_all(file, SIZE_LIMIT).decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return {}

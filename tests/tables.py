@@ -1,4 +1,4 @@
-"""Tables of the docs that are drawn from the code: keys, events, verbs, packages (``make docs``)."""
+"""What of the docs is drawn from the code (``make docs``): tables of keys, events, verbs; manual pages."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cockpit.base.events import OWN, RECORD
 from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
 from cockpit.tui.commands import EVERY, GROUPS, shown
+from tests import manpages
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -161,7 +162,8 @@ def renewed(text: str, tables: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Write every table anew."""
+    """Write every table and every manual page anew."""
+    manpages.write()
     for name, tables in DRAWN.items():
         path = ROOT / name
         path.write_text(renewed(path.read_text(), [table() for table in tables]))

@@ -445,13 +445,13 @@ class Found(Definition):
 
 
 class Watched(Fact, of=OWN, kind="watch"):
-    """whether steps go on: `going`, after `still_s` without one; `quiet`: none `since` then; `stalled`: nor
-    do ranks move, and `found` says who holds up the others; `blind`: nothing tells its steps, and `why`.
+    """whether steps continue: `going`, after `still_s` without one; `quiet`: none `since` then; `stalled`:
+    nor do ranks move, and `found` says who holds up the others; `blind`: nothing tells its steps, and `why`.
     `step`: the last one; `looking`: at all ranks, which was done `looks` times since, `total` times of this
     run, last when `looked`, and again at `next_at`; `waiting`: who waits for others; `snapshot`: its folder
     in `stacks`; `stuck`: of a stalled run, `sure` by a proof, `likely` after more than twice the longest time
-    without a step that it has ended by itself (`before_s`, for `before_step`), else `waiting`;
-    `ending`: no step is to follow, according to its log"""
+    without a step that it has ended by itself (`before_s`, for `before_step`), else `waiting`; `ending`: no
+    step is to follow, according to its log"""
 
     state: str = bound(Text(10, "going|quiet|stalled|blind"))
     since: float = bound(gate.TIME, 0.0)
@@ -535,7 +535,7 @@ class Complete(Fact, of=OWN, kind="complete"):
 
 
 class Left(Fact, of=OWN, kind="left"):
-    """the cockpit left, the run goes on"""
+    """the cockpit left, the run continues"""
 
 
 ABOUT_RANKS = (RankStarted, RankExited, RankLost, RankProbe, RankSteps, RankGone)

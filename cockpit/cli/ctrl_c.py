@@ -59,7 +59,7 @@ def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
         nonlocal signals
         signals += 1
         if signals == 1:
-            say("interrupted: ending the start, and what it has launched; once more to leave at once")
+            say("interrupted: cancelling the launch and cleaning up (Ctrl-C again to quit immediately)")
         task.cancel()
 
     for number in _SIGNALS:
@@ -83,7 +83,7 @@ class Asks:
 
     :param person: whether there is somebody at the terminal to ask
     :param term: the request that SIGTERM means
-    :param leaving: what leaving means, if not that the run goes on
+    :param leaving: what leaving means, if not that the run continues
     :param waiting: nodes that wait for a person to log in again
     """
 
@@ -96,7 +96,7 @@ class Asks:
     def __post_init__(self, leaving: str) -> None:
         self.asking = False
         """Whether the question is on the terminal: nothing else should print there."""
-        self._leaving = leaving or "the run goes on"
+        self._leaving = leaving or "the run continues"
         self._wish = ""
         self._stopped = False
         self._terms = 0

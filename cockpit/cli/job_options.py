@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 def add_options(parser: Parser) -> None:
     """Which nodes are asked for jobs, and which job is meant."""
-    group = parser.add_argument_group("with a hostfile, or other names of nodes")
+    group = parser.add_argument_group("jobs that cockpit didn't start")
     node_options.add_options(group)
-    add_word(group, "--job", "JOB", "which one, where there are several")
+    add_word(group, "--job", "JOB", "which job, if several are running")
     group.add_argument(
         "--pid",
         type=whole("a process id", 1, 1 << 30),
         metavar="N",
         default=0,
-        help="the job of this rank, or that this process started; or a Python program that is no rank",
+        help="the job this process belongs to or launched, or a single Python program",
     )
     group.add_argument(
         "--match",
         type=_expression,
         metavar="REGEX",
         default="",
-        help="the job with this in the command line of a rank or its launcher",
+        help="the job whose rank or launcher matches this in its command line",
     )
-    add_word(group, "--include", "NODES", "only these nodes, as with run")
-    add_word(group, "--exclude", "NODES", "all but these")
+    add_word(group, "--include", "NODES", "use only these nodes, as in `run`")
+    add_word(group, "--exclude", "NODES", "skip these nodes")
     add_word(group, "--python", "PATH", "python for the agent on the nodes")
     add_link_options(parser, "JOBID[.STEP]")
 

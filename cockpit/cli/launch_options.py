@@ -73,14 +73,14 @@ def parser(verb: str, description: str, usual: str) -> Parser:
 
 def _add_job_options(made: Parser) -> None:
     group = made.add_argument_group("job")
-    add_word(group, "--include", "NODES", "only these: gpu01@gpu02:0,2, ranges too")
-    add_word(group, "--exclude", "NODES", "all but these")
+    add_word(group, "--include", "NODES", "use only these nodes: gpu01@gpu02:0,2; ranges work")
+    add_word(group, "--exclude", "NODES", "skip these nodes")
     group.add_argument(
         "--slots",
         type=whole("a number of slots", 1, hostfile.MAX_SLOTS),
         metavar="N",
         default=0,
-        help="ranks on each node for which none are given (default: one a GPU)",
+        help="ranks per node where the hostfile gives none (default: one per GPU)",
     )
     group.add_argument(
         "--launcher",
@@ -89,16 +89,17 @@ def _add_job_options(made: Parser) -> None:
         help=f"default: {DEFAULT}; command: once a slot; {PER_NODE}: once on each node, for a program that "
         "starts its ranks itself (Lightning, torch.multiprocessing.spawn)",
     )
-    add_word(group, "--launcher-args", "'WORDS'", "more words for the launcher")
+    add_word(group, "--launcher-args", "'WORDS'", "extra arguments for the launcher")
     add_word(
         group,
         "--python",
         "PATH",
-        "of the ranks, on every node (default: the active virtualenv or conda, else the launcher's)",
+        "Python of the ranks on every node (default: the active virtualenv or conda environment, else the "
+        "launcher's)",
     )
-    add_word(group, "--setup", "'SHELL'", "run first: 'module load cuda'")
-    add_word(group, "--cwd", "DIR", "working directory, on every node (default: this one)", None)
-    group.add_argument("--name", help="name of the run (default: <date>-<time>-<word>)")
+    add_word(group, "--setup", "'SHELL'", "shell to run first, such as 'module load cuda'")
+    add_word(group, "--cwd", "DIR", "working directory on every node (default: this one)", None)
+    group.add_argument("--name", help="run name (default: <date>-<time>-<word>)")
     add_word(group, "--master-addr", "ADDRESS", "default: the first node's name, or its address", None)
     group.add_argument(
         "--master-port", type=whole("a port", 1, 65535), metavar="PORT", help="default: a free one"
@@ -114,27 +115,27 @@ def _add_job_options(made: Parser) -> None:
 def _add_environment_options(made: Parser) -> None:
     group = made.add_argument_group(
         "environment",
-        "Sent anyway: PYTHON*, NCCL*, MLFLOW*, UCX*, MV2* and .deepspeed_env, as DeepSpeed does.",
+        "Always sent, as DeepSpeed does: PYTHON*, NCCL*, MLFLOW*, UCX*, MV2* and .deepspeed_env.",
     )
     group.add_argument(
         "--env",
         metavar="NAME[=VALUE]",
         action="append",
         default=[],
-        help="a variable for the ranks (repeatable)",
+        help="set a variable for the ranks (repeatable)",
     )
     group.add_argument(
         "--env-file",
         metavar="FILE",
         action="append",
         default=[],
-        help="a file of NAME=VALUE lines (repeatable)",
+        help="set variables from a file of NAME=VALUE lines (repeatable)",
     )
 
 
 def _add_profile_options(made: Parser) -> None:
     group = made.add_argument_group("profile")
-    group.add_argument("--profile", choices=tuple(PROFILERS), help="one report a node, around the launcher")
+    group.add_argument("--profile", choices=tuple(PROFILERS), help="one report per node, around the launcher")
     for profiler in PROFILERS.values():
         profiler.add_options(group)
 

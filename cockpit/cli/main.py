@@ -16,18 +16,18 @@ from cockpit.errors import CockpitError, Exit, near
 
 VERBS = {
     "run": "launch on every node of a hostfile and watch",
-    "plan": "print the exact shell of every node, run nothing",
-    "doctor": "what differs between nodes, and what is wrong with them, before a launch",
-    "ps": "list runs and how they are",
-    "attach": "watch a run that was left or lost",
-    "logs": "print a run's logs, all or some",
-    "metrics": "a run's numbers step by step: step time, work, loss, who was slow",
+    "plan": "print the exact shell script of every node; run nothing",
+    "doctor": "check nodes before a launch: differences and problems",
+    "ps": "list runs and their states",
+    "attach": "watch a running run again, or any job",
+    "logs": "print a run's logs",
+    "metrics": "numbers per step: time, work, loss, slow ranks",
     "stacks": "Python stacks of all ranks, merged, so that the odd one stands out",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",
     "where": "print every path cockpit uses here",
-    "completion": "print a script that completes what you type, for bash, zsh or fish",
+    "completion": "print a completion script for bash, zsh or fish",
 }
 """Every verb with its one-line help; the module ``cockpit.cli.<verb>`` implements it."""
 

@@ -20,14 +20,14 @@ RAISE = "COCKPIT_TRACEBACK"
 """Set it to 1, and faults are raised as usual in Python, for debugging."""
 
 _WHAT_TO_DO = {
-    errno.ENOSPC: "make room and try again; runs on nodes go on",
-    errno.EDQUOT: "your quota is used up: make room and try again; runs on nodes go on",
-    errno.EROFS: "it cannot be written to: set XDG_STATE_HOME to a folder that can; runs on nodes go on",
+    errno.ENOSPC: "make room and try again; runs on nodes continue",
+    errno.EDQUOT: "your quota is used up: make room and try again; runs on nodes continue",
+    errno.EROFS: "it cannot be written to: set XDG_STATE_HOME to a folder that can; runs on nodes continue",
     errno.EACCES: "check its owner and mode: cockpit where names all folders in use",
     errno.EPERM: "check its owner and mode: cockpit where names all folders in use",
     errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
     errno.ENFILE: "too many files are open on this machine",
-    errno.EIO: "the disk does not work: see dmesg; runs on nodes go on",
+    errno.EIO: "the disk does not work: see dmesg; runs on nodes continue",
 }
 
 
@@ -51,7 +51,7 @@ def tell(error: BaseException) -> None:
     kept = saved(error)
     text = f": {error}" if str(error) else ""
     say(f"internal error: {type(error).__name__}{text}")
-    say(f"this is a bug; runs on nodes go on. To report it: {kept}")
+    say(f"this is a bug; runs on nodes continue. To report it: {kept}")
 
 
 def saved(error: BaseException) -> str:

@@ -38,7 +38,7 @@ def say_left(folder: RunFolder, leaving: str = "") -> None:
     run, foreign = folder.name, folder.manifest.foreign is not None
     if folder.writer.succeeded():
         say("another cockpit is attached, and acts for it from now on")
-    say(f"left; the {'job' if foreign else 'run'} goes on. Come back with: cockpit attach {quote(run)}")
+    say(f"left; the {'job' if foreign else 'run'} continues. Come back with: cockpit attach {quote(run)}")
     if not foreign:
         say(f"or stop it with: cockpit stop {quote(run)}")
 

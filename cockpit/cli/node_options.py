@@ -26,7 +26,7 @@ def add_options(group: argparse._ActionsContainer) -> None:
         metavar="NODES",
         action="append",
         default=[],
-        help="these nodes, in place of a HOSTFILE: gpu[01-04]:8,big1:4 (:N is the slots of each)",
+        help="nodes, instead of a HOSTFILE: gpu[01-04]:8,big1:4 (:N is the slots of each)",
     )
 
 
@@ -38,7 +38,7 @@ def nodes(words: list[str], include: str = "", exclude: str = "", slots: int = 0
     :raises CockpitError: no nodes, or no such
     """
     if words == [STDIN] and sys.stdin.isatty():
-        say("reading names of nodes from the terminal, one a line; Ctrl-D ends the list")
+        say("reading node names from the terminal, one per line; Ctrl-D ends the list")
     found = nodes_from(words, include, exclude, slots)
     if words == [STDIN] and sys.stdout.isatty() and not sys.stdin.isatty():
         with suppress(OSError):  # no terminal: it stays a pipe

@@ -21,7 +21,9 @@ WORDS = "'WORDS'"
 HELP_ALL = "--help-all"
 """The option that shows every option of a verb."""
 
-GIVE_UP = "seconds to wait for lost links once all else has ended (600; the app keeps waiting)"
+GIVE_UP = (
+    "seconds to wait for unreachable nodes after all others have ended (default: 600; the app keeps waiting)"
+)
 """What ``--give-up`` is for."""
 
 
@@ -127,18 +129,18 @@ def add_link_options(parser: argparse.ArgumentParser, job: str = "JOBID") -> Non
         help="auto: srun with --slurm, or for nodes without sshd that your job holds; this machine directly; "
         "all others by ssh; openssh: your own ssh program",
     )
-    add_word(group, "-F --ssh-config", "FILE", "ssh configuration in place of ~/.ssh/config")
+    add_word(group, "-F --ssh-config", "FILE", "ssh config file to use instead of ~/.ssh/config")
     add_flag(
         group,
         "--accept-new-host-keys",
-        "add unknown host keys to known_hosts without asking; a changed one is refused all the same",
+        "add unknown host keys to known_hosts without asking; changed keys are still refused",
     )
     group.add_argument(
         "--slurm",
         metavar=job,
         nargs="?",
         const="",
-        help="the nodes of a SLURM job, reached by steps in it; without JOBID: the job that this shell is in",
+        help="the nodes of a SLURM job, reached by job steps (default JOBID: the job this shell is in)",
     )
 
 

@@ -50,7 +50,7 @@ class Output:
     :param json: an event stream on stdout instead of live lines
     :param headless: nobody is watching: SIGTERM stops the run, SIGHUP leaves it running
     :param give_up_s: how long to wait for lost links when all other nodes have ended
-    :param leaving: what leaving means, if not that the run goes on
+    :param leaving: what leaving means, if not that the run continues
     :param times: of a stop, as the run was started with
     :param stalls: how the run's progress is watched
     :param fold: fold similar lines of many ranks into one
@@ -198,8 +198,8 @@ async def watch(
                 teller = None
             if through and session.model.over and (waiting := _waiting(session)):
                 why = session.paused[waiting[0]]
-                say(f"the run is over; logs of {nodes_text(waiting)} are still there: {why}")
-                say(f"once there is room: cockpit attach {quote(session.folder.name)}")
+                say(f"run finished, but logs of {nodes_text(waiting)} haven't been fetched: {why}")
+                say(f"to fetch them once there is space: cockpit attach {quote(session.folder.name)}")
                 break
             if ending is not None:
                 ending.look()
@@ -208,8 +208,9 @@ async def watch(
             # A stop that nobody is there to follow has a deadline of its own, and says what it leaves.
             stopping = ending is not None and output.headless
             if through and not stopping and (given_up := _given_up(session.model, output.give_up_s)):
-                say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
-                say(f"to look again: cockpit attach {quote(session.folder.name)}")
+                lost = f"{nodes_text(given_up)} unreachable for {output.give_up_s:g} s"
+                say(f"{lost}; every other node has finished")
+                say(f"to check again: cockpit attach {quote(session.folder.name)}")
                 break
             logged_out = _say_logged_out(session, logged_out, output)
             if time.monotonic() - printed >= TICK_S and not asks.asking and not DESK.asking:

@@ -30,7 +30,7 @@ HELD_BYTES = 2 << 20
 several times as much for a moment."""
 
 LABEL_LIMIT = 32
-GOES_ON = " … (the line goes on)"
+GOES_ON = " … (line continues)"
 LAUNCHER = "launcher"
 
 

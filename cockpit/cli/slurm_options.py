@@ -24,7 +24,7 @@ def add_run(parser: Parser, text: str = "a run's name, a part of it, or: last") 
         metavar="JOBID[.STEP]",
         nargs="?",
         const="",
-        help="in place of RUN: the run in that SLURM job; without JOBID: in the job that this shell is in",
+        help="instead of RUN: the run in this SLURM job (default JOBID: the job this shell is in)",
     )
 
 

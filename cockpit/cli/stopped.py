@@ -34,7 +34,7 @@ def nothing_to_stop(run: str, why: str, *, as_json: bool) -> Exit:
     if as_json:
         tell_object(run, {})
     else:
-        out(f"{run}: nothing to stop: {why}")
+        out(f"{run} is already stopped" if why == "stopped" else f"{run}: nothing to stop: {why}")
     return Exit.OK
 
 

@@ -33,21 +33,24 @@ STUCK_S = 8.0
 def add_options(parser: Parser) -> None:
     """How a run is watched."""
     group = parser.add_argument_group("watching")
-    add_flag(group, "--plain", "live lines on the terminal in place of the app")
-    add_flag(group, "--headless", "live lines, ask nothing; SIGTERM stops, SIGHUP leaves")
-    add_flag(group, "--json", "an event stream, one JSON object a line")
-    add_flag(group, "--read-only", "the app changes nothing of the run")
+    add_flag(group, "--plain", "live lines on the terminal instead of the app")
+    add_flag(group, "--headless", "live lines, no questions; SIGTERM stops the run, SIGHUP leaves it")
+    add_flag(group, "--json", "an event stream, one JSON object per line")
+    add_flag(group, "--read-only", "the app can't change the run")
     add_word(
         group,
         "--notify",
         "COMMAND",
-        "run this with /bin/sh when the run stands still, fails or is over; it gets JSON on its stdin "
-        "(docs/calls.md)",
+        "run COMMAND with /bin/sh when the run stalls, fails or ends; it gets JSON on stdin "
+        "(cockpit help calls)",
         None,
     )
-    add_flag(group, "--no-watch", "do not look at ranks unasked when steps stop; docs/watch.md")
+    add_flag(group, "--no-watch", "don't inspect ranks automatically when steps stop; cockpit help watch")
     add_seconds(
-        group, "--hang-after", None, "look at ranks after so long without a step, or six usual steps (30)"
+        group,
+        "--hang-after",
+        None,
+        "inspect ranks after S seconds without a step, or six usual steps (default: 30)",
     )
     group.add_argument(
         "--on-hang",

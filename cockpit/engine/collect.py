@@ -127,7 +127,7 @@ async def collect(
             await asyncio.sleep(0.2)
 
     def say_lost(error: CockpitError) -> None:
-        what = f"link lost while collecting ({error.what}); trying to get it back"
+        what = f"connection lost while collecting ({error.what}); reconnecting"
         hint = f"to resume later: cockpit collect {join([folder.name, *words])}"
         lost(LinkError(what, where=error.where, hint=hint))
 
@@ -446,7 +446,7 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
         elif not folder.manifest.profile:
             why = f"the run was not profiled: use --profile {'|'.join(PROFILERS)}"
         elif not model.nodes[node.name].over:
-            why = "the run still goes on: a report is written when it ends"
+            why = "the run is still going: a report is written when it ends"
         else:
             why = said[0] if said else "the profiler left no file"
         collected.missing[node.name] = why

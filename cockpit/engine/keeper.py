@@ -104,7 +104,7 @@ class Keeper(Listener):
                 except CockpitError as error:
                     why.setdefault(error.what, []).append(name)
         for what, names in why.items():
-            session.remark(f"{nodes_text(names)}: stacks cannot be kept there while nobody watches: {what}")
+            session.remark(f"{nodes_text(names)}: stacks can't be saved there while nobody watches: {what}")
 
     async def keep(self) -> None:
         """Fetch what is there now, and what comes, until all has come; cancel it to end it."""

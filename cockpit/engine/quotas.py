@@ -46,7 +46,7 @@ class Space:
         if self._left < 0:
             what = f"{_text(free)} free here; {_text(floor)} are kept free"
             raise QuotaReached(
-                what, where=str(self._folder), hint="free some space, and it goes on by itself"
+                what, where=str(self._folder), hint="free some space; the transfer resumes automatically"
             )
 
     def _look(self) -> tuple[int, int]:

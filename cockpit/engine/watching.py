@@ -140,7 +140,7 @@ class Watching:
             looked = await self._looker.look()
             await self._heard(time.time())
         except CockpitError as error:
-            self._session.remark(f"ranks were not looked at: {error}")
+            self._session.remark(f"ranks were not inspected: {error}")
         finally:
             self._tick()  # what it has seen counts only if there was no step meanwhile
             self._say(self._watch.looked(time.time(), time.monotonic(), looked))

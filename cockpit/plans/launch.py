@@ -51,7 +51,7 @@ class LaunchJob:
     :param master_addr: None: ask the first node for its own
     :param master_port: None: ask for a free one
     :param bind_cores: None, ``auto`` (the cores the node allows) or a list like ``0-7,16-23``
-    :param launcher_args: more words for the launcher
+    :param launcher_args: extra arguments for the launcher
     :param profiler: around the launcher of every node
     :param probe: whether each rank's Python gets the probe: ``auto``, ``on`` or ``off``
     """

@@ -72,7 +72,7 @@ class UnknownHostKey(LinkError):
         by_hand: str = "",
         certified: bool = False,
     ) -> None:
-        hint = f"look at it and accept it with: {by_hand or 'ssh ' + quote(where)} true"
+        hint = f"check it and accept it with: {by_hand or 'ssh ' + quote(where)} true"
         why = ": it has no certificate of the @cert-authority in known_hosts" if certified else ""
         super().__init__(f"host key is not known{why}", where=where, hint=hint, retry=False)
         self.entry = entry

@@ -184,7 +184,7 @@ def _unknown(found: re.Match[str], failure: Failure) -> _Sentence:
     if _keeps_none(failure):
         hint = "the ssh configuration keeps none: give it a UserKnownHostsFile"
     else:
-        hint = f"look at it and accept it with: {failure.command('true')}"
+        hint = f"check it and accept it with: {failure.command('true')}"
     return f"host key is not known{failure.at}{shown}", hint, False
 
 

@@ -117,7 +117,7 @@ class Share:
         limit = int(slurm.setting("MaxStepCount", STEPS, now=True) * SHARE)
         if self.taken >= limit:
             what = f"this cockpit has used all its {limit:,} steps of SLURM job {self._job}"
-            raise LinkError(f"{what}; to go on watching, leave and run: cockpit attach last", where=node)
+            raise LinkError(f"{what}; to keep watching, leave and run: cockpit attach last", where=node)
         self.taken += 1
         if self.taken != int(limit * NEAR):
             return ""

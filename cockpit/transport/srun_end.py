@@ -90,7 +90,7 @@ def sentence(job: str, words: Told | None, state: Mapping[str, str]) -> str:
         "over": f"SLURM job {job} is over: its script, or the salloc that made it, has ended",
         "memory": f"SLURM ended job {job}: it was out of memory",
         "deadline": f"SLURM ended job {job} at its deadline",
-        "step": f"step {step}, which held the run, was cancelled; SLURM job {job} goes on",
+        "step": f"step {step}, which held the run, was cancelled; SLURM job {job} continues",
         "unclear": f"SLURM cancelled step {step}, which held the run",
     }
     return sentences.get(why, "")

@@ -204,7 +204,7 @@ class BaseApp(App[int]):
                 yield Item(name, f"theme: {name}", use, "", "Themes", "Colours.")
 
     def leave(self) -> None:
-        """Close the app; the run goes on."""
+        """Close the app; the run continues."""
         self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
 
     async def _leave(self) -> None:
@@ -282,7 +282,7 @@ class BaseApp(App[int]):
             screen.dismiss()
 
     def _give_up(self, error: Exception) -> None:
-        """End; :attr:`error` says why once the terminal is back. The run goes on."""
+        """End; :attr:`error` says why once the terminal is back. The run continues."""
         self._ending = True
         why = explained(error)
         self.error = CockpitError(f"the app had to end: {why.what}", where=why.where, hint=why.hint)

@@ -95,15 +95,15 @@ def test_logs_wait_while_the_disk_is_full(disk: Disk, verbs: Verbs) -> None:
     said = []
     for line in run.stderr:
         said.append(line)
-        if "its logs wait on the node" in line:
+        if "log transfer paused" in line:
             break
     assert "kept free" in said[-1]
-    assert "it goes on by itself" in said[-1]
+    assert "the transfer resumes automatically" in said[-1]
     disk.free()
     (verbs.work / "end").touch()
     done = verbs.end(run)
     assert done.code == 0, done.err
-    assert "there is room here again" in done.err
+    assert "log transfer resumes" in done.err
     printed = verbs.on_node("r", 0).read_text().splitlines()
     assert [line.partition("| ")[2] for line in done.out.splitlines()] == printed
     whole(verbs, "r")

@@ -118,7 +118,7 @@ def test_slots_from_gpus_of_the_node(here: Verbs, tmp_path: Path) -> None:
     program = ["--", "sh", "-c", "echo $RANK of $WORLD_SIZE, $CUDA_VISIBLE_DEVICES"]
     done = here.call(*launch(here, "gpus", "-w", "localhost", "--setup", setup, *program))
     assert done.code == 0, done.err
-    assert "cockpit: slots, one a GPU: localhost 2 (4,6)\n" in done.err
+    assert "cockpit: slots, one per GPU: localhost 2 (4,6)\n" in done.err
     assert "cockpit: gpus: 2 ranks on 1 node starting\n" in done.err
     assert {line.split("| ")[1] for line in done.out.splitlines()} == {"0 of 2, 4,6", "1 of 2, 4,6"}
 

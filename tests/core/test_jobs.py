@@ -190,7 +190,9 @@ def test_of_two_processes_for_one_rank_the_newer_attempt_then_the_newer_one_coun
     old, new = told(0, pid=1, started=NOON), told(0, pid=2, started=NOON + 60)
     job = only(node1=said(old), node2=said(new))
     assert (job.ranks[0].pid, job.ranks[0].node) == (2, "node2")
-    assert job.problems[0] == ("rank 0 is there twice: process 2 on node2 is taken, not process 1 on node1")
+    assert job.problems[0] == (
+        "two processes claim rank 0: using process 2 on node2, ignoring process 1 on node1"
+    )
     assert only(node1=said({**old, "attempt": 1}, new)).ranks[0].pid == 1
 
 
@@ -199,7 +201,7 @@ def test_two_names_of_one_machine_show_each_process_once() -> None:
     assert only(a=answer, b=answer).nodes == ["a"]
     assert only(a=answer, b=answer).problems == ["ranks 2-3 were not found on a"]
     # The same numbers on another machine are other processes.
-    assert "there twice" in only(a=answer, b={**answer, "machine": "m2"}).problems[0]
+    assert "two processes claim rank 0" in only(a=answer, b={**answer, "machine": "m2"}).problems[0]
 
 
 def test_without_a_size_the_highest_rank_says_it() -> None:

@@ -15,19 +15,19 @@ STALL = Kept("a", 1000.0, "stall", since=970.0)
     [
         (
             [STALL, Kept("b", 1000.0 + ONE_MOMENT_S, "stall", since=972.0)],
-            ["the ranks of a,b had stood still for 88 s"],
+            ["the ranks of a,b had made no progress for 88 s"],
         ),
         (
             [STALL, Kept("a", 1030.0, "stall", since=970.5)],
-            ["the ranks of a had stood still for 60 s"],
+            ["the ranks of a had made no progress for 60 s"],
         ),
         (
             [STALL, Kept("b", 1051.0, "failure", failed=(3,))],
-            ["the ranks of a had stood still for 30 s", "rank 3 failed"],
+            ["the ranks of a had made no progress for 30 s", "rank 3 failed"],
         ),
         (
             [STALL, Kept("a", 1051.0, "failure", since=970.0, failed=(1,))],
-            ["the ranks of a had stood still for 30 s", "rank 1 failed"],
+            ["the ranks of a had made no progress for 30 s", "rank 1 failed"],
         ),
         (
             [Kept("b", 1000.0, "failure", failed=(3,)), Kept("a", 1040.0, "stall", since=1003.0)],

@@ -21,7 +21,7 @@ from tests.core.test_verdict_facts import SLEEPS
 from tests.recorder.enqueued import Rank, seen
 
 MINUTE_S = 60.0
-QUIET = ["collectives:", "  no rank waits for another one (0-2 looked at)"]
+QUIET = ["collectives:", "  no rank waits for another one (0-2 inspected)"]
 
 
 def pipeline(steps: int = 5) -> list[Rank]:

@@ -26,7 +26,7 @@ def test_a_hang() -> None:
 def test_nothing_is_wrong() -> None:
     assert as_lines(recorded.seen("slow"), {}) == [
         "collectives:",
-        "  no rank waits for another one (0-3 looked at)",
+        "  no rank waits for another one (0-3 inspected)",
         # The innocent partner first: rank 2 is the slow one.
         "  arrives last in group 4: rank 3, in 52 of the last 52 collectives, 50 ms after the others",
         "  arrives last in group 3: rank 2, in 52 of the last 52 collectives, 50 ms after the others",

@@ -187,7 +187,7 @@ def test_a_stall_that_resolves_itself_is_taken_back() -> None:
     run = stalled(ends=together(stops(back_after=200.0))).run(0.5)
     assert run.states == ["going", "quiet", "stalled", "going"]
     assert run.model.watch.finding is None
-    assert run.news[-1] == "steps go on, after 3 min 20 s without one"
+    assert run.news[-1] == "steps continue, after 3 min 20 s without one"
 
 
 def pausing(*pauses: float, every: int = 100) -> Callable[[int], float]:
@@ -356,7 +356,7 @@ def test_a_job_of_others_is_looked_at_twice_and_no_more() -> None:
     ).run(2.0)
     assert len(run.looks) == 2
     assert run.states.count("quiet") >= 2, "that no step is made is said all the same"
-    assert any("looked at it 2 times" in fact.why for _, fact in run.facts)
+    assert any("limit of 2 automatic inspections" in fact.why for _, fact in run.facts)
 
 
 def test_a_link_that_is_lost_while_stalled_changes_nothing_and_a_look_says_who_did_not_answer() -> None:
@@ -468,7 +468,7 @@ def test_ranks_that_hardly_worked_before_they_fell_asleep_are_looked_at_late() -
 def test_that_nothing_tells_progress_is_said() -> None:
     run = Run(together(lambda step: 1.0), probed=False).run(0.5)
     assert run.states == ["blind"]
-    assert "nothing tells the steps" in run.model.watch.why
+    assert "can't track steps" in run.model.watch.why
     assert news(run.model.watch)[0] == run.model.watch.why
 
 

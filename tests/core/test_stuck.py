@@ -30,7 +30,7 @@ STOPPED = still(USER, state="T", call="")
 
 
 def throttled(look: int) -> Dump:
-    """It is stopped and continued in turn: stopped each time it is looked at, and has worked in between."""
+    """It is stopped and continued in turn: stopped each time it is inspected, and has worked in between."""
     return dump(look, USER, state="T", call="", moves=True)
 
 

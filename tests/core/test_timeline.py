@@ -57,7 +57,7 @@ def test_a_link_is_news_when_it_is_lost_and_when_it_is_back() -> None:
     ]
     assert [entry.aside for entry in entries if entry] == [True, False, False]
     assert story.texts[1:] == [
-        "a: link lost, the run goes on; reconnecting (no answer)",
+        "a: connection lost (the run continues); reconnecting (no answer)",
         "a: link is back",
     ]
 
@@ -98,13 +98,13 @@ def test_what_all_nodes_do_at_once_does_not_push_out_the_cause() -> None:
         story.tell("report", name, 24.0 + at / 10, name=f"{name}.nsys-rep", state="ready", size=1)
     assert story.texts == [
         "rank 1 on gpu02 exited 1: first failure so far",
-        "gpu[01-08]: asked its ranks to end (SIGTERM)",
+        "gpu[01-08]: sent SIGTERM to its ranks",
         "gpu[01-08]: its ranks have ended; the profiler writes its report",
         "ranks 0,2-7 killed by SIGTERM",
         "gpu[01-08]: reports are ready",
     ]
     assert told[1] is not None
-    assert told[1].text == "gpu02: asked its ranks to end (SIGTERM)", "told line by line, each says its own"
+    assert told[1].text == "gpu02: sent SIGTERM to its ranks", "told line by line, each says its own"
 
 
 def test_a_node_alone_keeps_its_entry() -> None:

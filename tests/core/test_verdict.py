@@ -294,7 +294,7 @@ def test_those_that_the_launcher_ended_are_not_blamed() -> None:
 
 def test_of_several_that_ended_none_is_sure() -> None:
     found = verdict(snapshot(4, still(ALL_REDUCE), why={0: "exited 1", 1: "killed by SIGKILL"}))
-    assert "which one was first" in named(found, "ended", 0, 1, certainty="likely")
+    assert "which one exited first" in named(found, "ended", 0, 1, certainty="likely")
 
 
 def test_ranks_that_are_through_are_no_fault() -> None:

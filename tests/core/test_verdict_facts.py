@@ -85,7 +85,7 @@ def test_while_steps_go_on_nobody_hangs() -> None:
     sleeper = snapshot(4, still(ALL_REDUCE), {1: SLEEPS})
     assert named(verdict(sleeper), "absent", 1, certainty="sure")
     found = verdict(knowing(sleeper, 0.6))
-    assert "steps go on: step 20, 0.6 s ago" in named(found, "moving", certainty="likely")
+    assert "steps continue: step 20, 0.6 s ago" in named(found, "moving", certainty="likely")
     assert found.severity == "info"
     late = verdict(knowing(sleeper, 52.0))
     assert "for 52 s" in named(late, "absent", 1, certainty="sure")

@@ -168,7 +168,7 @@ def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     lines = [each for each in said.splitlines() if "evidence of" in each]
     assert len(lines) == 1, said
     (line,) = lines
-    assert "the ranks of na,nb had stood still" in line
+    assert "the ranks of na,nb had made no progress" in line
     assert "rank 1" in line
     listed = json.loads(night.cockpit("stacks", RUN, "--list", "--json").stdout)
     assert [one["by_nodes"] for one in listed] == [line.partition("(")[2].partition(")")[0]]
@@ -183,7 +183,7 @@ def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     for place in (spooled, night.node("na") / "evidence"):
         shutil.rmtree(place)
     told = night.cockpit("ps", RUN).stderr
-    assert "cockpit: na: its run record names evidence that is not there" in told
+    assert "cockpit: na: its run record names evidence that doesn't exist" in told
     assert "nb" not in told
 
 
@@ -197,8 +197,8 @@ def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
     said = night.cockpit("attach", RUN, "--plain", "--give-up", "5").stderr
     (line,) = [each for each in said.splitlines() if "evidence of" in each and "kept by" in each]
     assert "(rank 1 failed): rank 1 exited 3" in line
-    (none,) = [each for each in said.splitlines() if "no evidence of" in each]
-    assert "no evidence of nb (" in none
+    (none,) = [each for each in said.splitlines() if "no evidence from" in each]
+    assert "no evidence from nb (" in none
     assert "no run record" in none
 
 

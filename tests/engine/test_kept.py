@@ -99,7 +99,7 @@ def test_nodes_together_name_who_is_elsewhere() -> None:
     assert errors == {}
     assert lacking(made, now) == []
     assert sorted(shown.snapshot.samples[0].dumps) == [0, 1, 2, 3]
-    assert shown.snapshot.by_nodes == "the ranks of gpu[01-02] had stood still for 33 s"
+    assert shown.snapshot.by_nodes == "the ranks of gpu[01-02] had made no progress for 33 s"
     assert saved.load(shown.path).by_nodes == shown.snapshot.by_nodes
     # Made again, it is the same one.
     (again,), _ = gathered(made, now)
@@ -249,14 +249,14 @@ def test_nobody_has_stood_still_since_a_time_to_come() -> None:
     made = folder()
     node = Node({NAME: file(dump(0, "wait"), since=1e10)})
     (shown,), _ = gathered(made, model(made), gpu01=node)
-    assert shown.snapshot.by_nodes == "the ranks of gpu01 had stood still for 0 s"
+    assert shown.snapshot.by_nodes == "the ranks of gpu01 had made no progress for 0 s"
 
 
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({}, ["gpu01: its run record names evidence that is not there"]),
-        ({NAME: GOOD[:-1]}, ["gpu01: its evidence cannot be had: its evidence makes no sense: "]),
+        ({}, ["gpu01: its run record names evidence that doesn't exist"]),
+        ({NAME: GOOD[:-1]}, ["gpu01: can't fetch its evidence: its evidence makes no sense: "]),
         ({NAME: GOOD}, ["evidence of "]),
     ],
     ids=["not there", "damaged", "good"],

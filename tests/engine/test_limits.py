@@ -175,7 +175,7 @@ def test_logs_pause_at_the_quota_and_go_on_there_with_a_higher_one() -> None:
     session, heard, _ = follow([first], Quotas(spool_bytes=100))
     assert heard.text == log[:66]
     assert "raise spool_bytes" in str(session.paused["a"])
-    assert [str(note) for note in session.model.nodes["a"].notes if "its logs wait on the node" in note]
+    assert [str(note) for note in session.model.nodes["a"].notes if "log transfer paused" in note]
     assert session.model.over
     assert not session.model.done
     rest = [part(("rank-0.log", 66, log[66:]), sizes={"rank-0.log": len(log), "events.jsonl": len(ENDED)})]

@@ -133,7 +133,7 @@ def test_a_link_lost_while_collecting_is_told_and_collecting_goes_on_when_it_is_
     asyncio.run(main())
     (error,) = told
     assert error.where == "gpu2"
-    assert "link lost while collecting (" in error.what
+    assert "connection lost while collecting (" in error.what
     assert error.hint.startswith("to resume later: cockpit collect one-link-")
 
 

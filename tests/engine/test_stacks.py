@@ -879,7 +879,7 @@ def test_of_a_run_that_is_over_it_is_said_what_evidence_cannot_be_had(heard: dic
                 pass
         assert raised.value.code == Exit.NODE_UNFIT
         (told,) = str(raised.value).splitlines()[1:]
-        assert told.startswith("gpu01: its evidence cannot be had: ")
+        assert told.startswith("gpu01: can't fetch its evidence: ")
 
     play(scene)
 

@@ -135,7 +135,7 @@ def test_ranks_run_and_stop_ends_them(wiped: Wiped, supervisor: bool) -> None:
     assert [rank["text"].partition(":")[0] for rank in wiped.shown()["ranks"]] == ["running", "lost"]
 
     stopped = wiped.ask("stop", wiped.name, "--json")
-    sent = ["cockpit: localhost: asked its ranks to end (SIGTERM)"] if supervisor else []
+    sent = ["cockpit: localhost: sent SIGTERM to its ranks"] if supervisor else []
     assert (stopped.returncode, messages(stopped.stderr)) == (0, sent)
     assert json.loads(stopped.stdout)["survivors"] == {}
     assert not any(map(alive, [*wiped.pids, wiped.supervisor]))

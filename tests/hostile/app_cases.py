@@ -337,7 +337,10 @@ def _dump(rank: int, rng: random.Random) -> Dump:
         if rng.random() < 0.5
         else None,
         lock=LockFile(evil(), real(), edge(), evil()) if rng.random() < 0.5 else None,
-        unanswered=tuple(Unanswered(evil(), edge(), edge()) for _ in range(rng.choice((0, 0, 2)))),
+        unanswered=tuple(
+            Unanswered("fe80::1", rng.randrange(1 << 16), rng.randrange(99))
+            for _ in range(rng.choice((0, 8)))
+        ),
     )
     if rng.random() < 0.3:
         error = rng.choice(("denied", "gone", "zombie", "timeout", "failed", evil()))

@@ -84,7 +84,7 @@ def test_ctrl_z_and_fg(cockpits: Cockpits) -> None:
         shell.type("fg\n")
         until(lambda: ALTERNATE in shell.shown[before:], "the app is back")
         shell.type("q")
-        until(lambda: "left; the run goes on" in shell.text and well(shell), "the app is left")
+        until(lambda: "left; the run continues" in shell.text and well(shell), "the app is left")
         assert alive(cockpits)
 
 

@@ -34,7 +34,7 @@ def test_as_many_ranks_as_gpus(cockpits: Cockpits, launcher: str) -> None:
     words = ["--launcher", launcher, "--", str(EXAMPLES / "train_plain.py"), "--steps", "3"]
     code, out, err = run_listed(cockpits, *words)
     assert code == 0, err + out
-    assert "cockpit: slots, one a GPU: node1 2, node2 1\n" in err
+    assert "cockpit: slots, one per GPU: node1 2, node2 1\n" in err
     assert "3 ranks on 2 nodes starting" in err
     assert "step 3/3" in out
     ends = {node: cockpits.count(node, "rank_exited") for node in cockpits.lab.nodes}

@@ -119,7 +119,7 @@ ENDS = {
         as_root("scontrol", "requeue", "{job}"),
         "SLURM ended job {job} to queue it again (requeue)",
     ),
-    "step": End(allocated(), cancel_step, "which held the run, was cancelled; SLURM job {job} goes on"),
+    "step": End(allocated(), cancel_step, "which held the run, was cancelled; SLURM job {job} continues"),
     "node": End(
         allocated(),
         lambda slurm, job: slurm.kill_node("node2"),

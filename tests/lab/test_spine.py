@@ -109,7 +109,7 @@ def test_a_restarted_sshd_costs_nothing(cockpits: Cockpits) -> None:
     try:
         assert process.stderr
         line = ""
-        while "link lost" not in line:
+        while "connection lost" not in line:
             line = process.stderr.readline()
             assert line, "the cockpit ended"
     finally:

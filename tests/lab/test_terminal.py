@@ -16,7 +16,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.lab
 
 PLAIN = str(EXAMPLES / "train_plain.py")
-QUESTION = "[Enter] leave, the run goes on"
+QUESTION = "[Enter] leave, the run continues"
 
 
 @pytest.fixture

@@ -416,7 +416,7 @@ def test_two_processes_for_one_rank_are_both_told(stage: Stage) -> None:
     stage.told(2)
     assert sorted(stage.pids()) == sorted((0, process.pid) for process in processes)
     (job,) = group({"here": gate.read(SeekAnswer, {"ranks": stage.found()})})
-    assert "rank 0 is there twice" in job.problems[0]
+    assert "two processes claim rank 0" in job.problems[0]
 
 
 def test_a_wrapper_that_has_not_come_to_python(stage: Stage) -> None:

@@ -77,7 +77,7 @@ def test_slots_that_were_given_stay() -> None:
 
 def test_nodes_with_different_numbers_are_told_apart() -> None:
     hosts = [*parse("gpu[01-03]:8\nbig1:4"), Host("old1", (4, 5))]
-    assert gpus.told(hosts) == "slots, one a GPU: gpu[01-03] 8, big1 4, old1 2 (4-5)"
+    assert gpus.told(hosts) == "slots, one per GPU: gpu[01-03] 8, big1 4, old1 2 (4-5)"
 
 
 def test_a_plan_asks_no_node_and_says_what_it_needs() -> None:

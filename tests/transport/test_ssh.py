@@ -63,7 +63,7 @@ def test_host_keys_are_strict(tmp_path: Path) -> None:
 
     unknown, changed = asyncio.run(main())
     typed = f"ssh -F {tmp_path}/config alpha true"
-    assert unknown == f"alpha: host key is not known; look at it and accept it with: {typed}"
+    assert unknown == f"alpha: host key is not known; check it and accept it with: {typed}"
     assert "host key changed" in changed
     assert "ssh-keygen -R '[127.0.0.1]:" in changed
 
@@ -261,9 +261,7 @@ def test_what_fails_at_a_jump_host_names_it_and_a_command_that_works(tmp_path: P
     file = tmp_path / "config"
     assert "jump host ada@inner: login refused: no key of ada is accepted" in login
     assert f"try: ssh-copy-id -F {file} -o ProxyJump=outer ada@inner" in login
-    assert (
-        f"jump host other: host key is not known; look at it and accept it with: ssh -F {file} other" in key
-    )
+    assert f"jump host other: host key is not known; check it and accept it with: ssh -F {file} other" in key
 
 
 @pytest.mark.parametrize(

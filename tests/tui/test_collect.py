@@ -25,7 +25,7 @@ def test_collecting_borrows_the_links_of_the_session_and_tells_of_one_that_is_lo
 
             await pilot.press("c")
             await until(pilot, lambda: told(f"{len(nodes)} reports, 0.0 MB, verified"), "all are collected")
-            assert told("link lost while collecting (cut); trying to get it back")
+            assert told("connection lost while collecting (cut); reconnecting")
             assert told(f"to resume later: cockpit collect {stage.name}")
             assert pool.opened == stage.nodes
             assert not any(node.lost.done() for node in nodes.values())

@@ -44,11 +44,11 @@ def test_cases_are_the_same_for_a_seed() -> None:
 
 
 def test_stacks_of_every_kind() -> None:
-    found = list(dumps(8, 32))
+    found = list(dumps(11, 32))
     assert sum(bool(dump.threads) for dump in found) > 10, "hardly any dump comes through the gate"
     assert sum(dump.deputy is not None for dump in found) > 5
     assert sum(dump.lock is not None for dump in found) > 5
-    assert asyncio.run(drive_stacks(8, 32)) == 32
+    assert asyncio.run(drive_stacks(11, 32)) == 32
 
 
 def test_a_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,9 @@ class App(BaseApp):
 
     def __init__(self, root: Path) -> None:
         super().__init__(Config())
-        self.kept = KeptScreen("otter", root, lambda: "no evidence of gpu03 (gpu03 was rebooted at 03:14:05)")
+        self.kept = KeptScreen(
+            "otter", root, lambda: "no evidence from gpu03 (gpu03 was rebooted at 03:14:05)"
+        )
 
     def on_mount(self) -> None:
         """Show it."""
@@ -53,7 +55,7 @@ def keep(root: Path, at: float, by_nodes: str) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (140, 45)])
 def test_moments_the_newest_first(tmp_path: Path, size: tuple[int, int]) -> None:
     root = tmp_path / "stacks"
-    keep(root, NIGHT, "the ranks of gpu[01-02] had stood still for 45 s")
+    keep(root, NIGHT, "the ranks of gpu[01-02] had made no progress for 45 s")
     (root / "damaged").mkdir()
     (root / "damaged" / "snapshot.json").write_text("{")
 
@@ -87,7 +89,7 @@ def test_where_there_is_none(tmp_path: Path) -> None:
         app = App(tmp_path / "stacks")
         async with app.run_test(size=(80, 24)) as pilot:
             await until(pilot, lambda: "nothing was kept" in text_of(app), "it was read")
-            assert "no evidence of gpu03 (gpu03 was rebooted at 03:14:05)" in text_of(app)
+            assert "no evidence from gpu03 (gpu03 was rebooted at 03:14:05)" in text_of(app)
             await pilot.press("enter")
             assert app.screen is app.kept
 

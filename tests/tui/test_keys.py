@@ -461,7 +461,7 @@ def test_help_and_palette_list_every_command() -> None:
             assert {item.title for item in screen(app).items()} == titles
             await pilot.press("question_mark", *"freeze")
             await settled(pilot)
-            assert "freeze the display" in text_of(app)
+            assert "freeze or resume the display" in text_of(app)
             assert "stop the run" not in text_of(app)
             await pilot.press("enter")
             await until(pilot, lambda: "FROZEN" in text_of(app), "run from help")

@@ -177,7 +177,7 @@ def _inflated(data: bytes) -> Iterator[bytes]:
             yield part
             if inflater.eof:
                 if inflater.unused_data or start + _PART < len(data):
-                    raise Malformed("it goes on after its end")
+                    raise Malformed("it continues after its end")
                 return
             rest = inflater.unconsumed_tail
     raise Malformed("it is cut off")

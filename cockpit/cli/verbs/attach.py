@@ -1,4 +1,4 @@
-"""``cockpit attach``: watch a run that was left or lost, or a job that somebody else started."""
+"""``cockpit attach``: watch a running run again, or any job, or a job that somebody else started."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parser() -> Parser:
         "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"
     )
     add_seconds(made, "--give-up", 600.0, GIVE_UP)
-    add_word(made, "--name", "NAME", "what a job that others started is called here")
+    add_word(made, "--name", "NAME", "local name for a job that cockpit didn't start")
     terminal.add_options(made)
     job_options.add_options(made)
     return made

@@ -23,7 +23,7 @@ from cockpit.engine.run.session import Session
 from cockpit.plans.launchers.registry import LAUNCHERS
 
 LEAVING = "the demo ends, and stops its run"
-"""What leaving means here; for any other run it means that the run goes on."""
+"""What leaving means here; for any other run it means that the run continues."""
 
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL when the demo's run is stopped."""
@@ -78,7 +78,7 @@ def parser() -> Parser:
         "--fault",
         choices=training.FAULTS,
         default="none",
-        help="what happens to the last rank after some steps (none)",
+        help="fault to inject into the last rank after a few steps (default: none)",
     )
     made.add_argument(
         "--launcher",
@@ -87,10 +87,10 @@ def parser() -> Parser:
         help="auto: DeepSpeed; where it is missing plain torch; else pure Python",
     )
     made.add_argument(
-        "--steps", type=whole("a number", 1), default=600, metavar="N", help="steps of the training (600)"
+        "--steps", type=whole("a number", 1), default=600, metavar="N", help="steps to train (default: 600)"
     )
-    add_seconds(made, "--step-time", 0.5, "seconds that a step takes at least (0.5)")
-    add_flag(made, "--keep", "keep what is recorded here, as of any other run")
+    add_seconds(made, "--step-time", 0.5, "shortest time of a step, in seconds (default: 0.5)")
+    add_flag(made, "--keep", "keep the recorded run afterwards")
     terminal.add_options(made)
     return made
 

@@ -1,4 +1,4 @@
-"""``cockpit doctor``: what differs between nodes, and what is wrong with them, before a launch."""
+"""``cockpit doctor``: check nodes before a launch: differences and problems."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EPILOG = """examples:
   cockpit doctor hostfile -- train.py        also compares the Python files beside train.py
   cockpit doctor hostfile --deep             also: do all nodes reduce together with torch, and how fast?
 
-Takes the options of `cockpit run`, and looks at the nodes as such a run would find them. Without --deep,
+Takes the options of `cockpit run` and checks the nodes for such a run. Without --deep,
 nothing is started.
 Exit code: 0 fit, 1 warnings, 3 unfit.
 """
@@ -89,14 +89,14 @@ def main(words: list[str]) -> int:
 def parser() -> Parser:
     made = launch_options.parser(
         "doctor",
-        "Look at all nodes at once: what differs between them, and what a launch would stumble over.",
+        "Check all nodes at once: differences between them, and anything that would break a launch.",
         "--deep --params --json",
     )
     made.usage = "cockpit doctor HOSTFILE|-w NODES [options of run] [-- SCRIPT [ARGS…]]"
     made.epilog = EPILOG
     made.set_defaults(launcher="")
     add_flag(made, "--json", "JSON")
-    add_word(made, "--params", "N", "does a model with N parameters fit? 70e9, 7b, 350M")
+    add_word(made, "--params", "N", "check whether a model of N parameters fits: 70e9, 7b, 350M")
     add_word(made, "--ds-config", "FILE", "with --params: check the ZeRO setup of FILE")
     add_seconds(
         made,
@@ -113,7 +113,7 @@ def parser() -> Parser:
     )
     add_word(group, "--iface", "NAME", "with --deep: the network interface that ranks must take")
     add_seconds(group, "--deep-timeout", None, f"with --deep: seconds for all of that ({DEEP_S:g})")
-    add_word(made, "--node-dir", "DIR", "as given to run")
+    add_word(made, "--node-dir", "DIR", "the --node-dir the run was started with")
     return made
 
 

@@ -73,16 +73,16 @@ def parser() -> Parser:
         made,
         "--grep",
         "REGEX",
-        "only lines that match; !REGEX: that do not; small letters match capitals too",
+        "only matching lines; !REGEX: only others; an all-lowercase REGEX ignores case",
     )
     add_flag(made, "--time", "print the time of each line")
     made.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")
     made.add_argument(
         "--tail", type=whole("a number of lines"), metavar="N", help="only the last N lines of each rank"
     )
-    add_flag(made, "--raw", "the bytes of one rank's log, unchanged; not on a terminal")
-    add_flag(made, "--no-fold", "print each line of each rank, also where many ranks print the same")
-    add_flag(made, "--json", "one JSON object a line")
+    add_flag(made, "--raw", "print one rank's log byte for byte; not to a terminal")
+    add_flag(made, "--no-fold", "print every rank's lines separately, even identical ones")
+    add_flag(made, "--json", "one JSON object per line")
     return made
 
 

@@ -95,7 +95,7 @@ def parser() -> Parser:
     form = made.add_mutually_exclusive_group()
     add_flag(form, "--csv", "a header, then a line a step, values separated by commas")
     add_flag(form, "--json", "one JSON object; its steps are a list")
-    add_flag(made, "--no-connect", "only what is here; ask no node")
+    add_flag(made, "--no-connect", "use only local data; don't contact nodes")
     return made
 
 

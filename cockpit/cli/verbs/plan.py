@@ -49,7 +49,7 @@ def parser() -> Parser:
         "--nodes",
         metavar="N",
         type=whole("a number of nodes", 1, MAX_HOSTS),
-        help="with --sbatch: how many, in place of names of nodes",
+        help="with --sbatch: number of nodes, instead of their names",
     )
     return made
 

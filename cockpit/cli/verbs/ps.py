@@ -44,11 +44,17 @@ def parser() -> Parser:
         "A run started from another machine: cockpit ps --hostfile FILE (or -w NODES) finds it on its nodes.",
     )
     made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
-    add_flag(made, "-a --all", "all runs, not just the newest 20")
-    add_flag(made, "--no-connect", "show what was known last; ask no node")
-    add_word(made, "--hostfile", "FILE", "look on these nodes for runs not known here; -: from stdin", None)
+    add_flag(made, "-a --all", "list all runs, not just the newest 20")
+    add_flag(made, "--no-connect", "show the last known state without contacting nodes")
+    add_word(
+        made,
+        "--hostfile",
+        "FILE",
+        "also find runs on these nodes that aren't known here; -: from stdin",
+        None,
+    )
     node_options.add_options(made)
-    add_word(made, "--node-dir", "DIR", "as given to run, with --hostfile or -w")
+    add_word(made, "--node-dir", "DIR", "the --node-dir the run was started with; with --hostfile or -w")
     add_flag(made, "--json", "JSON")
     add_link_options(made, "JOBID[.STEP]")
     return made

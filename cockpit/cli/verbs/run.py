@@ -33,7 +33,7 @@ from cockpit.transport.base import UnknownHostKey
 def main(words: list[str], leaving: str = "") -> int:
     """Launch, watch, and collect at the end of a profiled run.
 
-    :param leaving: what leaving means, if not that the run goes on
+    :param leaving: what leaving means, if not that the run continues
     """
     launch = launch_options.parse(parser(), words)
     if launch.note:
@@ -71,12 +71,16 @@ def parser() -> Parser:
         default="stop",
         help="after a rank's recorded failure: stop the rest (default), or wait for it to end",
     )
-    add_seconds(group, "--failure-wait", 30.0, "seconds from showing the failure to the stop (30)")
-    add_seconds(group, "--grace", 30.0, "when stopping: seconds from SIGTERM to SIGKILL (30)")
-    add_seconds(group, "--finalise-wait", 600.0, "seconds for a profiler to write its report (600)")
+    add_seconds(
+        group, "--failure-wait", 30.0, "seconds between reporting the failure and the stop (default: 30)"
+    )
+    add_seconds(group, "--grace", 30.0, "when stopping: seconds from SIGTERM to SIGKILL (default: 30)")
+    add_seconds(group, "--finalise-wait", 600.0, "seconds for a profiler to write its report (default: 600)")
     add_seconds(group, "--give-up", 600.0, GIVE_UP)
-    add_word(group, "--node-dir", "DIR", "where run folders go on the nodes (default: $TMPDIR or /tmp there)")
-    add_flag(group, "--no-preflight", "do not look at the nodes' condition; see: cockpit doctor --help")
+    add_word(
+        group, "--node-dir", "DIR", "parent of the run folders on the nodes (default: their $TMPDIR or /tmp)"
+    )
+    add_flag(group, "--no-preflight", "skip the check of the nodes; see: cockpit doctor --help")
     add_flag(group, "--no-collect", "leave a profiled run's reports on the nodes")
     terminal.add_options(made)
     return made

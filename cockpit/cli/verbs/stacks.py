@@ -115,17 +115,19 @@ def parser() -> Parser:
     made.add_argument(
         "more", metavar="SNAPSHOT", nargs="*", help="snapshots taken on single nodes: they are merged"
     )
-    group = made.add_argument_group("what is asked of the ranks")
+    group = made.add_argument_group("samples")
     group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
-    group.add_argument("--samples", type=int, default=2, metavar="N", help="looks at every rank (2)")
-    add_seconds(group, "--interval", 1.0, "seconds between two looks (1)")
-    add_flag(group, "--native", "C and C++ frames too; holds ranks longer")
-    add_flag(group, "--locals", "local variables, without secrets")
+    group.add_argument(
+        "--samples", type=int, default=2, metavar="N", help="samples of each rank (default: 2)"
+    )
+    add_seconds(group, "--interval", 1.0, "seconds between two samples (default: 1)")
+    add_flag(group, "--native", "include C and C++ frames; pauses ranks longer")
+    add_flag(group, "--locals", "include local variables, without secrets")
     group.add_argument(
         "--threads", choices=("main", "all"), default="main", help="print all threads, not just the main one"
     )
-    add_flag(group, "--children", "Python children too, such as data loaders")
-    add_seconds(group, "--timeout", 10.0, "seconds one py-spy may take (10)")
+    add_flag(group, "--children", "include Python child processes, such as data loaders")
+    add_seconds(group, "--timeout", 10.0, "time limit of one py-spy, in seconds (default: 10)")
     job_options.add_options(made)
     group = made.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
@@ -134,8 +136,8 @@ def parser() -> Parser:
     add_flag(form, "--tui", "in the app, as the key s shows them")
     add_word(form, "--folded", "FILE", "folded stacks, for flame graphs; - is stdout", None)
     add_word(form, "--speedscope", "FILE", "for speedscope; - is stdout", None)
-    add_word(form, "--html", "FILE", "one page that needs nothing else; - is stdout", None)
-    add_flag(group, "--list", "the snapshots of RUN so far, also those that its nodes took")
+    add_word(form, "--html", "FILE", "a self-contained page; - is stdout", None)
+    add_flag(group, "--list", "list RUN's snapshots, including those its nodes took")
     group.add_argument("-o", "--output", type=Path, metavar="DIR", help="keep the snapshot below DIR")
     return made
 

@@ -45,7 +45,7 @@ def parser() -> Parser:
         "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
     )
     add_run(made, "a run's name, the last word of it, or: last; a part: it asks")
-    add_flag(made, "--now", "SIGKILL at once; a profiler's report is lost")
+    add_flag(made, "--now", "send SIGKILL at once; profiler reports are lost")
     add_seconds(made, "--grace", None, "seconds between SIGTERM and SIGKILL")
     add_flag(
         made,

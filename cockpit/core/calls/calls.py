@@ -19,10 +19,10 @@ FORMAT = 1
 """Of the JSON; it gets higher where a field changes its meaning."""
 
 KINDS = {
-    "stall": "the run stands still, and a rank or a place is named",
+    "stall": "the run has stalled, and a rank or a place is named",
     "failure": "a rank failed first, and the others still run",
     "end": "the run is over",
-    "left": "a cockpit with --headless left it, and the run goes on",
+    "left": "a cockpit with --headless left it, and the run continues",
 }
 """What a call may be about."""
 

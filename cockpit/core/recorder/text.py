@@ -34,7 +34,7 @@ def as_lines(look: Look, silent: Mapping[int, str]) -> list[str]:
     lasting = [pair for pair in look.pairs if pair.waited_us >= SHOWN_US]
     lines += [f"  {_pair_text(pair)}" for pair in sorted(lasting, key=lambda one: not one.alone)[:_SHOWN]]
     if len(lines) == 1:
-        lines.append(f"  no rank waits for another one ({ranks_text(ranks_of(look.heard))} looked at)")
+        lines.append(f"  no rank waits for another one ({ranks_text(ranks_of(look.heard))} inspected)")
     lines += _lasts(look)
     why: dict[str, list[int]] = {}
     for rank, text in silent.items():

@@ -40,14 +40,14 @@ ALIKE = 32
 """How many warnings of filling memory are printed one by one: a whole cluster may fill up at once."""
 
 STAGES = {
-    "term": "asked its ranks to end (SIGTERM)",
+    "term": "sent SIGTERM to its ranks",
     "finalising": "its ranks have ended; the profiler writes its report",
     "kill": "killing what is left (SIGKILL)",
     "sweep": "ending processes that the run left behind",
 }
 
 
-UNRECORDED = "its supervisor was killed: exits of ranks may go unrecorded"
+UNRECORDED = "supervisor was killed; rank exits may not be recorded"
 """The note of a node whose supervisor is gone."""
 
 
@@ -332,7 +332,7 @@ def _tell_link(run: Run, said: set[str], node: str, at: float, fact: events.Link
     first = _first(said, f"link {node}")
     if fact.state != "ok":
         how = "you need to log in again" if fact.asks else "reconnecting"
-        return _of_node(at, node, f"link lost, the run goes on; {how} ({fact.why})", "warning")
+        return _of_node(at, node, f"connection lost (the run continues); {how} ({fact.why})", "warning")
     return _of_node(at, node, "link is up" if first else "link is back", aside=first)
 
 
@@ -396,12 +396,12 @@ def _report_text(fact: events.Report) -> str:
 
 def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.EvidenceKept) -> Entry:
     if fact.over_s is not None:
-        return _of_node(at, node, f"its ranks went on after {fact.over_s:,.0f} s")
-    why = {"failure": "a rank failed", "stall": "its ranks stand still"}.get(fact.why, "a cockpit asked")
+        return _of_node(at, node, f"its ranks resumed after {fact.over_s:,.0f} s")
+    why = {"failure": "a rank failed", "stall": "its ranks stalled"}.get(fact.why, "a cockpit asked")
     if fact.why == "stall" and fact.since is not None:
         known = run.nodes.get(node)
         span_s = max(0.0, at - fact.since + (known.offset_s if known is not None else 0.0))
-        why = f"its ranks have stood still for {span_s:,.0f} s"
+        why = f"its ranks made no progress for {span_s:,.0f} s"
     if not fact.file:
         return _of_node(at, node, f"{why}; no evidence could be kept: {fact.text}", "warning")
     parts = [
@@ -410,7 +410,7 @@ def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.
         if ranks
     ]
     more = f" ({fact.text})" if fact.text else ""
-    return _of_node(at, node, f"{why}; kept there: {', '.join(parts) or 'what the kernel says'}{more}")
+    return _of_node(at, node, f"{why}; saved there: {', '.join(parts) or 'what the kernel says'}{more}")
 
 
 def known(run: Run, event: Event) -> bool:
@@ -617,7 +617,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Left: EventKind(
         OURS,
         None,
-        lambda run, said, node, at, fact: Entry(at, "a cockpit left; the run goes on", aside=True),
+        lambda run, said, node, at, fact: Entry(at, "a cockpit left; the run continues", aside=True),
         whole=True,
     ),
 }

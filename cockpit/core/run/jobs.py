@@ -65,7 +65,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Other:
-    """Somebody else's processes on a node that look like a job's, and may not be looked at."""
+    """Somebody else's processes on a node that look like a job's, and may not be inspected."""
 
     node: str
     user: str
@@ -366,7 +366,7 @@ def _other(node: str, told: OtherJob) -> Other:
 
 def _stuck(node: str, told: Stuck) -> str:
     which = f"process {told.pid} ({_text(told.name)}, state {_text(told.state)})"
-    return f"{which} on {node} cannot be looked at: it holds the lock of its memory; it may be a rank"
+    return f"{which} on {node} can't be inspected: it holds the lock of its memory; it may be a rank"
 
 
 def _text(value: str) -> str:
@@ -444,7 +444,9 @@ def _twice(rank: int, claims: Sequence[_Claim]) -> str:
     taken, *rest = (claim.found for claim in claims)
     said = ", ".join(f"process {found.pid} on {found.node}" for found in rest[:3])
     more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""
-    return f"rank {rank} is there twice: process {taken.pid} on {taken.node} is taken, not {said}{more}"
+    return (
+        f"two processes claim rank {rank}: using process {taken.pid} on {taken.node}, ignoring {said}{more}"
+    )
 
 
 # -- words -------------------------------------------------------------------------------------------

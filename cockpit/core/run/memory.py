@@ -409,7 +409,7 @@ def limit_name(of: str) -> str:
 def _who_grows(fact: Filling, who: Sequence[int]) -> str:
     if not who:
         return (
-            "no rank's own memory grows as much: look at files in /dev/shm, copies that data loaders' "
+            "no rank's own memory grows as much: check files in /dev/shm, copies that data loaders' "
             "processes make of what they share, and other processes there"
         )
     rates = [fact.ranks[rank] for rank in who]

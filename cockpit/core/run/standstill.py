@@ -85,7 +85,7 @@ def news(watch: Watching) -> tuple[str, str]:
     if watch.state == "blind":
         return watch.why, "info"
     if watch.state == "going":
-        return watch.why or f"steps go on, after {span(watch.still_s)} without one", "info"
+        return watch.why or f"steps continue, after {span(watch.still_s)} without one", "info"
     if watch.state == "stalled" and found is not None:
         doubt = "" if found.certainty == "sure" else f" ({found.certainty})"
         said, why = f"{head(watch, watch.still_s)}: {found.what}{doubt}", stuck(watch)
@@ -96,7 +96,7 @@ def news(watch: Watching) -> tuple[str, str]:
         return said, "warning"
     last = f", the last was {watch.step:,}" if watch.step is not None else ""
     if found is None:
-        return f"{head(watch, watch.still_s)}{last}: looking at all ranks", "info"
+        return f"{head(watch, watch.still_s)}{last}: inspecting all ranks", "info"
     if found.id == MOVES:
         return f"{head(watch, watch.still_s)}: {found.what}", "info"
     return f"{head(watch, watch.still_s)}: {found.what} ({found.certainty})", "info"

@@ -31,7 +31,7 @@ class RankState(Enum):
     WAITING = "waiting"
     """Its node has not been launched yet."""
     STARTING = "starting"
-    """The launcher runs, the training process does not yet."""
+    """The launcher is running, but the training process hasn't started."""
     RUNNING = "running"
     EXITED = "exited"
     KILLED = "killed"

@@ -149,7 +149,7 @@ def reason(newest: Round) -> str:
     since = [one.at - one.since for one in newest if one.since is not None]
     if since:
         nodes = nodes_text(sorted({one.node for one in newest if one.since is not None}))
-        return f"the ranks of {nodes} had stood still for {max(since):,.0f} s"
+        return f"the ranks of {nodes} had made no progress for {max(since):,.0f} s"
     return "a cockpit asked for it"
 
 

@@ -65,7 +65,7 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
         # What the kernel says is true for one moment only, unless it says so each time.
         dumps = case.dumps(dump.rank)
         always = len({of_dump(each).text for each in dumps}) == 1
-        seen = f", and {_does(act)} each time it is looked at" if always and act.kind != "runs" else ""
+        seen = f", and {_does(act)} each time it is inspected" if always and act.kind != "runs" else ""
         return Story("absent", f"It moves{seen}: it is late, or in a loop.", (MORE, native_step(dump.rank)))
     kind = act.kind if act.kind in ("io", "lock") else "absent"
     detail = f"It {_does(act)}." if act.text else ""

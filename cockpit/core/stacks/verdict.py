@@ -36,7 +36,7 @@ KINDS = {
     "lock": "ranks wait for a lock",
     "build": "ranks wait for an extension to be built",
     "twice": "two processes have the same rank",
-    "slow": "ranks are slow, and steps go on",
+    "slow": "ranks are slow, and steps continue",
     "loop": "ranks are busy at one place, and none gets on",
     "order": "ranks wait for each other in a circle: they call in different orders",
     "absent": "ranks are not in the collective that the others wait in",
@@ -69,7 +69,7 @@ def verdict(snapshot: Snapshot) -> Finding:
 def _unknown(case: Case) -> Finding:
     """What is left."""
     facts = [case.part_fact(one) for one in [*case.others, *case.waits]]
-    detail = "One sample does not tell what moves." if case.looks < 2 else ""
+    detail = "A single sample can't show which ranks are moving." if case.looks < 2 else ""
     facts.append(case.unheard_fact())
     return Finding("unknown", "Not enough to say", 0, "", detail, tuple(facts), steps=(MORE,))
 
@@ -97,7 +97,7 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
         doubts.append(f"{ranks_words(moved)} went on between the samples")
         certainty = "likely" if certainty == "sure" else certainty
     if serving(case, found.ranks):
-        doubts.append("it waits for requests, as a server does: nothing need be wrong")
+        doubts.append("it is waiting for requests, like a server: this may be normal")
         certainty = "unsure"
     certainty = "unsure" if failed else certainty
     nodes = dict.fromkeys(case.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))

@@ -46,8 +46,8 @@ TOLD_S = 1.0
 """A node that was measured so long after a look has told of all steps until the end of that look."""
 
 UNSTEPPED = (
-    "nothing tells the steps of this run: no probe in its ranks, none in its log; only if all its ranks "
-    "fall asleep is that noticed"
+    "can't track steps (no probe, no step numbers in the log); a stall is detected only if every rank "
+    "goes idle"
 )
 
 
@@ -174,7 +174,7 @@ class StallWatch:
         self._still.looked(ticks, wanted)
         self._looked = at
         if looked is None:
-            self._why = "no rank could be looked at"
+            self._why = "no rank could be inspected"
             self._begun = _NOTHING
             if not self._behind:
                 yield self._event(at, ticks)
@@ -287,7 +287,7 @@ class StallWatch:
         self._still.begin(ticks)
         if self._still.enough:
             total = self._still.total
-            self._why = f"cockpit did not start it, and has looked at it {total} times unasked: no more"
+            self._why = f"external job: the limit of {total} automatic inspections is reached"
 
     def _start_anew(self, state: str) -> None:
         """A standstill begins, or is over: what looks have seen so far says nothing of what is now."""

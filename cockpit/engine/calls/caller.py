@@ -141,7 +141,7 @@ class Caller:
     :param ring: writes to the terminal that somebody is called; must not block
     :param complain: says once in a line that the command failed
     :param since: what happened before is no news: unix seconds
-    :param leaves: whether to call when the session is closed although the run goes on
+    :param leaves: whether to call when the session is closed although the run continues
     """
 
     session: Session

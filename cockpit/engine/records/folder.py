@@ -304,7 +304,7 @@ class RunFolder:
         """
         file = self.path / "manifest.json"
         remedy = (
-            f"the run itself goes on; to find it on its nodes again, move {self.path} away, then: {_FIND}"
+            f"the run itself continues; to find it on its nodes again, move {self.path} away, then: {_FIND}"
         )
         try:
             with os.fdopen(open_regular(file), "rb") as opened:

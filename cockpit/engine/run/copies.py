@@ -186,7 +186,7 @@ class Copies:
     def pause(self, name: str, why: QuotaReached) -> None:
         """The logs of a node wait there."""
         self.paused[name] = why
-        self._remark(name, Note(f"its logs wait on the node, as there is no room for them here: {why}"))
+        self._remark(name, Note(f"log transfer paused, not enough disk space here: {why}"))
 
     def follows(self, name: str) -> None:
         """A node is asked for all that is not here."""
@@ -197,7 +197,7 @@ class Copies:
         """Whether a node's logs waited, and need not wait any longer."""
         if name not in self.paused or self.spools[name].wait_for(PORTION):
             return False
-        self._remark(name, Note("there is room here again: its logs resume where they paused"))
+        self._remark(name, Note("enough disk space here again: log transfer resumes"))
         return True
 
     def close(self) -> None:

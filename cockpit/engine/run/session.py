@@ -260,7 +260,7 @@ class Session:
                 elif isinstance(error, RemoteError) and error.kind == "unreadable":
                     self._lose(name, link, LinkError(error.what, where=name))
                 else:
-                    # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
+                    # Even a refused key may be accepted again: the run continues, and so do we, only slower.
                     self._lose(name, link, error)
             except Malformed as error:
                 self._lose(name, link, LinkError(f"sent an invalid answer: {error}", where=name, retry=False))
@@ -537,7 +537,7 @@ class Session:
         return self._nodes[node].dir
 
     async def close(self, *, pool: bool = True) -> None:
-        """Leave: the run goes on.
+        """Leave: the run continues.
 
         :param pool: whether its links are closed too
         """

@@ -289,9 +289,9 @@ def amiss(
     :param asked: nodes that it was fetched from
     :param errors: what :func:`gather` said of them
     """
-    told = [f"{name}: its evidence cannot be had: {errors[name].what}" for name in sorted(errors)]
+    told = [f"{name}: can't fetch its evidence: {errors[name].what}" for name in sorted(errors)]
     absent = {*lacking(folder, model)} & {*asked} - errors.keys()
-    return told + [f"{name}: its run record names evidence that is not there" for name in sorted(absent)]
+    return told + [f"{name}: its run record names evidence that doesn't exist" for name in sorted(absent)]
 
 
 def none_of(folder: RunFolder, model: RunModel) -> str:
@@ -303,9 +303,9 @@ def none_of(folder: RunFolder, model: RunModel) -> str:
     for entry in folder.manifest.nodes:
         node = model.nodes.get(entry.name)
         if node is not None and not depot.names(entry):
-            why = f"{node.lost}" if node.lost else "its supervisor kept none"
+            why = node.lost or "none recorded"
             if node.evidence:
                 why = node.lost or "it could not be fetched"
             reasons.setdefault(why, []).append(entry.name)
     told = [f"{nodes_text(names)} ({why})" for why, names in reasons.items()]
-    return f"no evidence of {', '.join(told)}" if told else ""
+    return f"no evidence from {', '.join(told)}" if told else ""

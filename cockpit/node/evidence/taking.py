@@ -95,7 +95,7 @@ def _look(asked: Dict[str, Any]) -> Dict[str, Any]:
     recorders = _recorders(asked, end, trouble)
     head.update(took_s=time.monotonic() - began, trouble=trouble)
     if not (packed or recorders):
-        return {"trouble": "; ".join(trouble) or "no rank is left to look at"}
+        return {"trouble": "; ".join(trouble) or "no rank is left to inspect"}
     if recorders or trouble:
         room.keep(head, packed, recorders)
     stacks = [one.rank for one in dumps if one.threads]

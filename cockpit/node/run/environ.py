@@ -40,7 +40,7 @@ def environ(call: Call) -> Dict[str, Any]:
     if asked.target is not None:
         found = _of_process(asked.target.pid, asked.target.ticks)
         if found is None:
-            raise NodeError("gone", "rank %d is gone, or may not be looked at" % rank)
+            raise NodeError("gone", "rank %d is gone, or may not be inspected" % rank)
         return found
     same_boot = read_record(folder)["boot_id"] == procfs.boot_id()
     start = _start(folder, rank)
@@ -67,7 +67,7 @@ def _start(folder: str, rank: int) -> Start:
 
 
 def _of_process(pid: int, ticks: int) -> Optional[Dict[str, Any]]:
-    """What the kernel says; None: the process is gone, or may not be looked at."""
+    """What the kernel says; None: the process is gone, or may not be inspected."""
     if not procfs.alive(pid, ticks):
         return None
     found = variables.told(procfs.environment(pid))

@@ -284,7 +284,7 @@ class Evidence:
         name = looking.asked["name"]
         size = safefiles.size(os.path.join(self._place, name))
         if not size:
-            trouble = str(said.get("trouble") or "the look at the ranks ended with status %d" % status)
+            trouble = str(said.get("trouble") or "inspecting the ranks ended with status %d" % status)
             self._say_once(looking.why, trouble[:500])
             return
         numbers = {key: _own(said.get(key), self._own) for key in ("stacks", "recorders")}

@@ -132,7 +132,7 @@ class Supervisor:
             while at is not None and at.tb_next is not None:
                 at = at.tb_next
             where = "%s:%d" % (at.tb_frame.f_code.co_filename, at.tb_lineno) if at is not None else "?"
-            self._ranks.remark("the supervisor goes on after %r at %s" % (error, where))
+            self._ranks.remark("the supervisor continued after %r at %s" % (error, where))
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -306,7 +306,7 @@ class _Look:
             what = "its process has ended, and its parent has not taken note of it (a zombie)"
             return _Seen(error="zombie", what=what)
         ways = self._ways(letter, native)
-        failed = _Seen(error="failed", what="not looked at")
+        failed = _Seen(error="failed", what="not inspected")
         while ways and not self._dumps.cancelled():
             way = ways.pop(0)
             result = self._spy(way, variables, facts.ns_pid)
@@ -377,9 +377,9 @@ class _Look:
         """Why there was no answer."""
         letter = kernel.state(self._pid, self._ticks)
         if not letter:
-            return _Seen(error="gone", what="its process ended while it was looked at")
+            return _Seen(error="gone", what="its process ended during the inspection")
         if letter in "ZX":
-            return _Seen(error="zombie", what="its process ended while it was looked at")
+            return _Seen(error="zombie", what="its process ended during the inspection")
         if result.why == "cancelled":
             return _Seen(error="cancelled", what="cancelled")
         if result.why == "timeout":

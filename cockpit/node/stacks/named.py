@@ -49,7 +49,7 @@ def by_pid(pid: int, stats: Dict[int, procfs.Stat], ranks: Set[int]) -> Named:
     owner = os.stat("/proc/%d" % pid).st_uid
     if os.geteuid() not in (0, owner):
         user = users.name(owner)
-        return Named([], "%s is of %s: only %s or root may look at it" % (what, user, user))
+        return Named([], "%s is of %s: only %s or root may inspect it" % (what, user, user))
     if is_cockpit(words):
         return Named([], "%s is cockpit's own" % what)
     rank = next((one.pid for one in launchers.above(pid) if one.pid in ranks), None)

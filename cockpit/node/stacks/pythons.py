@@ -39,7 +39,7 @@ class Pythons(NamedTuple):
 def pythons(pids: Iterable[int], closed: Container[int] = ()) -> Pythons:
     """Look at these processes.
 
-    :param closed: those that may not be looked at: of these, only the dead ones count, since what has ended
+    :param closed: those that may not be inspected: of these, only the dead ones count, since what has ended
         is root's, whoever started it
     """
     found = Pythons({}, {})

@@ -55,7 +55,7 @@ def told(hosts: Sequence[Host]) -> str:
     for slots, names in alike.items():
         these = "" if slots == tuple(range(len(slots))) else f" ({ranks_text(slots)})"
         groups.append(f"{nodes_text(names)} {len(slots)}{these}")
-    return f"slots, one a GPU: {', '.join(groups)}"
+    return f"slots, one per GPU: {', '.join(groups)}"
 
 
 def check_known(hosts: Sequence[Host]) -> None:

@@ -87,7 +87,7 @@ class Nsys:
 
     :param trace: what to trace, comma-separated
     :param delay_s: start this many whole seconds after the launch
-    :param duration_s: trace this many whole seconds; the job goes on afterwards
+    :param duration_s: trace this many whole seconds; the job continues afterwards
     :param capture_range: nsys's own, like ``cudaProfilerApi`` or ``nvtx``
     :param extra: more words for ``nsys profile``
     :param path: nsys on the nodes; None: wherever it is
@@ -116,15 +116,19 @@ class Nsys:
         group.add_argument(
             "--trace", default=DEFAULT_TRACE, help=f"what nsys traces (default: {DEFAULT_TRACE})"
         )
-        group.add_argument("--delay", type=int, default=0, metavar="S", help="start after S seconds")
+        group.add_argument("--delay", type=int, default=0, metavar="S", help="start tracing after S seconds")
         group.add_argument(
-            "--duration", type=int, default=0, metavar="S", help="trace S seconds; the job goes on"
+            "--duration", type=int, default=0, metavar="S", help="trace for S seconds; the job continues"
         )
         group.add_argument(
-            "--capture-range", default="", metavar="RANGE", help="nsys's own: cudaProfilerApi, nvtx"
+            "--capture-range", default="", metavar="RANGE", help="passed to nsys: cudaProfilerApi, nvtx"
         )
-        group.add_argument("--nsys", metavar="PATH", help="nsys on the nodes (default: PATH, CUDA's folders)")
-        group.add_argument("--nsys-args", metavar="'WORDS'", default="", help="more words for nsys profile")
+        group.add_argument(
+            "--nsys", metavar="PATH", help="nsys on the nodes (default: from PATH or CUDA's folders)"
+        )
+        group.add_argument(
+            "--nsys-args", metavar="'WORDS'", default="", help="extra arguments for nsys profile"
+        )
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Nsys:

@@ -49,7 +49,7 @@ def sentences(signs: Mapping[int, Sign], age: str) -> Iterator[str]:
     ran = {rank: sign for rank, sign in signs.items() if sign.source == CPU}
     if ran:
         whose = "its main thread" if len(ran) == 1 else "their main threads"
-        more = "; > means: not since it was first looked at" if any(one.least for one in ran.values()) else ""
+        more = "; > means: not since it was first inspected" if any(one.least for one in ran.values()) else ""
         yield f"{_unknown(ran)}: {age} is since {whose} last ran{more}"
 
 

@@ -153,7 +153,7 @@ class DoctorScreen(ListScreen):
     def _state(self) -> str:
         """All of it in a line: how far it has got, or what came of it."""
         if self._is_looking:
-            return f"looking at the nodes: {self._roll().counts()}"
+            return f"checking the nodes: {self._roll().counts()}"
         return verdict(self._found.looks, self._found.findings) if self._found else "no results"
 
     # What each command does, and why it may not

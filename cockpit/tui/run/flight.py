@@ -37,7 +37,7 @@ class Flight(Protocol):
 
     @property
     def leaving(self) -> str:
-        """What leaving means, if not that the run goes on."""
+        """What leaving means, if not that the run continues."""
 
     @property
     def stalls(self) -> WatchOptions:

@@ -76,13 +76,13 @@ class Notice:
             after = f" · {self._keys['retry']} tries again; the run itself is not touched"
             return one_line(f"watching paused: {trouble.what}{where}{hint}", limit=400) + after
         if frozen:
-            return f"FROZEN · the display is paused, the run goes on · {self._keys['freeze']} resumes"
+            return f"FROZEN · the display is paused, the run continues · {self._keys['freeze']} resumes"
         if self._recorded or self._board.model.over:
             self._outcome = self._outcome or self._tell_outcome()
             return self._outcome
         if waiting := self._session.pool.waiting:
             nodes = one_line(nodes_text(waiting), limit=200)
-            return f"{nodes}: login required again · {self._keys['retry']} logs in; the run goes on"
+            return f"{nodes}: login required again · {self._keys['retry']} logs in; the run continues"
         if self._session.alone:
             return one_line(self._session.alone, limit=400)
         return "" if self._session.writer else self._reading_along()
@@ -103,9 +103,7 @@ class Notice:
         if silent is None or silent < LACKING_S:
             return "another cockpit keeps this run: reading along"
         who = one_line(self._board.folder.writer.held(), limit=200)
-        return (
-            f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are shown all the same"
-        )
+        return f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are still shown"
 
 
 def waiting_text(model: RunModel, age_s: float, *, recorded: bool, foreign: bool = False) -> str:

@@ -171,7 +171,7 @@ class RunScreen(CommandScreen):
         self.set_class(width < NARROW, "-narrow")
         self.set_class(height < LOW, "-low")
         self.set_class(height < FLAT, "-flat")
-        self.check_size(width, height, f"\nThe run goes on; {self.app.key_of('leave')} leaves.")
+        self.check_size(width, height, f"\nThe run continues; {self.app.key_of('leave')} leaves.")
 
     @property
     def _view(self) -> View:
@@ -201,7 +201,7 @@ class RunScreen(CommandScreen):
             "stacks": Handler(lambda: self.deeds.looks.stacks(), self._no_stacks),
             "stall_stacks": Handler(
                 lambda: self.deeds.looks.stall_stacks(),
-                needs(lambda: self.board.model.watch.snapshot, "the run has not stood still"),
+                needs(lambda: self.board.model.watch.snapshot, "the run has not stalled"),
             ),
             "evidence": Handler(lambda: self.deeds.looks.evidence(), self._no_evidence),
             "doctor": Handler(
@@ -256,7 +256,7 @@ class RunScreen(CommandScreen):
         model = self.board.model
         if model.watch.snapshot or any(node.evidence for node in model.nodes.values()):
             return ""
-        return "" if (self.board.folder.path / "stacks").is_dir() else "no rank stood still, and none failed"
+        return "" if (self.board.folder.path / "stacks").is_dir() else "no rank stalled, and none failed"
 
     def _no_stacks(self) -> str:
         if self.board.model.over:
@@ -405,7 +405,7 @@ class RunScreen(CommandScreen):
         if self.board.model.over:
             self.app.leave()
             return
-        leaving = self._flight.leaving or "the run goes on"
+        leaving = self._flight.leaving or "the run continues"
         may_stop = not self.app.read_only and not self._no_stop()
         question = notices.leave_question(leaving, may_stop=may_stop)
         self.app.push_screen(question, self.left_or_not)

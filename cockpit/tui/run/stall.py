@@ -36,7 +36,7 @@ def watch_activity(model: RunModel) -> Activity | None:
     if watch.state not in ("quiet", "stalled") or model.over:
         return None
     if watch.looking:
-        return Activity("looking at all ranks")
+        return Activity("inspecting all ranks")
     return None if watch.next_at is None else Activity(f"looking again at {clock_text(watch.next_at, 8)}")
 
 

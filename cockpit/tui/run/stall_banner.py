@@ -134,4 +134,4 @@ def _since(model: RunModel, now: float) -> Iterator[Part]:
     if watch.looks:
         times = "once" if watch.looks == 1 else f"{watch.looks} times"
         ago = f", last {span(max(0.0, now - watch.looked))} ago" if watch.looked is not None else ""
-        yield Part(((f"looked at all ranks {times}{ago}", "dim"),), 2)
+        yield Part(((f"inspected all ranks {times}{ago}", "dim"),), 2)

@@ -84,7 +84,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "kept": (
         "evidence",
         (
-            "What the ranks were doing when they stood still, or as one failed: kept by the nodes, whether",
+            "What the ranks were doing when they stalled, or as one failed: saved by the nodes, whether",
             "or not anybody watched, by the cockpit that watched, or because a person asked.",
             "",
             "up, down: moments · {open} opens the stacks · {copy_command} copies the command · {back}: back",

@@ -91,11 +91,11 @@ def notices(stacks: Stacks, sight: Sight, *, low: bool) -> Iterator[str]:
         for hint, ranks in _refusals(sight.sample).items():
             if hint not in told:
                 nodes = dict.fromkeys(snapshot.ranks[rank].node for rank in ranks_of(ranks))
-                yield f"{count_text(ranks)} on {nodes_text(nodes)} may not be looked at · {hint}"
+                yield f"{count_text(ranks)} on {nodes_text(nodes)} may not be inspected · {hint}"
 
 
 def _refusals(sample: Sample) -> dict[str, int]:
-    """What to do about ranks that may not be looked at, and which these are."""
+    """What to do about ranks that may not be inspected, and which these are."""
     hints: dict[str, int] = {}
     for rank, dump in sample.dumps.items():
         if dump.error == "denied" and dump.hint:

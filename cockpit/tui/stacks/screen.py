@@ -431,7 +431,7 @@ class StackScreen(CommandScreen):
             self.app.leave()
         else:
             answers = [Answer("stay", "stay", "c"), Answer("leave", "leave", "l")]
-            question = Question("leave or stay?", ["Leaving: the run goes on."], answers)
+            question = Question("leave or stay?", ["Leaving: the run continues."], answers)
             self.app.push_screen(question, self.left_or_not)
 
     # Messages of widgets

@@ -234,7 +234,9 @@ class Checkpoint(Rule):
         if of == "overdue":
             return "there is a checkpoint again" if self._last is not None else ""
         return (
-            "training goes on after the checkpoint" if of == "pause" else "checkpoints are as fast as before"
+            "training continues after the checkpoint"
+            if of == "pause"
+            else "checkpoints are as fast as before"
         )
 
 

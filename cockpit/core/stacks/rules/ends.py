@@ -26,14 +26,14 @@ TOGETHER_S = 0.1
 def nothing(case: Case) -> Finding | None:
     """Nobody was asked, or nobody answered."""
     if not case.snapshot.ranks:
-        return Finding("unknown", "no ranks to look at")
+        return Finding("unknown", "no ranks to inspect")
     if case.ended or case.absent or case.stopped or case.live:
         return None
     if case.pending:
         return Finding("unknown", "no rank has answered yet")
     hint = next((dump.hint for dump in case.sample.dumps.values() if dump.hint), "")
     why = next(iter(case.unheard.values()))
-    return Finding("unknown", "no rank could be looked at", detail=why, steps=(Step(hint),) if hint else ())
+    return Finding("unknown", "no rank could be inspected", detail=why, steps=(Step(hint),) if hint else ())
 
 
 def ended(case: Case) -> Finding | None:
@@ -120,8 +120,8 @@ def _lingers(case: Case) -> Finding:
 
 def _ended_detail(differing: Mismatch | None, *, alone: bool) -> str:
     if differing is not None:
-        return "Under one number all ranks of a group have to call the same; else any of them may fail."
-    return "" if alone else "Several ranks have ended: which one was first is not in the stacks."
+        return "All ranks of a group must call the same collectives in the same order; else any may fail."
+    return "" if alone else "Several ranks have exited; the stacks don't show which one exited first."
 
 
 def _outside(why: End) -> bool:
@@ -203,7 +203,7 @@ def stopped(case: Case) -> Finding | None:
         headline,
         ranks,
         place_text(part.doing.frame) if part is not None else "",
-        "" if traced else "SIGSTOP, a debugger or a batch system did it; SIGCONT lets it go on.",
+        "" if traced else "Stopped by SIGSTOP, a debugger or the batch system; SIGCONT resumes it.",
         facts,
         "sure" if sure else "likely",
         tuple(Step(f"kill -CONT {' '.join(pids)}", node=node) for node, pids in stopped.items())[:EVIDENCE],
@@ -247,7 +247,7 @@ def not_there(case: Case) -> Finding | None:
     if case.waits:
         headline += f": {case.wait_words()}"
     steps: tuple[Step, ...] = ()
-    detail = "The launcher runs, the training process does not yet."
+    detail = "The launcher is running, but the training process hasn't started."
     if why.fate is not Fate.UNSTARTED:
         detail = "They have ended, or are on nodes that were not asked."
         if count(ranks) == 1:

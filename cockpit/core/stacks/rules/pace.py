@@ -80,7 +80,7 @@ def goes_on(case: Case) -> Finding | None:
         return None
     evidence = [_step_fact(case.progress), case.unheard_fact()]
     evidence += [case.part_fact(one) for one in [*case.others, *case.waits]]
-    headline = f"steps go on: {_step_words(case.progress)}"
+    headline = f"steps continue: {_step_words(case.progress)}"
     # Somebody who stands still just now may have begun to hang a moment ago.
     whole = case.live == case.snapshot.world and case.going == case.live
     return Finding("moving", headline, evidence=tuple(evidence), certainty="sure" if whole else "likely")

@@ -48,7 +48,7 @@ def circle(case: Case) -> Finding | None:
         _circle_words(case, graph, ranks, odd),
         odd,
         _where(case, odd),
-        "None of them can go on before another one does.",
+        "None of them can continue before another one does.",
         (*facts[:3], case.wait_fact(), case.unheard_fact()),
         certainty if certain or certainty != "sure" else "likely",
         STEPS,

@@ -1,0 +1,103 @@
+"""``docs/agents.md``: each command that it names gives the fields that it names, tried on a real run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.lab import REPO
+from tests.waiting import until
+
+PAGE = (REPO / "docs" / "agents.md").read_text()
+
+PROGRAM = """
+import os, time
+for step in range(1, 4):
+    print(f"step {step}/9 loss {3 / step:.3f}", flush=True)
+if os.environ["RANK"] == "1":
+    raise RuntimeError("the data has a hole")
+time.sleep(600)
+"""
+
+
+def rows() -> list[tuple[str, list[str]]]:
+    """Each command of the table, and the fields to read."""
+    found = re.findall(r"^\|[^|`]+\| `(cockpit [^`]+)` \|(.+)\|$", PAGE, re.MULTILINE)
+    return [(command, re.findall(r"`([a-z_]+(?:(?:\[\])?\.[a-z_]+)*)`", read)) for command, read in found]
+
+
+WORDS = {"going", "quiet", "stalled", "blind", "sure", "likely", "waiting"}
+"""Values, not fields."""
+
+
+def lacks(told: Any, path: str) -> str:
+    """Why a field is not there; empty: it is."""
+    for part in path.split("."):
+        name = part.removesuffix("[]")
+        if name not in told:
+            return f"{path}: {name} is none of {sorted(told)}"
+        told = told[name]
+        if part.endswith("[]"):
+            if not told:
+                return f"{path}: there is no {name}"
+            told = told[0]
+    return ""
+
+
+def asked(cockpit: tuple[str, ...], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What a verb answers."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    return subprocess.run(
+        [*cockpit, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, quick_cockpit: tuple[str, ...]) -> Iterator[Path]:
+    """A run of which one rank has failed and the other one lives on."""
+    folder = tmp_path_factory.mktemp("agents")
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "hostfile").write_text("localhost slots=2\n")
+    options = ("--launcher", "command", "--name", "night", "--headless", "--on-failure", "wait")
+    where = ("--node-dir", str(folder))
+    line = [*quick_cockpit, "run", "hostfile", *options, *where, "--", sys.executable, "program.py"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    process = subprocess.Popen(line, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+
+    def failed() -> bool:
+        done = asked(quick_cockpit, folder, "ps", "night", "--json")
+        return done.returncode == 0 and bool(json.loads(done.stdout)["findings"])
+
+    try:
+        until(failed, "one rank has failed", timeout=60)
+        yield folder
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.mark.parametrize(("command", "fields"), rows(), ids=[command for command, _ in rows()])
+def test_a_question_is_answered(
+    running: Path, quick_cockpit: tuple[str, ...], command: str, fields: list[str]
+) -> None:
+    words = [{"RUN": "night", "N": "0", "HOSTFILE": "hostfile"}.get(word, word) for word in command.split()]
+    done = asked(quick_cockpit, running, *words[1:])
+    assert done.returncode in (0, 1), done.stderr
+    told = json.loads(done.stdout.splitlines()[0] if words[1] == "logs" else done.stdout)
+    told = told[0] if isinstance(told, list) else told
+    assert fields
+    assert [lack for path in fields if path not in WORDS and (lack := lacks(told, path))] == []
+
+
+def test_there_are_questions() -> None:
+    assert len(rows()) >= 10
+    assert lacks({"a": [{"b": 1}]}, "a[].c")
+    assert not lacks({"a": [{"b": 1}]}, "a[].b")
