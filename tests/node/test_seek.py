@@ -73,7 +73,7 @@ if __name__ == "__main__":
 """A rank with the workers of a real data loader."""
 
 
-def find_ranks(run: str = "", node: str = "", folder: str = "") -> list[dict[str, Any]]:
+def ranks_found(run: str = "", node: str = "", folder: str = "") -> list[dict[str, Any]]:
     """The main process of each rank on this machine, lowest rank first; only those with these tags."""
     wanted = {record.ENV_RUN: run, record.ENV_NODE: node, record.ENV_DIR: folder}
     return seek._ranks(seek._scan(wanted).processes)
@@ -124,7 +124,7 @@ class Stage:
 
     def found(self) -> list[dict[str, Any]]:
         """The ranks of this job."""
-        return [rank for rank in find_ranks() if rank["job"]["addr"] == self.addr]
+        return [rank for rank in ranks_found() if rank["job"]["addr"] == self.addr]
 
     def pids(self) -> list[tuple[int, int]]:
         return [(rank["rank"], rank["pid"]) for rank in self.found()]
@@ -294,7 +294,7 @@ def test_what_is_no_rank(stage: Stage, env: dict[str, str]) -> None:
     address = {} if env == {"RANK": "3"} else {"MASTER_ADDR": stage.addr}
     stage.start(stage.python(), {**address, **env})
     (pid,) = stage.told(1)
-    assert pid not in [rank["pid"] for rank in find_ranks()]
+    assert pid not in [rank["pid"] for rank in ranks_found()]
 
 
 @pytest.mark.parametrize(
@@ -441,8 +441,8 @@ def test_a_helper_below_a_rank_that_has_written_over_its_environment(stage: Stag
 
 
 def test_the_one_who_looks_is_no_rank(stage: Stage) -> None:
-    program = f"import sys; sys.path[:0] = {sys.path}; from tests.node.test_seek import find_ranks; " + (
-        f"print([rank for rank in find_ranks() if rank['job']['addr'] == '{stage.addr}'])"
+    program = f"import sys; sys.path[:0] = {sys.path}; from tests.node.test_seek import ranks_found; " + (
+        f"print([rank for rank in ranks_found() if rank['job']['addr'] == '{stage.addr}'])"
     )
     # As in a shell that Slurm has opened on a node.
     env = {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "MASTER_ADDR": stage.addr}
@@ -464,7 +464,7 @@ def test_the_ranks_of_a_run_of_ours(stage: Stage, launch: Launch) -> None:
     program = runs.program(stage.folder / "program", text)
     run = launch(runs.command(2, program))
     told = stage.told(4)
-    ranks = find_ranks(run.run, run.node, str(run.folder))
+    ranks = ranks_found(run.run, run.node, str(run.folder))
     assert [(rank["rank"], rank["local_rank"], rank["world_size"]) for rank in ranks] == [
         (0, 0, 2),
         (1, 1, 2),
@@ -476,8 +476,8 @@ def test_the_ranks_of_a_run_of_ours(stage: Stage, launch: Launch) -> None:
         assert above.parent == start["pid"]  # the shell that the wrapper runs
         assert told[rank["pid"]]["workers"]
         assert rank["run"] == run.run
-    assert find_ranks(run.run, "another node") == []
-    assert find_ranks(run.run, run.node, "/another/folder") == [], "of a run with the same name"
+    assert ranks_found(run.run, "another node") == []
+    assert ranks_found(run.run, run.node, "/another/folder") == [], "of a run with the same name"
 
 
 def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
