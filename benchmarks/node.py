@@ -21,7 +21,7 @@ from benchmarks.footprint import ours
 from benchmarks.here import Here, started, wait
 from benchmarks.table import Figure, Level, Result
 from benchmarks.watched import step
-from cockpit.engine.works import EVERY_S
+from cockpit.engine.work_sampler import EVERY_S
 
 RANKS = 4
 WINDOWS = 3

@@ -26,7 +26,7 @@ from textual.pilot import Pilot
 from cockpit.base.answers import SpyAnswer
 from cockpit.config import Config
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.run.flight import Flight, Launching
+from cockpit.tui.run.purpose import Flight, Launching
 from cockpit.tui.run.screen import RunScreen
 
 SIZE = (140, 45)

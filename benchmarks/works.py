@@ -8,8 +8,8 @@ from random import Random
 
 from benchmarks.measure import interleave
 from benchmarks.table import Figure, Level, Result
-from cockpit.core.recorder.look import Look, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import Look, look
 from cockpit.core.recorder.work import Step, work
 from tests.recorder import plainly
 from tests.recorder.training import Training

@@ -18,7 +18,7 @@ import cockpit
 from cockpit.base import record
 from cockpit.base.verbs import VERBS
 from cockpit.engine.links import payload
-from cockpit.node.checkup import look
+from cockpit.node.checkup import checkup
 from tests.needs import require_module
 
 if sys.version_info >= (3, 11):
@@ -108,7 +108,7 @@ def test_a_node_gets_what_it_imports_and_nothing_else() -> None:
     sent = set(zipfile.ZipFile(io.BytesIO(payload.archive())).namelist()) - {"__main__.py"}
     needed: set[str] = set()
     waiting = ["cockpit.node.__main__", *(f"cockpit.node.{asks.at}" for asks in VERBS.values())]
-    waiting += [f"cockpit.node.checkup.{module}" for module in look.CHECKS.values()]
+    waiting += [f"cockpit.node.checkup.{module}" for module in checkup.CHECKS.values()]
     waiting += ["cockpit.node.checkup.rehearser"]  # read as text
     waiting += [f"cockpit.node.probe.{name.removesuffix('.py')}" for name in record.PROBE_SOURCES]
     while waiting:

@@ -31,9 +31,9 @@ READ_OTHERS = frozenset(
         *("core/doctor/nccl_words", "core/run/notices/checkpoint_words", "engine/run/board"),
         *("engine/run/foreign", "node/checkup/gpus", "node/checkup/machine", "node/facts"),
         *("node/measure/samples", "node/probe/hooks", "node/recorder/ras", "node/recorder/ras_text"),
-        *("node/recorder/server", "node/rooms", "node/stacks/infer", "node/stacks/permission"),
+        *("node/recorder/server", "node/memory_limits", "node/stacks/infer_ranks", "node/stacks/permission"),
         *("node/stacks/pyspy", "node/stacks/pyspy_output", "node/stacks/pyspy_process"),
-        *("node/stacks/pythons", "node/stacks/seek", "node/stacks/workers", "plans/nodes/slurm"),
+        *("node/stacks/pythons", "node/stacks/find_ranks", "node/stacks/workers", "plans/nodes/slurm"),
         *("plans/python", "slurm", "transport/adopt", "transport/openssh_asking"),
         *(
             "transport/openssh_masters",

@@ -20,7 +20,10 @@ from cockpit.base.events import (
     RecordLines,
     Survivor,
 )
-from cockpit.base.fields import (
+from cockpit.base.frames import MAX_PAYLOAD
+from cockpit.base.gate import Definition, Digits, ListOf, MapOf, Maybe, Of, RowOf, Text, Whole, bound, maybe
+from cockpit.base.progress.past import ROWS, Stretch
+from cockpit.base.shared_fields import (
     CALLERS,
     FILES_A_JOB,
     FILES_A_NODE,
@@ -33,9 +36,6 @@ from cockpit.base.fields import (
     RunFacts,
     Target,
 )
-from cockpit.base.frames import MAX_PAYLOAD
-from cockpit.base.gate import Definition, Digits, ListOf, MapOf, Maybe, Of, RowOf, Text, Whole, bound, maybe
-from cockpit.base.progress.past import ROWS, Stretch
 
 ADDRESSES = ListOf(Address(), 256)
 _LINE = Text(4096, r"[^\0]*")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Dict, List, NamedTuple, Optional, Tuple, Type
 
 from cockpit.base import gate
-from cockpit.base.fields import LOG
+from cockpit.base.evidence_file import FILE, REASONS
 from cockpit.base.gate import (
     Definition,
     Digits,
@@ -29,9 +29,9 @@ from cockpit.base.gate import (
     plain,
     read,
 )
-from cockpit.base.kept import FILE, REASONS
 from cockpit.base.progress.ring import LAST_STEPS
 from cockpit.base.progress.told import Told
+from cockpit.base.shared_fields import LOG
 
 CODE = Whole(-(1 << 31), 1 << 32)
 SIGNAL = Whole(1, 255)

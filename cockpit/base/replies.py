@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, Dict, NamedTuple, Type, get_args
 
 from cockpit import base
-from cockpit.base import answers, condition, ras, trials, verbs  # noqa: F401 (what the names are in)
+from cockpit.base import answers, checkup_answers, ras, rehearsal_answers, verbs  # noqa: F401 (what the names are in)
 
 
 class Reply(NamedTuple):

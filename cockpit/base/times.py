@@ -15,7 +15,6 @@ from itertools import accumulate
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from cockpit.base.ages import Ages, coarser
-from cockpit.base.fields import LOG
 from cockpit.base.gate import (
     RANKS_A_NODE,
     SIZE,
@@ -28,6 +27,7 @@ from cockpit.base.gate import (
     parsed,
     read,
 )
+from cockpit.base.shared_fields import LOG
 
 Tick = Tuple[float, Mapping[str, int]]
 """A moment, unix seconds on the node's clock, and the sizes of the files that have changed by then."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Dict, Generic, Optional, Tuple, Type, TypeVar
 
 from cockpit.base import gate
-from cockpit.base.fields import (
+from cockpit.base.gate import Definition, ListOf, MapOf, Of, Text, Whole, bound, maybe
+from cockpit.base.shared_fields import (
     CALLERS,
     FILES_A_NODE,
     MARKS,
@@ -20,11 +21,10 @@ from cockpit.base.fields import (
     Opened,
     Target,
 )
-from cockpit.base.gate import Definition, ListOf, MapOf, Of, Text, Whole, bound, maybe
 
 if TYPE_CHECKING:
     # Not at run time: agents know requests alone, and each definition costs every node a millisecond.
-    from cockpit.base import answers, condition, ras, trials  # noqa: F401 (in the strings of Request["…"])
+    from cockpit.base import answers, checkup_answers, ras, rehearsal_answers  # noqa: F401 (in the strings of Request["…"])
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -79,7 +79,7 @@ class Resolve(Request["answers.ResolveAnswer", "answers.Nothing"], at="facts"):
     name: str = bound(_NAME)
 
 
-class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"], at="checkup.look"):
+class Checkup(Request["checkup_answers.CheckupAnswer", "answers.Nothing"], at="checkup.checkup"):
     """the node's condition: `parts` of it; payload: pynvml, for GPUs"""
 
     parts: Tuple[str, ...] = bound(ListOf(gate.WORD, 100), ())
@@ -91,14 +91,14 @@ class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"], at="checkup
     limit_s: float = bound(gate.SECONDS, 5.0)
 
 
-class Meet(Request["answers.Nothing", "condition.MeetItem"], at="checkup.network"):
+class Meet(Request["answers.Nothing", "checkup_answers.MeetItem"], at="checkup.network"):
     """listens on a port, at most this long; `port` 0: any"""
 
     port: int = bound(Whole(0, 65535), 0)
     limit_s: float = bound(gate.SECONDS, 10.0)
 
 
-class Reach(Request["condition.ReachAnswer", "answers.Nothing"], at="checkup.network"):
+class Reach(Request["checkup_answers.ReachAnswer", "answers.Nothing"], at="checkup.network"):
     """whether a TCP connection to a port of another node can be made"""
 
     address: str = bound(_NAME)
@@ -106,7 +106,7 @@ class Reach(Request["condition.ReachAnswer", "answers.Nothing"], at="checkup.net
     limit_s: float = bound(gate.SECONDS, 3.0)
 
 
-class Rehearse(Request["answers.Nothing", "trials.RehearseItem"], at="checkup.rehearsal"):
+class Rehearse(Request["answers.Nothing", "rehearsal_answers.RehearseItem"], at="checkup.rehearsal"):
     """a Python with torch that takes part in trials, until cancelled, at most `limit_s`"""
 
     cwd: str = bound(_LINE)
@@ -116,7 +116,7 @@ class Rehearse(Request["answers.Nothing", "trials.RehearseItem"], at="checkup.re
     limit_s: float = bound(gate.SECONDS, 300.0)
 
 
-class Trial(Request["trials.TrialAnswer", "trials.TrialItem"], at="checkup.rehearsal"):
+class Trial(Request["rehearsal_answers.TrialAnswer", "rehearsal_answers.TrialItem"], at="checkup.rehearsal"):
     """one rank of a small process group there; `peers`: with whom it measures, round by round; -1: none"""
 
     rank: int = bound(gate.RANK)
@@ -208,7 +208,7 @@ class Environ(Request["answers.EnvironAnswer", "answers.Nothing"], at="run.envir
     target: Optional[Target] = maybe(Of(Target))
 
 
-class Seek(Request["answers.SeekAnswer", "answers.Nothing"], at="stacks.seek"):
+class Seek(Request["answers.SeekAnswer", "answers.Nothing"], at="stacks.find_ranks"):
     """ranks with these tags; empty: all; `dir`: of this run folder, as runs may have one name; `pid`,
     `match`: and a Python program that is none"""
 

@@ -8,7 +8,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cockpit.transport.asking import Challenge
+from cockpit.transport.login_prompts import Challenge
 
 TTY = "/dev/tty"
 
@@ -22,7 +22,7 @@ MOST_CHARS = 1024
 
 
 class Terminal:
-    """See :class:`cockpit.transport.asking.Prompter`."""
+    """See :class:`cockpit.transport.login_prompts.Prompter`."""
 
     @property
     def absent(self) -> str:
@@ -40,7 +40,7 @@ class Terminal:
             os.close(number)
 
     async def ask(self, challenge: Challenge) -> Sequence[str] | None:
-        """See :meth:`cockpit.transport.asking.Prompter.ask`."""
+        """See :meth:`cockpit.transport.login_prompts.Prompter.ask`."""
         try:
             return await self._ask(challenge)
         except (OSError, termios.error):  # the terminal is gone, and with it whoever was there

@@ -15,8 +15,8 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import check_ours, pool_for
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
-from cockpit.transport.asking import DESK
 from cockpit.transport.base import UnknownHostKey
+from cockpit.transport.login_prompts import DESK
 
 FIRST_S = 1.5
 """Nothing is said about nodes that answer sooner."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from cockpit import slurm
 from cockpit.base import verbs
 from cockpit.base.answers import EndAnswer, OutputsAnswer
-from cockpit.base.fields import Identity
+from cockpit.base.shared_fields import Identity
 from cockpit.base.shell import join, quote
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import StatusLine, out, say

@@ -130,7 +130,7 @@ def _asking(words: Sequence[str]) -> Iterator[None]:
         yield
         return
     from cockpit.cli.asking import Terminal  # --help saves its time
-    from cockpit.transport.asking import DESK, Nobody
+    from cockpit.transport.login_prompts import DESK, Nobody
 
     before, DESK.prompter = DESK.prompter, Terminal()
     if "--headless" in _options(words):

@@ -13,8 +13,8 @@ from cockpit.base.shell import quote
 from cockpit.cli.output import say
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
+from cockpit.core.pace.log_steps import SaidSteps
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.said import SaidSteps
 from cockpit.core.ranks import in_order, nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -23,7 +23,7 @@ from cockpit.engine.logs.reader import LogPiece, Reader
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.session import Session
-from cockpit.engine.turns import Turn
+from cockpit.engine.time_slices import Turn
 from cockpit.tui.look.units import size_text
 
 _TICK_S = 0.1

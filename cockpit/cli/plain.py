@@ -20,8 +20,8 @@ from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
 from cockpit.core.finding import Finding
 from cockpit.core.logs.folding import Source
+from cockpit.core.pace.log_steps import SaidSteps
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.said import SaidSteps
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import blamed
@@ -29,16 +29,16 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import summary
 from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.calls.caller import Caller, ways
-from cockpit.engine.keeper import keep_evidence
+from cockpit.engine.evidence_fetcher import keep_evidence
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.records.folder import Manifest
 from cockpit.engine.run.session import Session
 from cockpit.engine.watching import watch_stalls
-from cockpit.engine.works import watch_works
+from cockpit.engine.work_sampler import watch_works
 from cockpit.errors import CockpitError, Exit
-from cockpit.transport.asking import DESK
+from cockpit.transport.login_prompts import DESK
 
 TICK_S = 0.1
 

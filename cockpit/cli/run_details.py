@@ -12,8 +12,8 @@ from cockpit.base.progress.ring import SOURCES
 from cockpit.cli.awaiting import may_ask, start_state, telling
 from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.run_known import Beside, noticed, sign_of, source_of, step_said
+from cockpit.core.pace.log_steps import run_step
 from cockpit.core.pace.pace import Pace, RankPace
-from cockpit.core.pace.said import run_step
 from cockpit.core.pace.signs import RECORDER, Sign
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import mask_text, ranks_named
@@ -23,16 +23,16 @@ from cockpit.core.run.probes import probe_state
 from cockpit.core.run.standstill import standing
 from cockpit.core.run.summary import state_text
 from cockpit.engine.logs.last_words import last_cause
-from cockpit.engine.logs.said import tracker_json
+from cockpit.engine.logs.step_log import tracker_json
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run import unworked
+from cockpit.engine.run import work_unknown
+from cockpit.engine.run.eta import Left
 from cockpit.engine.run.join import Pools
-from cockpit.engine.run.left import Left
 from cockpit.engine.run.now import keep, model_now
 from cockpit.engine.run.paces import PaceBook, estimate
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.engine.stacks.parties import RunParty
-from cockpit.engine.works import glance, untold
+from cockpit.engine.work_sampler import glance, untold
 from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.progress import age_text, behind_text, sentences
 from cockpit.tui.look.units import span_text
@@ -235,7 +235,7 @@ def _rank(rank: Rank, steps: tuple[str, ...]) -> tuple[str, ...]:
 def _unworked(folder: RunFolder, model: RunModel, pace: Pace) -> Iterator[str]:
     """Of which ranks that run it is not known how long they worked, and why."""
     ranks: dict[str, list[int]] = {}
-    for rank, why in sorted(unworked.kept(folder.path).items()):
+    for rank, why in sorted(work_unknown.kept(folder.path).items()):
         if rank in model.ranks and model.ranks[rank].state in LIVE and pace.of(rank).work is None:
             ranks.setdefault(why, []).append(rank)
     for why, some in ranks.items():
@@ -251,7 +251,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
     nodes = [asdict(node) for node in model.nodes.values()]
     slow, late = ({one.rank: one for one in some} for some in (pace.slow(), pace.late()))
     at = time.time()
-    why = unworked.kept(folder.path)
+    why = work_unknown.kept(folder.path)
     ranks = [
         _rank_json(rank, model.nodes[rank.node])
         | {"work_why": why.get(rank.rank, "")}

@@ -11,15 +11,15 @@ from cockpit.core.finding import Finding
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.finding import findings as pace_findings
+from cockpit.core.pace.log_steps import resumed
 from cockpit.core.pace.pace import Pace, RankPace
-from cockpit.core.pace.said import resumed
 from cockpit.core.pace.signs import Sign
 from cockpit.core.run.model import LIVE, Rank, RunModel
 from cockpit.core.run.notices.words import SAID, findings
-from cockpit.engine.logs.said import pages
 from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.logs.step_log import pages
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.left import Left, left
+from cockpit.engine.run.eta import Left, left
 from cockpit.engine.run.paces import said_here
 from cockpit.engine.stacks.evidence import Shown
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cockpit.core.watch.options import WatchOptions
     from cockpit.engine.stacks.take import Stacks
     from cockpit.tui.base_app import BaseApp
-    from cockpit.tui.run.flight import Flight
+    from cockpit.tui.run.purpose import Flight
 
 STUCK_S = 8.0
 """The app is ended at once if it has not ended this long after it should: nobody sees it any more."""

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from cockpit.base import verbs
-from cockpit.base.condition import Gpu
-from cockpit.base.trials import RehearseItem, TrialAnswer, TrialItem
+from cockpit.base.checkup_answers import Gpu
+from cockpit.base.rehearsal_answers import RehearseItem, TrialAnswer, TrialItem
 from cockpit.core.doctor.deep import NO_TORCH, Attempt, Rehearsed, node_of, slow, tournament
 from cockpit.core.doctor.faults import GPU_BUSY
 from cockpit.core.doctor.hunt import Group, Hunt

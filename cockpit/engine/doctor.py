@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from cockpit.base import verbs
 from cockpit.base.answers import FactsAnswer
-from cockpit.base.condition import ReachAnswer
+from cockpit.base.checkup_answers import ReachAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import Finding, Step

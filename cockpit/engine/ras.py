@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from cockpit.base import verbs
-from cockpit.base.fields import Target
 from cockpit.base.ras import RasAnswer
+from cockpit.base.shared_fields import Target
 from cockpit.core.stacks.ras import Ras, of_answer
 from cockpit.core.text import one_line
 from cockpit.engine.stacks.ask import Party

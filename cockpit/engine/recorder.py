@@ -10,8 +10,8 @@ from cockpit.base.answers import RecorderItem
 from cockpit.base.gate import Malformed
 from cockpit.base.recorder.trace import Trace
 from cockpit.base.recorder.unpacking import unpack
-from cockpit.core.recorder.look import Look, Recorded, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import Look, Recorded, look
 from cockpit.core.text import one_line
 from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.stacks.ask import Party

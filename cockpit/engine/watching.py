@@ -24,8 +24,8 @@ from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.states import HUNG
-from cockpit.core.stacks.evidence import Case
-from cockpit.core.stacks.parts import ClassPart
+from cockpit.core.stacks.case import Case
+from cockpit.core.stacks.class_facts import ClassPart
 from cockpit.core.stacks.progress import Done, Progress
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import standstill, verdict
@@ -33,7 +33,7 @@ from cockpit.core.watch.judge import Looked
 from cockpit.core.watch.options import WatchOptions
 from cockpit.core.watch.progress import FRESH_S, Tracker, heard_at
 from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
-from cockpit.engine.facts import Facts
+from cockpit.engine.extra_facts import Facts
 from cockpit.engine.files import open_regular
 from cockpit.engine.run.handover import is_news
 from cockpit.engine.run.session import Session

@@ -1,14 +1,14 @@
 """Nodes over the user's own ssh program: whatever their configuration can do, as a child process's pipe.
 
 It has no terminal. What servers ask reaches a person by ``SSH_ASKPASS``, under the same rules as everywhere
-(:mod:`cockpit.transport.asking`); where nobody can be asked, and to get a lost link back, it runs in
+(:mod:`cockpit.transport.login_prompts`); where nobody can be asked, and to get a lost link back, it runs in
 ``BatchMode``. Passphrases and PINs are for the agent.
 """
 
 from __future__ import annotations
 
-from cockpit.transport.asking import DESK, Desk
 from cockpit.transport.base import Pipe
+from cockpit.transport.login_prompts import DESK, Desk
 from cockpit.transport.openssh_asking import Questions
 from cockpit.transport.openssh_config import OpensshConfig
 from cockpit.transport.openssh_masters import Masters

@@ -23,8 +23,8 @@ from cockpit import paths
 from cockpit.base.shell import join
 from cockpit.private import private_dir
 from cockpit.transport import askpass
-from cockpit.transport.asking import Desk, Login
 from cockpit.transport.base import LinkError, Progress
+from cockpit.transport.login_prompts import Desk, Login
 
 Question = Callable[[str, Sequence[str]], Awaitable["str | None"]]
 

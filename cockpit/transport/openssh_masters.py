@@ -1,7 +1,8 @@
 """Jump hosts over the user's own ssh: one connection of ours to each, which all nodes behind it share.
 
 Each is an ssh in the foreground with a socket (``ControlMaster``), so a jump host logs us in, and asks a
-person, once. The kernel ends it with this process (:mod:`cockpit.transport.tied`), and it removes its socket.
+person, once. The kernel ends it with this process (:mod:`cockpit.transport.die_with_parent`), and it removes
+its socket.
 Where a connection of a person's own is open (their ``ControlPath``), that is used, and none is made.
 
 Sources: OpenSSH 9.2 (``ssh.c`` on ProxyJump, ``mux.c``, ``channels.c``).
@@ -27,10 +28,10 @@ from typing import NamedTuple
 from cockpit import paths
 from cockpit.base.shell import join
 from cockpit.private import private_dir, temporary_dir
-from cockpit.transport import tied
-from cockpit.transport.asking import NeedsPerson
+from cockpit.transport import die_with_parent
 from cockpit.transport.base import LinkError, Progress
 from cockpit.transport.child import ChildPipe
+from cockpit.transport.login_prompts import NeedsPerson
 from cockpit.transport.openssh_asking import Questions
 from cockpit.transport.openssh_config import PLAIN_PATH
 from cockpit.transport.openssh_process import Passage, Passages, Shared, SshProcess
@@ -182,7 +183,7 @@ class Master(SshProcess):
         return self._heard
 
     def _command(self, ssh: tuple[str, ...], through: Passage | None) -> tuple[str, ...]:
-        with_us = (sys.executable, "-I", "-S", tied.__file__, str(os.getpid()))
+        with_us = (sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()))
         way = through.passing(ssh) if through else self._on_the_way
         shared = ("-M", "-S", self._path, "-o", "ControlPersist=no", "-N", "-T")
         return (*with_us, *ssh, *way, *shared, *self._hop.options, "--")

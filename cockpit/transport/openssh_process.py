@@ -7,9 +7,9 @@ import random
 from collections.abc import Mapping
 from typing import Protocol
 
-from cockpit.transport.asking import VERDICT_S, Desk, NeedsPerson
 from cockpit.transport.base import ConnectStage, Dropped, LinkError
 from cockpit.transport.child import ChildPipe, ChildTransport
+from cockpit.transport.login_prompts import VERDICT_S, Desk, NeedsPerson
 from cockpit.transport.openssh_asking import Askpass, Questions
 from cockpit.transport.openssh_config import OpensshConfig
 from cockpit.transport.openssh_words import Failure, Said
@@ -78,7 +78,7 @@ class Passages(Protocol):
 
 
 class SshProcess(ChildTransport):
-    """An ssh that logs in, under the rules of :mod:`cockpit.transport.asking`.
+    """An ssh that logs in, under the rules of :mod:`cockpit.transport.login_prompts`.
 
     :param node: the node for which it does; errors are about it
     :param place: where it logs in: the node, or a jump host after those that are on the way to it

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import asyncssh
 
-from cockpit.transport.asking import DESK, VERDICT_S, Desk, Login
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail
 from cockpit.transport.identities import host_keys, login_keys
 from cockpit.transport.knownhosts import Trust
+from cockpit.transport.login_prompts import DESK, VERDICT_S, Desk, Login
 from cockpit.transport.proxycommand import ProxyCommand
 from cockpit.transport.sshclient import Client
 from cockpit.transport.sshconfig import Asked, HostConfig, read_config

@@ -14,9 +14,9 @@ from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
 from cockpit.transport import hostkeys
 from cockpit.transport.adopt import barred
-from cockpit.transport.asking import Login
 from cockpit.transport.base import ConnectStage, LinkError, Progress, UnknownHostKey
 from cockpit.transport.knownhosts import Trust
+from cockpit.transport.login_prompts import Login
 from cockpit.transport.proxycommand import ProxyCommand
 from cockpit.transport.sshfaults import Target, stuck
 

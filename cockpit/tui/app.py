@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cockpit.config import Config
 from cockpit.tui.base_app import BaseApp
-from cockpit.tui.run.flight import Flight
+from cockpit.tui.run.purpose import Flight
 from cockpit.tui.run.start import StartScreen
 
 

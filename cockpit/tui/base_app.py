@@ -32,10 +32,10 @@ from cockpit.engine.files import create
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
 from cockpit.private import private_dir
-from cockpit.transport.asking import DESK, Prompter
+from cockpit.transport.login_prompts import DESK, Prompter
 from cockpit.tui.commands import Id, keymap
-from cockpit.tui.door import Door, explained, notice, wall
 from cockpit.tui.driver import ours
+from cockpit.tui.error_reporting import Door, explained, notice, wall
 from cockpit.tui.look import themes
 from cockpit.tui.look.filters import AsciiFilter, FewColours
 from cockpit.tui.look.glyphs import Glyphs, choose

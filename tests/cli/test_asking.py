@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from cockpit.cli import asking
-from cockpit.transport.asking import Challenge, Prompt
+from cockpit.transport.login_prompts import Challenge, Prompt
 from tests.waiting import soon
 
 TWO = Challenge("ada@login", "code", (Prompt("Code:"), Prompt("Device?", echo=True)), ("hello",), "login")

@@ -17,7 +17,7 @@ from cockpit.cli.verbs.metrics import NOTHING, SPARK
 from cockpit.core.pace.series import COLUMNS
 from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import RunFolder, planned
-from cockpit.engine.run import unworked
+from cockpit.engine.run import work_unknown
 from cockpit.engine.run.paces import FILE, PaceBook
 from cockpit.private import private_dir
 from cockpit.tui.look.spark import BLOCKS
@@ -251,7 +251,9 @@ def test_ps_knows_the_steps_of_a_run_that_is_over(capsys: pytest.CaptureFixture[
 
 def test_ps_says_why_work_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     folder = made(steps)
-    unworked.keep(folder.path, {0: "a recorder does not reach back that far", 9: "of no rank of this run"})
+    work_unknown.keep(
+        folder.path, {0: "a recorder does not reach back that far", 9: "of no rank of this run"}
+    )
     assert main(["ps", "a-run", "--json"]) == 0
     ranks = {rank["rank"]: rank for rank in json.loads(capsys.readouterr().out)["ranks"]}
     assert (ranks[0]["work_why"], ranks[1]["work_why"]) == ("a recorder does not reach back that far", "")

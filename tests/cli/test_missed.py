@@ -19,7 +19,7 @@ from cockpit.cli import merged
 from cockpit.cli.main import main
 from cockpit.cli.merged import Missed
 from cockpit.cli.plain import Live, Output, watch
-from cockpit.engine import turns
+from cockpit.engine import time_slices
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.foreign import session_of
@@ -134,7 +134,7 @@ class Slow(Node):
 def test_no_byte_is_lost_or_doubled_where_live_lines_begin(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_TURN_S", 0.0)
+    monkeypatch.setattr(time_slices, "_TURN_S", 0.0)
     nodes, written = {}, {}
     for rank, name in enumerate("ab"):
         text = b"".join(b"%d says %d\n" % (rank, number) * (number % 3) for number in range(300))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.node import procfs
-from cockpit.node.run import remains
+from cockpit.node.run import leftovers
 from tests.cli.verbs import Verbs
 from tests.needs import lacking, require
 from tests.waiting import until
@@ -57,7 +57,7 @@ def sick(tmp_path: Path) -> Iterator[Sick]:
     yield sick
     # Supervisors wait for room.
     for folder in sick.runs:
-        supervisor = remains.find(str(folder), folder.parent.name, folder.name).supervisor
+        supervisor = leftovers.find(str(folder), folder.parent.name, folder.name).supervisor
         if supervisor is not None:
             procfs.send(*supervisor, 15)
             until(lambda one=supervisor: not procfs.alive(*one), "the end of a supervisor")  # type: ignore[misc]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cockpit.base.answers import FactsAnswer, SeekAnswer
-from cockpit.base.condition import (
+from cockpit.base.checkup_answers import (
     CheckupAnswer,
     Disk,
     Gpu,

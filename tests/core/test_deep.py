@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.gate import read
-from cockpit.base.trials import TrialAnswer
+from cockpit.base.rehearsal_answers import TrialAnswer
 from cockpit.core.doctor.deep import (
     _SENTENCES,
     NO_TORCH,

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from cockpit.base.answers import FoundRank, Meeting, OtherJob, SeekAnswer, Stuck
-from cockpit.base.condition import GpuUser, Holder, Interface, Leftover, Leftovers, Lock, Network, ReachAnswer
+from cockpit.base.checkup_answers import (
+    GpuUser,
+    Holder,
+    Interface,
+    Leftover,
+    Leftovers,
+    Lock,
+    Network,
+    ReachAnswer,
+)
 from cockpit.core.doctor.diagnosis import code, diagnosis, line, verdict
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding

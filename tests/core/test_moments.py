@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.core.stacks.kept import ONE_MOMENT_S, moments, reason
-from cockpit.core.stacks.kept import Testimony as Kept
+from cockpit.core.stacks.evidence_snapshots import ONE_MOMENT_S, moments, reason
+from cockpit.core.stacks.evidence_snapshots import Testimony as Kept
 
 STALL = Kept("a", 1000.0, "stall", since=970.0)
 

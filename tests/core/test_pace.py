@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from cockpit.core.pace.heat import LEVELS, NO_STEP, USUAL, Heat, Window
 from cockpit.core.pace.history import BUCKETS, History
+from cockpit.core.pace.log_steps import SaidSteps
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import Row, alike, pairs, rows
-from cockpit.core.pace.said import SaidSteps
 from cockpit.core.pace.steps import FEWEST, Steps
 
 START = 1_800_000_000.0

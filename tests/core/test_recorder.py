@@ -8,8 +8,8 @@ from typing import Any
 from cockpit.base.recorder.reading import read_json
 from cockpit.base.recorder.trace import DONE, GOING, Call, Entry, Group, Trace, lows
 from cockpit.core.masks import mask_of
-from cockpit.core.recorder.look import Look, Recorded, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import Look, Recorded, look
 from cockpit.core.recorder.work import work
 from tests.recorder import recorded
 from tests.recorder.named import slow

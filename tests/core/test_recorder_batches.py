@@ -11,9 +11,9 @@ from cockpit.base.recorder.reading import read_pickle
 from cockpit.base.recorder.trace import SOURCES, reduced
 from cockpit.base.recorder.unpacking import unpack
 from cockpit.core.recorder.late import lasts
-from cockpit.core.recorder.look import Look, Recorded, look
 from cockpit.core.recorder.members import Memberships
-from cockpit.core.recorder.text import as_json, as_lines
+from cockpit.core.recorder.merge import Look, Recorded, look
+from cockpit.core.recorder.report import as_json, as_lines
 from cockpit.core.stacks.collectives import of_look
 from cockpit.core.stacks.verdict import verdict
 from tests.core.test_verdict import collective, named, snapshot, still

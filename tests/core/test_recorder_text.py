@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from cockpit.core.recorder.look import look
 from cockpit.core.recorder.members import Memberships
-from cockpit.core.recorder.text import as_json, as_lines
+from cockpit.core.recorder.merge import look
+from cockpit.core.recorder.report import as_json, as_lines
 from tests.core.test_recorder import PAIR, WORLD, calls, nccl, rank
 from tests.recorder import recorded
 

@@ -15,8 +15,8 @@ from cockpit.base.gate import Malformed, read
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.signs import CPU, FRESH_S, RECORDER, Signs, differing
 from cockpit.core.recorder.counts import Count, counts
-from cockpit.core.recorder.look import Recorded, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import Recorded, look
 from tests.core.test_recorder import PAIR, SECOND, WORLD, calls
 from tests.core.test_recorder import rank as entered
 from tests.recorder import recorded

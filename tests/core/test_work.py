@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.core.recorder.look import look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import look
 from cockpit.core.recorder.spans import Cursor, union
 from cockpit.core.recorder.work import Step, Work, parts, work
 from tests.recorder import plainly

@@ -12,8 +12,8 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import ResolveAnswer
-from cockpit.base.condition import ReachAnswer
-from cockpit.base.trials import RehearseItem, TrialAnswer, TrialItem
+from cockpit.base.checkup_answers import ReachAnswer
+from cockpit.base.rehearsal_answers import RehearseItem, TrialAnswer, TrialItem
 from cockpit.core.doctor.deep import Rehearsed, found
 from cockpit.core.doctor.looks import Looks
 from cockpit.engine import deep as engine

@@ -33,7 +33,7 @@ from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder
 from cockpit.engine.run import foreign, foreign_jobs, succession
 from cockpit.engine.run.foreign import session_of
-from cockpit.engine.run.outlets import Outlets
+from cockpit.engine.run.foreign_logs import Outlets
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.parties import find_job
 from cockpit.transport.base import LinkError, Reach

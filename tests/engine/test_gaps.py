@@ -19,8 +19,8 @@ from cockpit.core.run.event_table import missing
 from cockpit.core.run.events import Event
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import Reader
-from cockpit.engine.logs.said import written
 from cockpit.engine.logs.spooled import Placed
+from cockpit.engine.logs.step_log import written
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session

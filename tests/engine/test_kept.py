@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.base import events, kept, verbs
+from cockpit.base import events, evidence_file, verbs
 from cockpit.base.answers import FindAnswer, ReadItem
 from cockpit.base.gate import Malformed, read
 from cockpit.base.recorder.packing import pack as pack_trace
@@ -19,7 +19,7 @@ from cockpit.base.stacks.dump import Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import pack
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine.keeper import Keeper
+from cockpit.engine.evidence_fetcher import Keeper
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.evidence import Depot, gather, lacking, opened
@@ -40,7 +40,7 @@ def dump(rank: int, *names: str) -> Dump:
 
 def file(*dumps: Dump, at: float = 1000.0, **head: Any) -> bytes:
     facts = {"format": 1, "t": at, "why": "stall", "since": at - 33, **head}
-    return kept.written(facts, [(one.rank, pack([one])) for one in dumps], [])
+    return evidence_file.written(facts, [(one.rank, pack([one])) for one in dumps], [])
 
 
 class Node:
@@ -151,7 +151,7 @@ def test_recorders_of_all_nodes_are_read_together() -> None:
             traces = [pack_trace(trace) for trace in found[rank].traces]
             item = {"rank": rank, "at": found[rank].taken_us / 1e6, "source": "server"}
             parts.append(({**item, "lengths": list(map(len, traces))}, b"".join(traces)))
-        files[entry.name] = Node({NAME: kept.written(head, [], parts)})
+        files[entry.name] = Node({NAME: evidence_file.written(head, [], parts)})
     (shown,), errors = gathered(made, model(made), **files)
     assert errors == {}
     assert shown.snapshot.collectives is not None
@@ -170,9 +170,9 @@ BAD: dict[str, Callable[[], Node]] = {
     "a newer format": lambda: Node({NAME: file(dump(0, "wait"), format=2)}),
     "a rank of another node": lambda: Node({NAME: file(dump(2, "wait"))}),
     "a rank twice": lambda: Node({NAME: file(dump(0, "wait"), dump(0, "wait"))}),
-    "no dump": lambda: Node({NAME: kept.written(head(), [(0, b"nonsense")], [])}),
+    "no dump": lambda: Node({NAME: evidence_file.written(head(), [(0, b"nonsense")], [])}),
     "sizes that are none": lambda: Node({NAME: json.dumps(head(stacks=[[0, -1]])).encode() + b"\n"}),
-    "too large": lambda: Node({NAME: GOOD}, size=kept.LIMIT + 1),
+    "too large": lambda: Node({NAME: GOOD}, size=evidence_file.LIMIT + 1),
     "larger than it says": lambda: Node({NAME: GOOD}, size=10),
     "another part": lambda: Node({NAME: GOOD}, offset=5),
 }
@@ -188,7 +188,7 @@ def item() -> dict[str, Any]:
 
 def test_a_trace_that_makes_no_sense_costs_its_rank_alone() -> None:
     made = folder()
-    broken = Node({NAME: kept.written(head(), [], [(item(), b"nonsense")])})
+    broken = Node({NAME: evidence_file.written(head(), [], [(item(), b"nonsense")])})
     (_,), errors = gathered(made, model(made), gpu01=broken, gpu02=Node({NAME: file(dump(2, "wait"))}))
     assert not errors
     assert Depot(made).names(ENTRY) == [NAME]
@@ -207,7 +207,7 @@ def test_what_makes_no_sense_is_not_taken(case: str) -> None:
 @pytest.mark.parametrize("name", ["../../x.evidence", "x.evidence", "20261123-031200-stall.evidence.new"])
 def test_files_of_other_names_are_passed_over(name: str, tmp_path: Path) -> None:
     made = folder()
-    assert not kept.is_name(name)
+    assert not evidence_file.is_name(name)
     node = Node({name.replace("/", "_"): GOOD})
     assert gathered(made, model(made), gpu01=node) == ([], {})
 

@@ -13,7 +13,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder, planned
-from cockpit.engine.run.left import left
+from cockpit.engine.run.eta import left
 from tests.engine.books import CREATED, Writer, run_folder
 
 

@@ -17,7 +17,7 @@ from cockpit.base.record import SIZES
 from cockpit.core.logs.excerpt import excerpt
 from cockpit.core.logs.levels import Level
 from cockpit.core.logs.query import Query
-from cockpit.engine import turns
+from cockpit.engine import time_slices
 from cockpit.engine.logs import book as logbook
 from cockpit.engine.logs.book import Logbook, Source
 from cockpit.engine.logs.reader import Reader
@@ -104,11 +104,11 @@ def test_what_is_fed_before_and_while_it_loads_comes_once_and_after(
 
             await book.load(progress)
 
-        turn_s, turns._TURN_S = turns._TURN_S, 0.0
+        turn_s, time_slices._TURN_S = time_slices._TURN_S, 0.0
         try:
             asyncio.run(load())
         finally:
-            turns._TURN_S = turn_s
+            time_slices._TURN_S = turn_s
         play(later, writer)
         assert by_source(all_after(Reader(book, Query()))) == said(writer.written)
         book.close()
@@ -158,7 +158,7 @@ def test_an_index_that_promises_too_much_or_other_files_does_no_harm(tmp_path: P
 def test_loading_gives_others_their_turn_and_tells_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_TURN_S", 0.0)
+    monkeypatch.setattr(time_slices, "_TURN_S", 0.0)
     monkeypatch.setattr(logbook, "_STEP", 100)
     folder = run_folder(tmp_path / "run", NODES)
     writer = Writer(folder)

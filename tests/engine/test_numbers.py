@@ -11,7 +11,7 @@ import pytest
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
 from cockpit.engine.records.folder import RunFolder, planned
-from cockpit.engine.run import numbers
+from cockpit.engine.run import past_metrics
 from cockpit.engine.run.board import Board
 from tests.engine.books import CREATED, Writer, run_folder
 
@@ -63,7 +63,7 @@ def test_the_curve_of_a_run_that_is_attached_to_has_the_times_of_its_lines(tmp_p
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "MOST", 2000)
+    monkeypatch.setattr(past_metrics, "MOST", 2000)
 
     async def main() -> Board:
         board = await attached(printed(tmp_path))

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.answers import OpenFile
-from cockpit.base.fields import Caller
 from cockpit.base.gate import RANKS_A_NODE
+from cockpit.base.shared_fields import Caller
 from cockpit.core.logs.folding import Source
 from cockpit.engine.records.folder import Foreign
-from cockpit.engine.run import outlets as outlets_module
-from cockpit.engine.run.outlets import LEDGER, Outlet, Outlets
+from cockpit.engine.run import foreign_logs as outlets_module
+from cockpit.engine.run.foreign_logs import LEDGER, Outlet, Outlets
 
 NODES = {"a": [0, 1], "b": [2]}
 TWO = {"a": [0, 1], "b": [2, 3]}

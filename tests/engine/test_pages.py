@@ -10,8 +10,8 @@ import pytest
 
 from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.trackers import HEAD
-from cockpit.engine.logs.said import Pages, pages
 from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.logs.step_log import Pages, pages
 from cockpit.engine.records.folder import RunFolder
 from tests.engine.books import Writer, run_folder
 

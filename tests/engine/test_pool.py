@@ -23,9 +23,9 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError, LinkPool, close_all, settle
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.asking import NeedsPerson
 from cockpit.transport.base import LinkError, Reach
 from cockpit.transport.local import LocalTransport
+from cockpit.transport.login_prompts import NeedsPerson
 from tests.engine.pools import Fakes, MadeUp
 from tests.transport.badnodes import KINDS, bad_node, far_away
 from tests.transport.sshserver import Place

@@ -7,7 +7,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from cockpit.base.condition import CheckupAnswer
+from cockpit.base.checkup_answers import CheckupAnswer
 from cockpit.core.doctor.diagnosis import line, told
 from cockpit.engine.launch.preflight import PARTS, Diagnosis, Preflight
 from cockpit.engine.links.link import Clock

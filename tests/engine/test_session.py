@@ -20,7 +20,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import NOTES
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine import turns
+from cockpit.engine import time_slices
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock, RemoteError
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
@@ -235,7 +235,7 @@ def test_a_line_that_makes_no_sense_is_counted_and_ignored(line: bytes) -> None:
 
 def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is received, on attach, and while the event list is rebuilt."""
-    monkeypatch.setattr(turns, "_TURN_S", 0.0)
+    monkeypatch.setattr(time_slices, "_TURN_S", 0.0)
     notes = lines(*({"e": "note", "text": f"note {number}"} for number in range(2000)))
     turns_had = 0
 

@@ -14,8 +14,8 @@ from cockpit.base.gate import read
 from cockpit.core.pace.pace import Pace
 from cockpit.core.stacks.progress import of_pace
 from cockpit.engine.links.link import Link
-from cockpit.engine.logs import there
-from cockpit.engine.logs.there import Told, steps_there
+from cockpit.engine.logs import remote_tail
+from cockpit.engine.logs.remote_tail import Told, steps_there
 from cockpit.errors import CockpitError
 from tests.engine.pools import Sent
 
@@ -72,7 +72,7 @@ def test_the_end_of_a_log_tells_its_last_steps_and_when_they_were() -> None:
     steps = [(1000.0 + 0.5 * step, step) for step in range(60)]
     node = Node(logged(steps, head=b"x" * (1 << 20) + b"\n"))
     found = told(node, 0, 1)
-    assert found == [Told(0, step, at) for at, step in steps[-there.STEPS :]]
+    assert found == [Told(0, step, at) for at, step in steps[-remote_tail.STEPS :]]
     # Not the whole of it, nor logs of ranks that print nothing.
     assert all(offset > 1 << 19 for name, offset in node.asked if name == "rank-0.log")
     assert {name for name, _ in node.asked} == {"rank-0.log", "sizes.jsonl"}
@@ -92,7 +92,9 @@ def test_the_end_of_a_log_that_is_one_long_bar_tells_its_steps() -> None:
         index.append({"t": at, "s": {"rank-0.log": len(log)}})
     files = {"rank-0.log": log, "sizes.jsonl": b"".join(json.dumps(one).encode() + b"\n" for one in index)}
     # The last state is not over yet.
-    assert [one.step for one in told(Node(files), 0)] == [step for _, step in steps[-there.STEPS - 1 : -1]]
+    assert [one.step for one in told(Node(files), 0)] == [
+        step for _, step in steps[-remote_tail.STEPS - 1 : -1]
+    ]
 
 
 def test_of_lines_that_were_written_at_once_the_last_one_counts() -> None:

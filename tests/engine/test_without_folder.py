@@ -17,7 +17,7 @@ import pytest
 
 from cockpit.base import events, record
 from cockpit.base.answers import Remains
-from cockpit.base.fields import Target
+from cockpit.base.shared_fields import Target
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RankState, RunModel
 from cockpit.engine.run.join import still_there

@@ -16,14 +16,14 @@ import pytest
 from cockpit.base.events import Planned, RankProbe, RankStarted
 from cockpit.base.recorder.trace import DONE, Call, Entry, Group, Trace, lows, reduced
 from cockpit.core.pace.pace import Pace
-from cockpit.core.recorder.look import Recorded, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import Recorded, look
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine import works as watching
+from cockpit.engine import work_sampler as watching
 from cockpit.engine.recorder import Heard
-from cockpit.engine.run import unworked
-from cockpit.engine.works import Works
+from cockpit.engine.run import work_unknown
+from cockpit.engine.work_sampler import Works
 from tests.recorder.training import Training
 from tests.waiting import soon
 
@@ -83,17 +83,17 @@ def test_why_work_is_not_known_is_kept(tmp_path: Path) -> None:
     works._recorders = told  # type: ignore[assignment]
     asyncio.run(works.look())
     assert told.pace.unworked[3] == "no answer\x1b"
-    found = unworked.kept(tmp_path)
+    found = work_unknown.kept(tmp_path)
     assert sorted(found) == [0, 1, 2, 3]
     assert "\x1b" not in found[3]
     assert all(found.values())
     # Once it is known, nothing is left of it.
     works._recorders = Told(0)  # type: ignore[assignment]
     asyncio.run(works.look())
-    assert unworked.kept(tmp_path) == {}
+    assert work_unknown.kept(tmp_path) == {}
     for data in (b"", b"[", b"[]", b'{"x": "y"}', b'{"0": 7}', b"[" * 100_000):
-        (tmp_path / unworked.NAME).write_bytes(data)
-        assert unworked.kept(tmp_path) == {}
+        (tmp_path / work_unknown.NAME).write_bytes(data)
+        assert work_unknown.kept(tmp_path) == {}
 
 
 def test_one_rank_that_says_nccl_does_not_hide_who_is_slow() -> None:

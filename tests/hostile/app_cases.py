@@ -10,7 +10,6 @@ from typing import Any
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import OWN, RECORD, Fact
-from cockpit.base.fields import LogName
 from cockpit.base.gate import (
     RANK_LIMIT,
     Digits,
@@ -29,6 +28,7 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.base.record import EVENTS, LAUNCHER_LOG, TIMES, rank_log
+from cockpit.base.shared_fields import LogName
 from cockpit.base.stacks.dump import Child, Deputy, Dump, Frame, LockFile, Process, Thread, Unanswered
 from cockpit.base.stacks.packing import pack
 from cockpit.base.stacks.unpacking import unpack

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from cockpit.base import kept
+from cockpit.base import evidence_file
 from cockpit.base.events import RankStarted
 from cockpit.base.gate import Malformed, Of
 from cockpit.base.recorder.packing import pack as pack_trace
@@ -19,7 +19,7 @@ from cockpit.base.stacks.dump import Deputy, Dump, Frame, LockFile, Process, Thr
 from cockpit.base.stacks.packing import dump_json, pack
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.core.stacks.kept import Testimony, moments, snapshot
+from cockpit.core.stacks.evidence_snapshots import Testimony, moments, snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.records.folder import Manifest, NodeEntry, planned
 from cockpit.engine.stacks import saved
@@ -70,14 +70,14 @@ def _dump(rank: int, rng: random.Random) -> Dump:
 
 def file(rng: random.Random) -> bytes:
     """Some file of evidence, as it should be."""
-    head = values.good_object(kept.Head, rng) | {"format": 1, "t": AT + rng.choice((0, 5, 700))}
+    head = values.good_object(evidence_file.Head, rng) | {"format": 1, "t": AT + rng.choice((0, 5, 700))}
     items = []
     for rank in rng.sample(RANKS, rng.randrange(len(RANKS) + 1)):
         traces = _traces(rank)
         item = {"rank": rank, "at": AT, "source": "server", "lengths": list(map(len, traces))}
         items.append((item, b"".join(traces)))
     own = rng.sample(RANKS, rng.randrange(len(RANKS) + 1))
-    return kept.written(head, [(rank, pack([_dump(rank, rng)])) for rank in own], items)
+    return evidence_file.written(head, [(rank, pack([_dump(rank, rng)])) for rank in own], items)
 
 
 def rewritten(rng: random.Random) -> bytes:
@@ -104,7 +104,7 @@ def rewritten(rng: random.Random) -> bytes:
 
 def _head(line: bytes, rng: random.Random) -> bytes:
     told = {"line": json.loads(line)}
-    places = list(values.places(told, "line", Of(kept.Head)))[1:]
+    places = list(values.places(told, "line", Of(evidence_file.Head)))[1:]
     rng.choice(CHANGES)(rng.choice(places), rng)
     return values.dumped(told["line"])
 

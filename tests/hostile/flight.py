@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from cockpit.config import Config
 from cockpit.engine.records.folder import RunFolder
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.run.flight import Joining
+from cockpit.tui.run.purpose import Joining
 from cockpit.tui.run.screen import RunScreen
 from tests.hostile.values import odd_characters
 from tests.tui.scenes import text_of

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cockpit.base.events import RECORD, Fact, Recorded, RecordLine, RecordLines
-from cockpit.base.fields import Address, LogName
 from cockpit.base.gate import (
     Digits,
     FieldKind,
@@ -30,6 +29,7 @@ from cockpit.base.gate import (
     plain,
 )
 from cockpit.base.record import is_followed
+from cockpit.base.shared_fields import Address, LogName
 from tests.hostile.patterns import matching
 
 EVIL = (

@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from cockpit.base.kept import NAME as EVIDENCE_NAME
+from cockpit.base.evidence_file import NAME as EVIDENCE_NAME
 from cockpit.base.record import ENV_RUN, EVENTS, EVIDENCE, INDEX, LAUNCHER_LOG, rank_log
 from cockpit.core.ranks import read_ranks
 from tests.hostile import quick

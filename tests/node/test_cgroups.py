@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.node import cgroups, procfs
-from cockpit.node import rooms as limits
-from cockpit.node.rooms import Room
+from cockpit.node import memory_limits as limits
+from cockpit.node.memory_limits import Room
 from tests.needs import lacking
 from tests.node import folders
 from tests.node.test_samples import looks

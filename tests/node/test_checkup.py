@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from cockpit.base import condition, verbs
+from cockpit.base import checkup_answers, verbs
 from cockpit.base.events import NodeSample
 from cockpit.base.gate import SIZE, plain, read
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.checkup import gpus, leftovers, look, machine, network
+from cockpit.node.checkup import checkup, gpus, leftovers, machine, network
 from cockpit.node.checkup.within import within
 from cockpit.node.measure import gpu
 from tests.node import folders
 from tests.node.test_gpu import recorded
 from tests.node.test_samples import looks
 
-PARTS = tuple(look.CHECKS)
+PARTS = tuple(checkup.CHECKS)
 
 
 def call(request: verbs.Request[Any, Any], sent: list[Any] | None = None) -> Call:
@@ -33,9 +33,9 @@ def call(request: verbs.Request[Any, Any], sent: list[Any] | None = None) -> Cal
     return Call({"id": 1, **plain(request)}, b"", lambda header, payload: items.append(header))
 
 
-def checked(*parts: str, **asked: Any) -> condition.CheckupAnswer:
-    answer = look.checkup(call(verbs.Checkup(parts, **{"limit_s": 30.0, **asked})))
-    return read(condition.CheckupAnswer, answer)
+def checked(*parts: str, **asked: Any) -> checkup_answers.CheckupAnswer:
+    answer = checkup.checkup(call(verbs.Checkup(parts, **{"limit_s": 30.0, **asked})))
+    return read(checkup_answers.CheckupAnswer, answer)
 
 
 def test_every_part_passes_the_gate(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_every_part_passes_the_gate(tmp_path: Path) -> None:
 def test_only_what_is_asked_for_is_looked_at() -> None:
     found = checked("limits", "no such check")
     assert found.limits is not None
-    assert plain(found) | {"limits": None} == plain(condition.CheckupAnswer())
+    assert plain(found) | {"limits": None} == plain(checkup_answers.CheckupAnswer())
 
 
 def test_a_check_that_hangs_costs_its_own_answer_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_a_folder_whose_server_is_dead_is_named(monkeypatch: pytest.MonkeyPatch)
         return ends.wait(60) and None if path == "/tmp" else real(path)
 
     monkeypatch.setattr(os, "statvfs", statvfs)
-    monkeypatch.setattr(look, "_SPARE_S", 60.0)
+    monkeypatch.setattr(checkup, "_SPARE_S", 60.0)
     try:
         found = checked("disks", cwd="/", base="/", limit_s=2.0)
     finally:
@@ -139,10 +139,12 @@ def test_nodes_meet_and_reach() -> None:
     try:
         while not sent:
             time.sleep(0.01)
-        port = read(condition.MeetItem, sent[0]["item"]).port
+        port = read(checkup_answers.MeetItem, sent[0]["item"]).port
         for _ in range(3):
-            answer = read(condition.ReachAnswer, network.reach(call(verbs.Reach("127.0.0.1", port, 20.0))))
-            assert answer == condition.ReachAnswer("", "127.0.0.1", "lo")
+            answer = read(
+                checkup_answers.ReachAnswer, network.reach(call(verbs.Reach("127.0.0.1", port, 20.0)))
+            )
+            assert answer == checkup_answers.ReachAnswer("", "127.0.0.1", "lo")
     finally:
         meeting.cancel()
         thread.join(30)
@@ -167,7 +169,7 @@ def test_what_only_a_login_shell_has(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = checked("login").login or {}
     assert (found.get("nvcc"), found.get("CUDA_HOME")) == (str(tool), "/opt/cuda")
     (tmp_path / ".bash_profile").write_text("sleep 600\n")
-    monkeypatch.setattr(look, "_SPARE_S", 60.0)
+    monkeypatch.setattr(checkup, "_SPARE_S", 60.0)
     assert checked("login", limit_s=0.5).silent == {"login": "a login shell did not start within 0.5 s"}
 
 

@@ -20,7 +20,7 @@ from cockpit.base.verbs import VERBS
 from cockpit.engine.links import payload
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.run import environ as verb
-from cockpit.node.run import variables
+from cockpit.node.run import redact
 from tests.node import folders
 from tests.node.conftest import Launch
 from tests.node.runs import command, program
@@ -109,17 +109,17 @@ def test_secrets_are_told_by_name() -> None:
 
 
 def test_any_bytes_fit_into_one_frame() -> None:
-    answer = variables.told([b"junk", *(b"V%d=" % number + b"\xff\x01" * 3000 for number in range(2000))])
+    answer = redact.told([b"junk", *(b"V%d=" % number + b"\xff\x01" * 3000 for number in range(2000))])
     passes(answer)
     assert 0 < len(answer["environ"]) == 2000 - answer["left_out"] < 2000
     assert answer["environ"]["V0"].endswith("… (+1904 characters)")
 
 
 def test_any_number_of_variables_with_names_of_any_length_passes_the_gate() -> None:
-    answer = variables.told([b"%d=" % number for number in range(20_000)])
+    answer = redact.told([b"%d=" % number for number in range(20_000)])
     passes(answer)
     assert len(answer["environ"]) == 20_000 - answer["left_out"] > 5000
-    answer = variables.told([b"A=1", b"B" * 5000 + b"=2", b"C=3"])
+    answer = redact.told([b"A=1", b"B" * 5000 + b"=2", b"C=3"])
     passes(answer)
     assert answer == {"environ": {"A": "1", "C": "3"}, "left_out": 1}
 

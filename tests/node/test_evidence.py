@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.base import kept, record
+from cockpit.base import evidence_file, record
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.unpacking import unpack
 from cockpit.node import procfs
@@ -51,13 +51,13 @@ def program(path: Path, *of_rank: str) -> Path:
     return runs.program(path, f'exec {sys.executable} -S -u "{path.parent}/$RANK.py"\n')
 
 
-def evidence(run: runs.Run, **facts: object) -> kept.Kept:
+def evidence(run: runs.Run, **facts: object) -> evidence_file.Kept:
     """Wait for evidence; what is in its file."""
     event = run.event("evidence", **facts)
-    return kept.parsed((run.folder / record.EVIDENCE / event["file"]).read_bytes())
+    return evidence_file.parsed((run.folder / record.EVIDENCE / event["file"]).read_bytes())
 
 
-def dumps(found: kept.Kept) -> dict[int, Dump]:
+def dumps(found: evidence_file.Kept) -> dict[int, Dump]:
     return {dump.rank: dump for data in found.stacks for dump in unpack(data, str)}
 
 
@@ -240,11 +240,11 @@ def sleeper() -> Iterator[int]:
         process.kill()
 
 
-def read(folder: Path) -> kept.Kept:
+def read(folder: Path) -> evidence_file.Kept:
     (file,) = (folder / record.EVIDENCE).iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert kept.is_name(file.name)
-    return kept.parsed(file.read_bytes())
+    assert evidence_file.is_name(file.name)
+    return evidence_file.parsed(file.read_bytes())
 
 
 def test_without_py_spy_what_the_kernel_says_is_kept(

@@ -17,10 +17,10 @@ from cockpit.base import gate
 from cockpit.base.answers import SeekAnswer
 from cockpit.core.run.jobs import group
 from cockpit.node.calls import Call
-from cockpit.node.stacks import seek, wires
-from cockpit.node.stacks.infer import Above, Given, Inferred, Scene, Worker, infer
+from cockpit.node.stacks import find_ranks, tcp_peers
+from cockpit.node.stacks.infer_ranks import Above, Given, Inferred, Scene, Worker, infer
 from cockpit.node.stacks.pythons import pythons
-from cockpit.node.stacks.wires import Wire
+from cockpit.node.stacks.tcp_peers import Wire
 from tests.needs import require_module
 from tests.node import runs
 from tests.ports import free_port
@@ -345,7 +345,7 @@ def test_nonsense_of_processes_ends(made: Made) -> None:
     odd.worker(33, 31, env={**env, "LOCAL_RANK": "٣"})
     assert [one.rank for one in odd.found()] == [1999998, 1999999]
     # No job has so many: they are not told.
-    assert not any(seek.can_be(one) for one in odd.found())
+    assert not any(find_ranks.can_be(one) for one in odd.found())
 
 
 @pytest.mark.parametrize(
@@ -360,17 +360,17 @@ def test_nonsense_of_processes_ends(made: Made) -> None:
 )
 def test_lines_that_are_not_of_the_kernels_table(line: str) -> None:
     good = "1: 0100007F:7373 00000000:0000 0A 0:0 0:0 0 1000 0 99 1"
-    assert dict(wires.read("n", iter([line, good]))) == {
+    assert dict(tcp_peers.read("n", iter([line, good]))) == {
         99: Wire("n", ("0100007F", 29555), ("00000000", 0), True)
     }
 
 
 def test_addresses() -> None:
     mapped = "0: 0000000000000000FFFF00000100007F:1 0000000000000000FFFF00000100000A:2 01 0:0 0:0 0 0 0 5 1"
-    ((_, wire),) = wires.read("n", iter([mapped]))
-    assert (wires.address_text(wire.near), wires.address_text(wire.far)) == ("127.0.0.1", "10.0.0.1")
-    assert wires.address_text(("0" * 24 + "01000000", 1)) == "::1"
-    assert wires.address_text(("nonsense", 1)) == ""
+    ((_, wire),) = tcp_peers.read("n", iter([mapped]))
+    assert (tcp_peers.address_text(wire.near), tcp_peers.address_text(wire.far)) == ("127.0.0.1", "10.0.0.1")
+    assert tcp_peers.address_text(("0" * 24 + "01000000", 1)) == "::1"
+    assert tcp_peers.address_text(("nonsense", 1)) == ""
 
 
 # -- real processes ------------------------------------------------------------------------------------
@@ -464,7 +464,7 @@ class Started:
 
     def answer(self) -> SeekAnswer:
         """What the node says of it, as it passes the gate."""
-        told = seek.seek(Call({"id": 1, "do": "seek"}, b"", lambda head, data: None))
+        told = find_ranks.seek(Call({"id": 1, "do": "seek"}, b"", lambda head, data: None))
         mine = [one for one in told["ranks"] if self._is_mine(one["pid"])]
         return gate.read(SeekAnswer, json.loads(json.dumps({**told, "ranks": mine})))
 

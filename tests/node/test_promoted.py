@@ -18,7 +18,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.core.run.jobs import choose, group
 from cockpit.errors import CockpitError
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.stacks import seek
+from cockpit.node.stacks import find_ranks
 from tests.node import runs
 from tests.waiting import until
 
@@ -65,7 +65,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def asked(**what: Any) -> SeekAnswer:
     """What the node says, through the gate."""
-    told = seek.seek(Call({"id": 1, "do": "seek", **what}, b"", lambda head, data: None))
+    told = find_ranks.seek(Call({"id": 1, "do": "seek", **what}, b"", lambda head, data: None))
     return gate.read(SeekAnswer, json.loads(json.dumps(told)))
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.gate import plain, read
-from cockpit.base.trials import RehearseItem, TrialAnswer, TrialItem
+from cockpit.base.rehearsal_answers import RehearseItem, TrialAnswer, TrialItem
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.checkup import rehearsal

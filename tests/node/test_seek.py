@@ -24,7 +24,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.core.run.jobs import group
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.stacks import kernel, named, seek
+from cockpit.node.stacks import find_ranks, kernel, named
 from tests.needs import require, require_module
 from tests.node import runs, spies
 from tests.node.conftest import Launch
@@ -76,7 +76,7 @@ if __name__ == "__main__":
 def ranks_found(run: str = "", node: str = "", folder: str = "") -> list[dict[str, Any]]:
     """The main process of each rank on this machine, lowest rank first; only those with these tags."""
     wanted = {record.ENV_RUN: run, record.ENV_NODE: node, record.ENV_DIR: folder}
-    return seek._ranks(seek._scan(wanted).processes)
+    return find_ranks._ranks(find_ranks._scan(wanted).processes)
 
 
 class Stage:
@@ -136,7 +136,7 @@ class Stage:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        for pid, data in seek._read_all(pids, "environ")[0]:
+        for pid, data in find_ranks._read_all(pids, "environ")[0]:
             if os.fsencode(f"SEEK_TEST={self._tag}") in data.split(b"\0"):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -168,7 +168,7 @@ def test_one_process_a_rank_whatever_is_above_and_below_it(stage: Stage, above: 
 
 
 def test_what_is_told_of_a_rank(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seek, "COMMAND_LIMIT", 10_000)  # the temporary folder may have a long name
+    monkeypatch.setattr(find_ranks, "COMMAND_LIMIT", 10_000)  # the temporary folder may have a long name
     words = stage.python("fork")
     process = stage.start(words, stage.env(1, world=8, LOCAL_RANK=3, CROSS_RANK=0, CROSS_SIZE=1))
     stage.told(1)
@@ -209,7 +209,7 @@ def test_numbers_that_no_job_has_are_no_rank(stage: Stage) -> None:
         stage.start(stage.python("fork"), stage.env(rank, **more))
     stage.told(3)
     assert [rank for rank, _ in stage.pids()] == [0]
-    answer = seek.seek(Call({"id": 1, "do": "seek"}, b"", lambda head, data: None))
+    answer = find_ranks.seek(Call({"id": 1, "do": "seek"}, b"", lambda head, data: None))
     told = gate.read(SeekAnswer, json.loads(json.dumps(answer)))
     assert [one.rank for one in told.ranks if one.job.addr == stage.addr] == [0]
 
@@ -492,7 +492,7 @@ def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch
 
     monkeypatch.setattr(procfs, "read", stuck)
     try:
-        answer = seek.seek(Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None))
+        answer = find_ranks.seek(Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None))
     finally:
         never.set()
     mine = [rank for rank in answer["ranks"] if rank["job"]["addr"] == stage.addr]
@@ -521,7 +521,7 @@ def test_a_job_of_somebody_else_is_named_and_not_looked_at(stage: Stage) -> None
     until(lambda: os.stat(f"/proc/{process.pid}").st_uid == 58123, "the user has changed")
     assert [pid for _, pid in stage.pids()] == [process.pid]  # root may
     call = Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None)
-    answer = as_user(58124, lambda: seek.seek(call))
+    answer = as_user(58124, lambda: find_ranks.seek(call))
     assert [rank for rank in answer["ranks"] if rank["job"]["addr"] == stage.addr] == []
     (other,) = [one for one in answer["others"] if one["user"] == "uid 58123"]
     assert (other["pid"], other["count"]) == (process.pid, 1)
@@ -537,7 +537,7 @@ def test_the_job_of_somebody_else_is_told_by_what_started_it(stage: Stage) -> No
     call = Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None)
 
     def told(kind: str = "others") -> list[dict[str, Any]]:
-        answer = as_user(58126, lambda: seek.seek(call))
+        answer = as_user(58126, lambda: find_ranks.seek(call))
         return [one for one in answer[kind] if one["user"] == "uid 58125"]
 
     alone = stage.start(inner, stage.env(0))

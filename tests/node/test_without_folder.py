@@ -18,7 +18,7 @@ from cockpit.base import record
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.run import launch as launching
-from cockpit.node.run import remains, status
+from cockpit.node.run import leftovers, status
 from cockpit.node.run.follow import follow
 from tests.node.conftest import Launch
 from tests.node.runs import Run, alive, command, program
@@ -67,7 +67,7 @@ def test_a_child_that_is_gone_by_now_is_no_rank(run: Run, monkeypatch: pytest.Mo
         passing.kill()
     found = procfs.children()
     monkeypatch.setattr(procfs, "children", lambda: {**found, first: [*found[first], gone]})
-    assert remains.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
+    assert leftovers.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
 
 
 def test_a_recorder_that_is_ending_is_no_rank(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_a_recorder_that_is_ending_is_no_rank(run: Run, monkeypatch: pytest.Monk
         younger = procfs.stat(ending.pid)
         found = procfs.children()
         monkeypatch.setattr(procfs, "children", lambda: {**found, first: [*found[first], younger]})
-        assert remains.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
+        assert leftovers.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
         ending.kill()
 
 
@@ -141,7 +141,7 @@ def test_who_records_an_environment_is_no_rank(run: Run, monkeypatch: pytest.Mon
     other = procfs.stat(second)
     found = procfs.children()
     monkeypatch.setattr(procfs, "children", lambda: {**found, first: [*found[first], other]})
-    assert remains.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
+    assert leftovers.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
 
 
 def test_a_rank_that_ended_is_no_longer_told(run: Run) -> None:
@@ -205,7 +205,7 @@ def test_other_runs_and_nodes_are_left_alone(run: Run, launch: Launch, tmp_path:
     assert not procfs.tagged(run.run, run.node)
     for other in others:
         assert alive(other.started["pid"])
-        assert remains.find(str(other.folder), other.run, other.node).ranks
+        assert leftovers.find(str(other.folder), other.run, other.node).ranks
 
 
 def test_a_process_that_only_looks_like_a_supervisor_of_somebody_else(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_process_that_only_looks_like_a_supervisor_of_somebody_else(tmp_path: 
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()", *words], stdin=subprocess.PIPE)
     try:
         # Not at the place where ours has it.
-        assert remains.find(folder, "no-such-run", "node1").supervisor is None
+        assert leftovers.find(folder, "no-such-run", "node1").supervisor is None
     finally:
         process.communicate(b"\n")
     assert record.NODE_PYZ == "node.pyz"

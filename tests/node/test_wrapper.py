@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cockpit.node import procfs
-from cockpit.node.run import variables, wrapper
+from cockpit.node.run import redact, wrapper
 from tests.node.runs import alive
 from tests.waiting import until
 
@@ -230,7 +230,7 @@ def test_an_environment_that_cannot_be_recorded_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(wrapper, "_SCRIBE_S", 1)
-    monkeypatch.setattr(variables, "told", lambda found: signal.pause())
+    monkeypatch.setattr(redact, "told", lambda found: signal.pause())
     wrapper._see_off(wrapper._record_environ(str(tmp_path), 5, 7, 8))
 
     def refuse() -> int:

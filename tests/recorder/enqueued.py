@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cockpit.base.recorder.reading import read_json
-from cockpit.core.recorder.look import Look, Recorded, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import Look, Recorded, look
 
 BEGAN_NS = 10**18
 Frames = list[dict[str, Any]]

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import NamedTuple
 
-from cockpit.core.recorder.beside import ENOUGH, SPELL, SURE
-from cockpit.core.recorder.ends import ENOUGH, LEFT, STEPS
-from cockpit.core.recorder.look import Collective, Look
+from cockpit.core.recorder.merge import Collective, Look
+from cockpit.core.recorder.overlap import ENOUGH, SPELL, SURE
 from cockpit.core.recorder.spans import CLOCKS_US, Span, union
+from cockpit.core.recorder.step_tail import ENOUGH as ENOUGH_SHARES
+from cockpit.core.recorder.step_tail import LEFT, STEPS
 from cockpit.core.recorder.work import Step, Work, parts, shares
 
 
@@ -99,7 +100,7 @@ def _shortest(ranks: Iterable[_Rank]) -> dict[Place, int]:
             for _, one in some
             if len(some) > 1 and one.last and one.of_each_step == gap.of_each_step
         ]
-        if len(shares) >= ENOUGH:
+        if len(shares) >= ENOUGH_SHARES:
             found[place] = min(gap.busy, int(median_low(shares) * gap.step))
             continue
         mine = [(at, one) for at, (who, one) in alone.items() if who == rank]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base.recorder.reading import read_json
-from cockpit.core.recorder.look import Look, Recorded, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import Look, Recorded, look
 from cockpit.core.recorder.work import Step
 
 LATER_US = 3_000_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from cockpit.base.recorder.trace import DONE, Call, Entry, Group, Trace, lows
-from cockpit.core.recorder.look import Recorded
+from cockpit.core.recorder.merge import Recorded
 from cockpit.core.recorder.work import Step
 
 WORLD = Group("gloo", "0", "default_pg")

@@ -19,7 +19,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.slow import Slow
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
-from cockpit.engine.works import watch_works
+from cockpit.engine.work_sampler import watch_works
 from tests.slowpool import RANKS
 from tests.slowpool.cases import LAYERS, STEP_S, STEPS, Launch
 from tests.waiting import soon, until

@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncssh
 
-from cockpit.transport.asking import Desk
+from cockpit.transport.login_prompts import Desk
 from cockpit.transport.ssh import SshHops, SshOptions
 from tests.waiting import soon
 

@@ -12,9 +12,9 @@ import pytest
 
 from cockpit.engine.links.pool import settle
 from cockpit.errors import CockpitError
-from cockpit.transport import asking
-from cockpit.transport.asking import Challenge, Desk, NeedsPerson, Nobody, kind_of
+from cockpit.transport import login_prompts
 from cockpit.transport.base import NoLogin, Progress
+from cockpit.transport.login_prompts import Challenge, Desk, NeedsPerson, Nobody, kind_of
 from cockpit.transport.ssh import SshHops
 from tests.transport.sshserver import Counts, Place, Wants
 from tests.waiting import soon
@@ -154,7 +154,7 @@ def test_a_person_may_mistype(tmp_path: Path) -> None:
 def test_a_kept_password_that_is_refused_later_is_tried_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "PROVEN_S", 0.0)
+    monkeypatch.setattr(login_prompts, "PROVEN_S", 0.0)
     wants = Wants(SECRET)
 
     async def play(place: Place, seen: dict[str, Counts]) -> None:
@@ -326,9 +326,9 @@ def test_what_a_server_asks_is_bounded_and_drives_no_terminal(tmp_path: Path) ->
         assert isinstance(error, NeedsPerson)
         assert "asks for 9 answers at once" in error.what
         (asked,) = person.asked
-        assert len(asked.told) == asking.TOLD_LINES
+        assert len(asked.told) == login_prompts.TOLD_LINES
         shown = [*asked.told, asked.prompts[0].text]
-        assert all(len(text) < asking.TOLD_CHARS + 50 and text.isprintable() for text in shown)
+        assert all(len(text) < login_prompts.TOLD_CHARS + 50 and text.isprintable() for text in shown)
 
     played(tmp_path, ["a"], wants, play)
 

@@ -14,8 +14,8 @@ import pytest
 from cockpit.engine.links.pool import settle
 from cockpit.errors import CockpitError
 from cockpit.transport import askpass
-from cockpit.transport.asking import Desk, NeedsPerson, Nobody
 from cockpit.transport.base import Progress
+from cockpit.transport.login_prompts import Desk, NeedsPerson, Nobody
 from cockpit.transport.openssh import OpensshWays
 from cockpit.transport.openssh_asking import destination
 from tests.needs import require

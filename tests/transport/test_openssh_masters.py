@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from cockpit import paths
-from cockpit.transport import openssh_masters, tied
-from cockpit.transport.asking import Desk, NeedsPerson
+from cockpit.transport import die_with_parent, openssh_masters
+from cockpit.transport.login_prompts import Desk, NeedsPerson
 from cockpit.transport.openssh import OpensshWays
 from cockpit.transport.openssh_masters import Hop
 from tests.needs import require
@@ -234,7 +234,7 @@ def test_where_no_socket_can_be_made_it_is_said(tmp_path: Path, monkeypatch: pyt
 
 def test_it_ends_with_whoever_has_started_it() -> None:
     """However that ends."""
-    words = [sys.executable, "-I", "-S", tied.__file__]
+    words = [sys.executable, "-I", "-S", die_with_parent.__file__]
     code = (
         f"import subprocess, os, time; p = subprocess.Popen({words!r} + [str(os.getpid()), 'sleep', '600']);"
     )

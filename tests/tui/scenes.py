@@ -21,8 +21,8 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Foreign
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.transport.asking import DESK, Challenge, NeedsPerson, Prompt
 from cockpit.transport.base import LinkError, UnknownHostKey
+from cockpit.transport.login_prompts import DESK, Challenge, NeedsPerson, Prompt
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.logs.filter_bar import WAIT_S, FilterBar

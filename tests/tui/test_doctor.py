@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.base.condition import GpuUser
+from cockpit.base.checkup_answers import GpuUser
 from cockpit.config import Config
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Looks

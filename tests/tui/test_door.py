@@ -24,10 +24,10 @@ from cockpit import paths
 from cockpit.config import Config
 from cockpit.engine import traces
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.tui import base_app, door
+from cockpit.tui import base_app, error_reporting
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.command_screen import Handler
-from cockpit.tui.door import Door, explained, notice
+from cockpit.tui.error_reporting import Door, explained, notice
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.finder import Finder
@@ -349,12 +349,12 @@ def test_a_problem_that_goes_on_is_said_once() -> None:
     error = CockpitError("the disk is full")
     assert gate.take(error) is error
     for _ in range(100):
-        clock[0] += door.QUIET_S - 0.1
+        clock[0] += error_reporting.QUIET_S - 0.1
         assert gate.take(CockpitError("the disk is full")) is None
     assert gate.take(CockpitError("something else")) is not None
-    clock[0] += door.QUIET_S
+    clock[0] += error_reporting.QUIET_S
     assert gate.take(error) is error, "it was over, and is back"
-    clock[0] += 10 * door.QUIET_S
+    clock[0] += 10 * error_reporting.QUIET_S
     assert gate.take(error, once=True) is None
 
 
@@ -435,7 +435,7 @@ def test_without_a_screen_it_ends_with_one_line(
 
 
 def test_an_app_that_does_nothing_but_fail_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "STORM_S", 1e9)
+    monkeypatch.setattr(error_reporting, "STORM_S", 1e9)
 
     async def main() -> CockpitApp:
         async with played(Scene(), SIZE) as (app, pilot, stage):

@@ -72,7 +72,7 @@ async def every_pane() -> str:
 @pytest.fixture
 def without_the_last_wall(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each place sanitises what it shows: the wall is for the one that was forgotten."""
-    monkeypatch.setattr("cockpit.tui.door._harmless", lambda strip: strip)
+    monkeypatch.setattr("cockpit.tui.error_reporting._harmless", lambda strip: strip)
 
 
 @pytest.mark.usefixtures("without_the_last_wall")

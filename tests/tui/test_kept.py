@@ -15,8 +15,8 @@ from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.listed import Listed, listed
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import KEPT, in_scope
-from cockpit.tui.stacks import kept_screen
-from cockpit.tui.stacks.kept_screen import KeptScreen
+from cockpit.tui.stacks import evidence_screen
+from cockpit.tui.stacks.evidence_screen import KeptScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import text_of, until
 from tests.tui.stack_scenes import reads, waits
@@ -103,8 +103,8 @@ def test_a_disk_that_is_slower_than_the_looks_at_it(tmp_path: Path, monkeypatch:
 
     root = tmp_path / "stacks"
     keep(root, NIGHT, "")
-    monkeypatch.setattr(kept_screen, "LOOK_S", 0.01)
-    monkeypatch.setattr(kept_screen, "listed", listed_slowly)
+    monkeypatch.setattr(evidence_screen, "LOOK_S", 0.01)
+    monkeypatch.setattr(evidence_screen, "listed", listed_slowly)
 
     async def main() -> None:
         app = App(root)

@@ -25,7 +25,7 @@ from cockpit.tui.run.doctor_screen import DoctorScreen
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks import help as stacks_help
-from cockpit.tui.stacks.kept_screen import KeptScreen
+from cockpit.tui.stacks.evidence_screen import KeptScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import (
     Scene,

@@ -12,7 +12,7 @@ from cockpit.config import Config
 from cockpit.engine.launch.start import Stages
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.run.session import Session
-from cockpit.transport.asking import DESK, Challenge, Nobody, Prompt
+from cockpit.transport.login_prompts import DESK, Challenge, Nobody, Prompt
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.panes.login import LoginDialog
 from cockpit.tui.run.start import StartScreen

@@ -21,8 +21,8 @@ from cockpit.tui.look.spark import curve
 from cockpit.tui.pace.lines import EMPTY, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Levels, cells
 from cockpit.tui.pace.marks import Mark, Note, placed, slowing
-from cockpit.tui.pace.sight import STRETCHES, Frame, Sight
 from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, columns_for, table
+from cockpit.tui.pace.view_model import STRETCHES, Frame, Sight
 from cockpit.tui.panes.text_pane import Line, LinesLater
 
 START = 1_800_000_000.0

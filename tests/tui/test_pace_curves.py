@@ -11,7 +11,7 @@ from cockpit.core.pace.heat import Heat
 from cockpit.core.pace.pace import Pace
 from cockpit.tui.pace.lines import pace_lines
 from cockpit.tui.pace.map_lines import CELL, HALF
-from cockpit.tui.pace.sight import WHOLE, Sight
+from cockpit.tui.pace.view_model import WHOLE, Sight
 from cockpit.tui.panes.text_pane import Line
 from tests.tui.test_pace import START, drawn, run, sight
 

@@ -26,12 +26,12 @@ from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.panes.text_pane import TextPane
-from cockpit.tui.stacks import lookout
+from cockpit.tui.stacks import recompute
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.screen import StackScreen
-from cockpit.tui.stacks.sight import filtered, look
 from cockpit.tui.stacks.tree import StackTreePane
+from cockpit.tui.stacks.view_model import filtered, look
 from tests.tui.scenes import text_of, until
 from tests.tui.stack_scenes import (
     MAIN,
@@ -79,7 +79,7 @@ def test_what_is_worked_out_after_the_layout_is_drawn_in_one_go(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     laid_out = threading.Event()
-    monkeypatch.setattr(lookout, "look", lambda *args, **kinds: laid_out.wait() and look(*args, **kinds))
+    monkeypatch.setattr(recompute, "look", lambda *args, **kinds: laid_out.wait() and look(*args, **kinds))
 
     async def main() -> str:
         stacks = STACK_SCENES[name].make()
@@ -496,7 +496,7 @@ def test_leaving_while_it_is_worked_out_what_to_show(monkeypatch: pytest.MonkeyP
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
             below, above = app.screen, StackScreen(Played(64, odd_one(13)))
-            monkeypatch.setattr("cockpit.tui.stacks.lookout.look", slowly)
+            monkeypatch.setattr("cockpit.tui.stacks.recompute.look", slowly)
             app.push_screen(above)
             await until(pilot, lambda: above._lookout.working, "the first sight is worked out")
             await pilot.press("escape")
@@ -567,7 +567,7 @@ MORE: dict[str, Callable[[Snapshot], object]] = {
 def test_whatever_is_learned_after_the_stacks_have_come_is_looked_at(name: str) -> None:
     stacks = Played(4, odd_one(2))
     stacks.add()
-    looking = lookout.Lookout(stacks, SampleCursor(stacks))
+    looking = recompute.Lookout(stacks, SampleCursor(stacks))
     assert looking.begin()
     asyncio.run(looking.work_out((frozenset(), False)))
     assert looking.settled

@@ -31,7 +31,7 @@ from cockpit.engine.records import states
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run import paces
 from cockpit.engine.run.paces import FILE, PaceBook
-from cockpit.engine.turns import Turn
+from cockpit.engine.time_slices import Turn
 from cockpit.node.run.past import Keeper
 
 START = 1_764_100_000.0

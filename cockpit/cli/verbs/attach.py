@@ -65,7 +65,7 @@ async def _watch(folder: RunFolder, args: argparse.Namespace, known: Known | Non
         what = "cockpit did not start this job: --on-hang stop does not apply to it"
         raise CockpitError(what, where=folder.name, hint="leave the option out")
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
-        from cockpit.tui.run.flight import Joining
+        from cockpit.tui.run.purpose import Joining
 
         flight = Joining(folder, known, stalls=stalls)
         return await terminal.flown(flight, read_only=args.read_only, notify=args.notify)

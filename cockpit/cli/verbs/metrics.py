@@ -23,7 +23,7 @@ from cockpit.core.logs.progress.series import Series
 from cockpit.core.pace.series import COLUMNS, Row
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import state_text
-from cockpit.engine.logs.said import tracker_json
+from cockpit.engine.logs.step_log import tracker_json
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.join import pool_for

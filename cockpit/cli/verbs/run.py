@@ -48,7 +48,7 @@ def main(words: list[str], leaving: str = "") -> int:
     args = launch.args
     stalls = terminal.watch_options(args, launch.job.launcher)
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
-        from cockpit.tui.run.flight import Launching
+        from cockpit.tui.run.purpose import Launching
 
         collects = bool(launch.job.profiler) and not args.no_collect
         flight = Launching(request(launch), collects, leaving, stalls)

@@ -22,16 +22,16 @@ from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word, rank_se
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
 from cockpit.core.ranks import mask_text, nodes_text, ranks_text
-from cockpit.core.recorder import text as recorder_text
+from cockpit.core.recorder import report as recorder_text
+from cockpit.core.stacks.class_facts import state_of
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
 from cockpit.core.stacks.merging import merged
 from cockpit.core.stacks.page import as_page
-from cockpit.core.stacks.parts import state_of
 from cockpit.core.stacks.snapshot import Place, Snapshot
 from cockpit.core.stacks.text import as_lines, ascii_text
 from cockpit.core.stacks.verdict import verdict
-from cockpit.engine.facts import Facts
+from cockpit.engine.extra_facts import Facts
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.recorder import Heard
 from cockpit.engine.records.folder import RunFolder

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from cockpit.base.rehearsal_answers import TrialAnswer
 from cockpit.base.shell import quote
-from cockpit.base.trials import TrialAnswer
 from cockpit.core.doctor.hunt import Culprit, Group
 from cockpit.core.doctor.looks import clean
 from cockpit.core.doctor.nccl_words import meanings, networks

@@ -11,7 +11,7 @@ from statistics import median
 from typing import NamedTuple
 
 from cockpit.base.answers import FoundRank
-from cockpit.base.condition import Disk
+from cockpit.base.checkup_answers import Disk
 from cockpit.base.shell import quote
 from cockpit.core.doctor.differences import COUNTERS
 from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order

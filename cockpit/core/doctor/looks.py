@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cockpit.base.answers import FactsAnswer, SeekAnswer
-from cockpit.base.condition import CheckupAnswer, Interface, ReachAnswer
+from cockpit.base.checkup_answers import CheckupAnswer, Interface, ReachAnswer
 from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
 

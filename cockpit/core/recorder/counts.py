@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from cockpit.base.recorder.trace import Group
-from cockpit.core.recorder.look import Look
+from cockpit.core.recorder.merge import Look
 from cockpit.core.recorder.spans import CLOCKS_US
 
 

@@ -11,7 +11,7 @@ from statistics import median
 from typing import NamedTuple
 
 from cockpit.base.recorder.trace import Group
-from cockpit.core.recorder.look import Collective
+from cockpit.core.recorder.merge import Collective
 
 RECENT = 100
 """Collectives of a group that are looked at, the newest."""

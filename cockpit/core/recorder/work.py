@@ -25,10 +25,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cockpit.core.masks import ranks_of
-from cockpit.core.recorder.beside import NEVER, STEP, Gap, beside, when
-from cockpit.core.recorder.ends import Ends, Held, Through
-from cockpit.core.recorder.look import Collective, Look
+from cockpit.core.recorder.merge import Collective, Look
+from cockpit.core.recorder.overlap import NEVER, STEP, Gap, beside, when
 from cockpit.core.recorder.spans import CLOCKS_US, Cursor, Span, union
+from cockpit.core.recorder.step_tail import Ends, Held, Through
 
 SMALL = 16
 """Elements of what ranks agree on, such as a loss or a norm, at most; training shares more than that."""

@@ -24,8 +24,8 @@ from cockpit.base.gate import (
 )
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import mask_text, read_ranks
-from cockpit.core.recorder.look import Collective, Look
-from cockpit.core.recorder.text import call_text, group_title
+from cockpit.core.recorder.merge import Collective, Look
+from cockpit.core.recorder.report import call_text, group_title
 from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
 

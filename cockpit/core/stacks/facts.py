@@ -10,11 +10,7 @@ from itertools import pairwise
 from cockpit.base.stacks.dump import Dump, Frame
 from cockpit.base.stacks.kinds import WAITING, python_frames
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.classes import LATE_SWITCHES, SWITCHES_S, RankClass, classes, places
-from cockpit.core.stacks.collectives import Collectives
-from cockpit.core.stacks.earlier import CPU_S
-from cockpit.core.stacks.fate import RECORDED, End, Fate
-from cockpit.core.stacks.parts import (
+from cockpit.core.stacks.class_facts import (
     DEAD,
     STOPPED,
     ClassPart,
@@ -25,6 +21,10 @@ from cockpit.core.stacks.parts import (
     state_of,
     union,
 )
+from cockpit.core.stacks.classes import LATE_SWITCHES, SWITCHES_S, RankClass, classes, places
+from cockpit.core.stacks.collectives import Collectives
+from cockpit.core.stacks.earlier import CPU_S
+from cockpit.core.stacks.fate import RECORDED, End, Fate
 from cockpit.core.stacks.progress import Progress
 from cockpit.core.stacks.snapshot import Sample, Snapshot
 

@@ -8,9 +8,9 @@ from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump, LockFile
 from cockpit.base.stacks.kinds import Doing, at_end, doing, of_dump
 from cockpit.core.finding import Step
+from cockpit.core.stacks.case import Case
+from cockpit.core.stacks.class_facts import DEAD, ClassPart, bad_child
 from cockpit.core.stacks.classes import AWAIT_CHILD
-from cockpit.core.stacks.evidence import Case
-from cockpit.core.stacks.parts import DEAD, ClassPart, bad_child
 from cockpit.core.stacks.words import duration, place_text
 
 FILE_LOCKS = frozenset({"flock", "fcntl"})

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, findings
 from cockpit.core.inferred import UNKNOWN
 from cockpit.core.masks import count, ranks_of
-from cockpit.core.stacks.doubts import WAITED_FOR, reasons, serving, went_on
-from cockpit.core.stacks.evidence import EVIDENCE, Case, kept
-from cockpit.core.stacks.parts import PEERS, ROOTS, union
+from cockpit.core.stacks.case import EVIDENCE, Case, kept
+from cockpit.core.stacks.caveats import WAITED_FOR, reasons, serving, went_on
+from cockpit.core.stacks.class_facts import PEERS, ROOTS, union
 from cockpit.core.stacks.ras import sentences
-from cockpit.core.stacks.rules import alone, ends, pace, recorder, suspects, together
+from cockpit.core.stacks.rules import all_waiting, ends, no_collective, pace, recorder, suspects
 from cockpit.core.stacks.sentences import MORE
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.words import number_text, ranks_words
@@ -151,7 +151,7 @@ RULES = tuple(
         ends.not_there,
         ends.twice,
         suspects.gil,
-        together.cut,
+        all_waiting.cut,
         recorder.differ,
         recorder.roots,
         recorder.circle,
@@ -160,11 +160,11 @@ RULES = tuple(
         suspects.unheard,
         suspects.group,
         suspects.few,
-        together.mismatch,
-        together.together,
-        alone.at_one_place,
-        alone.loop,
-        alone.moving,
+        all_waiting.mismatch,
+        all_waiting.together,
+        no_collective.at_one_place,
+        no_collective.loop,
+        no_collective.moving,
     )
 )
 """In their order: the first that finds something gives the verdict."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cockpit.core.masks import mask_of, ranks_of
+from cockpit.core.stacks.case import Case
+from cockpit.core.stacks.class_facts import PEERS, ClassPart, union
 from cockpit.core.stacks.collectives import Wait
-from cockpit.core.stacks.evidence import Case
-from cockpit.core.stacks.parts import PEERS, ClassPart, union
 
 
 @dataclass(frozen=True)

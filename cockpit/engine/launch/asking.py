@@ -6,7 +6,7 @@ import os
 
 from cockpit.base import verbs
 from cockpit.base.answers import FactsAnswer, SeekAnswer
-from cockpit.base.condition import CheckupAnswer
+from cockpit.base.checkup_answers import CheckupAnswer
 from cockpit.config import trusted_group
 from cockpit.core.doctor.differences import DISTRIBUTIONS
 from cockpit.core.doctor.looks import Look

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cockpit.base.answers import FactsAnswer
-from cockpit.base.condition import CheckupAnswer
+from cockpit.base.checkup_answers import CheckupAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Looks
 from cockpit.core.finding import Finding

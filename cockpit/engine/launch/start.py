@@ -27,8 +27,8 @@ from cockpit.plans.launch import LaunchJob
 from cockpit.plans.script import plan_json
 from cockpit.slurm import own_job
 from cockpit.transport import hostkeys
-from cockpit.transport.asking import DESK
 from cockpit.transport.base import Reach, UnknownHostKey
+from cockpit.transport.login_prompts import DESK
 
 
 @dataclass(frozen=True)

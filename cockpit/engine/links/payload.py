@@ -105,12 +105,12 @@ async def in_thread(build: Callable[[], bytes]) -> bytes:
 
 READ_HERE = (
     "base/answers.py",
-    "base/condition.py",
+    "base/checkup_answers.py",
     "base/events.py",
     "base/recorder/unpacking.py",
     "base/replies.py",
     "base/stacks/unpacking.py",
-    "base/trials.py",
+    "base/rehearsal_answers.py",
 )
 """Definitions of what nodes write. Only we read it: nodes do not check what they say."""
 

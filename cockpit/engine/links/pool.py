@@ -19,8 +19,8 @@ from cockpit.base.shell import join
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.asking import DESK, NeedsPerson
 from cockpit.transport.base import ConnectStage, LinkError, Progress, Reach, UnknownHostKey, Ways
+from cockpit.transport.login_prompts import DESK, NeedsPerson
 from cockpit.transport.registry import TRANSPORTS
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from cockpit.core.logs.query import Query
 from cockpit.engine.logs.index import Index
 from cockpit.engine.logs.spooled import Gaps, Placed, SpooledLogs, logs_of, time_index
 from cockpit.engine.records.folder import NodeEntry, RunFolder
-from cockpit.engine.turns import Turn
+from cockpit.engine.time_slices import Turn
 from cockpit.errors import CockpitError
 
 __all__ = ["Logbook", "Row", "Source"]

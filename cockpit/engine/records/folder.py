@@ -23,10 +23,10 @@ from cockpit import __version__, paths
 from cockpit.base import gate, owners
 from cockpit.base.answers import Launching
 from cockpit.base.events import Damaged, JobEnded, Note, Planned
-from cockpit.base.fields import SIZES, Caller
 from cockpit.base.gate import Definition, FieldKind, ListOf, Malformed, MapOf, Of, Text, bound, maybe, read
 from cockpit.base.record import EVENTS
 from cockpit.base.regular import read_all
+from cockpit.base.shared_fields import SIZES, Caller
 from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import SMALL_LIMIT, append, chunks, lines, open_regular, read_small, replace

@@ -24,11 +24,11 @@ from cockpit.core.run.trends import Trends
 from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.last_words import LastWords
-from cockpit.engine.logs.said import Pages, middles
+from cockpit.engine.logs.step_log import Pages, middles
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.foreign_jobs import launchers_of
-from cockpit.engine.run.numbers import told_before
-from cockpit.engine.turns import by_turns
+from cockpit.engine.run.past_metrics import told_before
+from cockpit.engine.time_slices import by_turns
 
 SPEEDS = ("tokens_s", "samples_s")
 """Fields of the metrics: how fast it trains."""

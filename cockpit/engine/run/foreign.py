@@ -14,9 +14,9 @@ from functools import partial
 
 from cockpit.base import events, times, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, WatchItem
-from cockpit.base.fields import FILES_A_NODE, Identity, Target
 from cockpit.base.gate import Malformed
 from cockpit.base.record import TIMES, log_name, logged_rank
+from cockpit.base.shared_fields import FILES_A_NODE, Identity, Target
 from cockpit.config import Quotas
 from cockpit.core.logs.folding import Source as LogSource
 from cockpit.core.run.model import LIVE, Rank, RankState
@@ -27,9 +27,9 @@ from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.copies import CREDIT
+from cockpit.engine.run.foreign_logs import Outlet, Outlets
 from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.ours import OurRun
-from cockpit.engine.run.outlets import Outlet, Outlets
 from cockpit.engine.run.session import Session
 from cockpit.engine.run.source import Desk, Source
 from cockpit.errors import CockpitError

@@ -14,8 +14,8 @@ from itertools import chain
 from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, SeekAnswer, WatchItem
-from cockpit.base.fields import CALLERS, Caller, Identity, Target
 from cockpit.base.gate import RANKS_A_NODE
+from cockpit.base.shared_fields import CALLERS, Caller, Identity, Target
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
@@ -24,7 +24,7 @@ from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder, list_runs, new_name
-from cockpit.engine.run.outlets import Outlets
+from cockpit.engine.run.foreign_logs import Outlets
 from cockpit.errors import CockpitError
 from cockpit.transport.local import is_here
 

@@ -21,7 +21,7 @@ from cockpit.engine.records.lock import Holder
 from cockpit.engine.run.copies import unknown
 from cockpit.engine.run.source import Desk, Source
 from cockpit.engine.run.succession import LOOK_S
-from cockpit.engine.turns import by_turns
+from cockpit.engine.time_slices import by_turns
 from cockpit.errors import CockpitError
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cockpit.base import events, verbs
 from cockpit.base.answers import FoundRun, Remains
-from cockpit.base.fields import RunFacts
+from cockpit.base.shared_fields import RunFacts
 from cockpit.base.shell import quote
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import LIVE, RankState, RunModel

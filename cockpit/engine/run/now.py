@@ -18,9 +18,9 @@ from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import LinkPool, link_state
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run import foreign_jobs
-from cockpit.engine.run.boots import why_lost
 from cockpit.engine.run.join import Errors, ask_all, still_there
-from cockpit.engine.run.unwatched import kept_steps
+from cockpit.engine.run.node_steps import kept_steps
+from cockpit.engine.run.reboot import why_lost
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError, Reclaimed
 

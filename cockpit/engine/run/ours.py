@@ -21,12 +21,12 @@ from cockpit.engine.files import lines
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError
 from cockpit.engine.records.folder import NodeEntry
-from cockpit.engine.run.boots import booted
 from cockpit.engine.run.copies import CREDIT, unknown
 from cockpit.engine.run.join import still_there
+from cockpit.engine.run.node_steps import kept_steps
+from cockpit.engine.run.reboot import booted
 from cockpit.engine.run.source import Desk, Source
-from cockpit.engine.run.unwatched import kept_steps
-from cockpit.engine.turns import by_turns
+from cockpit.engine.time_slices import by_turns
 from cockpit.transport.base import LinkError
 
 _SLICE_S = 0.005

@@ -38,11 +38,11 @@ from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import lines, open_regular
-from cockpit.engine.logs.said import last_steps
 from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.logs.step_log import last_steps
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.run.past_file import PastFile
-from cockpit.engine.turns import by_turns
+from cockpit.engine.time_slices import by_turns
 from cockpit.errors import CockpitError, os_error
 
 FILE = "pace.jsonl"

@@ -10,8 +10,8 @@ from cockpit.core.pace.past import PastStep
 from cockpit.core.pace.series import Ends, Row, rows
 from cockpit.core.pace.steps import Key
 from cockpit.core.run.model import RunModel
-from cockpit.engine.logs.said import pages, said, speaker
 from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.logs.step_log import pages, said, speaker
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.paces import PaceBook, kept
 

@@ -25,7 +25,6 @@ from cockpit.engine.logs.spool import SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run import job_end
-from cockpit.engine.run.boots import lost
 from cockpit.engine.run.copies import CREDIT, PORTION, Copies
 from cockpit.engine.run.failures import FailurePolicy
 from cockpit.engine.run.handover import Handover
@@ -35,12 +34,13 @@ from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.noticing import Noticing
 from cockpit.engine.run.ours import OurRun
 from cockpit.engine.run.paces import PaceBook
+from cockpit.engine.run.reboot import lost
 from cockpit.engine.run.source import Desk, Source
 from cockpit.engine.run.succession import Succession
-from cockpit.engine.turns import by_turns
+from cockpit.engine.time_slices import by_turns
 from cockpit.errors import CockpitError
-from cockpit.transport.asking import NeedsPerson
 from cockpit.transport.base import LinkError, Reclaimed
+from cockpit.transport.login_prompts import NeedsPerson
 from cockpit.transport.registry import TRANSPORTS
 
 PAUSED_S = 5.0

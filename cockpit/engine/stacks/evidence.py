@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cockpit.base import kept, verbs
+from cockpit.base import evidence_file, verbs
 from cockpit.base.gate import TIME, Malformed
 from cockpit.base.record import EVIDENCE
 from cockpit.base.recorder.unpacking import unpack as unpack_trace
@@ -24,9 +24,9 @@ from cockpit.base.stacks.packing import TooLarge
 from cockpit.base.stacks.unpacking import KEPT, Room, unpack
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text
-from cockpit.core.recorder.look import Recorded
+from cockpit.core.recorder.merge import Recorded
 from cockpit.core.run.model import RunModel
-from cockpit.core.stacks.kept import Testimony, moments, snapshot
+from cockpit.core.stacks.evidence_snapshots import Testimony, moments, snapshot
 from cockpit.core.stacks.progress import Done
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import verdict
@@ -91,7 +91,7 @@ class Depot:
     def names(self, node: NodeEntry) -> list[str]:
         """The files of a node that are here."""
         try:
-            return sorted(name for name in os.listdir(self.of(node)) if kept.is_name(name))
+            return sorted(name for name in os.listdir(self.of(node)) if evidence_file.is_name(name))
         except OSError:
             return []
 
@@ -118,7 +118,7 @@ class Depot:
 
         :raises OSError: it cannot be read, or is larger than it may be
         """
-        return read_small(self.of(node) / name, kept.LIMIT)
+        return read_small(self.of(node) / name, evidence_file.LIMIT)
 
 
 async def fetch(link: Link, folder: RunFolder, node: NodeEntry) -> int:
@@ -130,15 +130,15 @@ async def fetch(link: Link, folder: RunFolder, node: NodeEntry) -> int:
     place = f"{node.dir}/{EVIDENCE}"
     answer = await link.call(verbs.Find((f"{glob.escape(place)}/*.evidence",)))
     here = set(depot.names(node))
-    listed = sorted({one.file: one.size for one in answer.files if kept.is_name(one.file)}.items())
+    listed = sorted({one.file: one.size for one in answer.files if evidence_file.is_name(one.file)}.items())
     room = A_NODE - sum(size for name, size in listed if name in here)
     left = A_RUN - await asyncio.to_thread(depot.used)
-    new = [(name, size) for name, size in listed if name not in here][: kept.FILES - len(here)]
+    new = [(name, size) for name, size in listed if name not in here][: evidence_file.FILES - len(here)]
     count = 0
     for name, size in new:
         room -= size
         left -= size
-        if size > kept.LIMIT or room < 0 or left < 0:
+        if size > evidence_file.LIMIT or room < 0 or left < 0:
             raise RemoteError("protocol", f"{EVIDENCE}/{name}: more than may be kept", where=node.name)
         data = await read_part(link, place, name, 0, size)
         await asyncio.to_thread(_check, data, node)
@@ -166,7 +166,7 @@ def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
         # A clock that is far off moves a time out of the calendar: it could be neither shown nor saved.
         return max(TIME.least, min(at - ahead_s, TIME.most))
 
-    found = kept.parsed(data)
+    found = evidence_file.parsed(data)
     head = found.head
     own = set(node.ranks)
     dumps = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cockpit.base import fields, verbs
+from cockpit.base import shared_fields, verbs
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import TooLarge
 from cockpit.base.stacks.unpacking import Room, unpack
@@ -25,7 +25,7 @@ TEXT_LIMIT = 500
 class PySpy:
     """py-spy, and what the kernel says: what a node is asked, and how its answer becomes dumps.
 
-    Dumps are the evidence of the verdict (:mod:`cockpit.core.stacks.evidence`).
+    Dumps are the evidence of the verdict (:mod:`cockpit.core.stacks.case`).
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class PySpy:
 
         :param folder: the run folder on the node; empty if there is none
         """
-        asks = tuple(fields.Target(one.rank, one.pid, one.ticks) for one in targets)
+        asks = tuple(shared_fields.Target(one.rank, one.pid, one.ticks) for one in targets)
         return verbs.Stacks(asks, folder, timeout_s=ask.timeout_s, **ask.options)
 
     def decode(self, data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:

@@ -24,7 +24,7 @@ from cockpit.base import verbs
 from cockpit.node import facts
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.checkup import network
-from cockpit.node.stacks import wires
+from cockpit.node.stacks import tcp_peers
 
 _LOOK_S = 0.2
 _TAIL = 4096
@@ -259,9 +259,9 @@ class _Trial:
 
 
 def _listens_at(pid: int) -> str:
-    mine = wires.held(pid).sockets
-    there = [wire.near for inode, wire in wires.wires([pid]).items() if inode in mine and wire.listens]
-    return next((wires.address_text(near) for near in there if near[0].strip("0")), "")
+    mine = tcp_peers.held(pid).sockets
+    there = [wire.near for inode, wire in tcp_peers.wires([pid]).items() if inode in mine and wire.listens]
+    return next((tcp_peers.address_text(near) for near in there if near[0].strip("0")), "")
 
 
 def interface_of(address: str) -> str:

@@ -2,7 +2,7 @@
 
 As its child it may look into them. One stack of each, without local variables, by one py-spy at a time, and
 what the flight recorders have, NCCL's own dumps among them. The file is whole or not there:
-:mod:`cockpit.base.kept` says what is in it.
+:mod:`cockpit.base.evidence_file` says what is in it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from cockpit.base import kept, record, verbs
-from cockpit.base.fields import Target
+from cockpit.base import evidence_file, record, verbs
 from cockpit.base.gate import plain
 from cockpit.base.progress import ring
+from cockpit.base.shared_fields import Target
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import pack
 from cockpit.node import procfs, safefiles
@@ -26,7 +26,7 @@ from cockpit.node.recorder.recorder import recorder
 from cockpit.node.run.evidence import used
 from cockpit.node.stacks import pyspy
 from cockpit.node.stacks.dump import Dumps
-from cockpit.node.stacks.seek import seek
+from cockpit.node.stacks.find_ranks import seek
 
 SPY_S = 5.0
 """Seconds that one py-spy may take."""
@@ -79,7 +79,7 @@ def _look(asked: Dict[str, Any]) -> Dict[str, Any]:
     trouble: List[str] = []
     dumps = _stacks(asked, end, trouble)
     head: Dict[str, Any] = {
-        "format": kept.FORMAT,
+        "format": evidence_file.FORMAT,
         "t": at,
         "boot_id": procfs.boot_id(),
         **{name: asked[name] for name in ("run", "node", "why", "since", "failed")},
@@ -121,8 +121,8 @@ class _Room:
 
         :raises OSError: there is no room for it
         """
-        data = kept.written(head, stacks, recorders)
-        if len(data) > min(self._left, kept.LIMIT):
+        data = evidence_file.written(head, stacks, recorders)
+        if len(data) > min(self._left, evidence_file.LIMIT):
             raise OSError(0, "%d kB are more than this run may still keep" % (len(data) // 1000))
         disk = os.fstatvfs(self._number)
         if disk.f_bavail * disk.f_frsize - len(data) < int(self._asked["floor"]):

@@ -11,7 +11,7 @@ from cockpit.base import users, verbs
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs.outputs import is_ours
-from cockpit.node.run.remains import named
+from cockpit.node.run.leftovers import named
 from cockpit.node.stacks import launchers
 
 _LAST_S = 10.0

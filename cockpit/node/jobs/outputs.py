@@ -15,11 +15,11 @@ import stat
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from cockpit.base import verbs
-from cockpit.base.fields import FILES_A_NODE, Caller, Target
 from cockpit.base.gate import RANKS_A_NODE
+from cockpit.base.shared_fields import FILES_A_NODE, Caller, Target
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.stacks import launchers, wires
+from cockpit.node.stacks import launchers, tcp_peers
 
 COMMAND_LIMIT = 2000
 """Characters of a launcher's command line that are told."""
@@ -381,7 +381,7 @@ def _caller(ends: List[str]) -> Tuple[str, ...]:
 
 def _has_several(pid: int) -> bool:
     """Whether other ssh share its connection (ControlMaster): which one started a rank is not known then."""
-    sockets = wires.held(pid).sockets
+    sockets = tcp_peers.held(pid).sockets
     lines = procfs.contents("/proc/%d/net/unix" % pid).decode("utf-8", "replace").splitlines()
     # A socket that was accepted has the name of the one that listens.
     named = [words[7] for words in map(str.split, lines[1:]) if len(words) > 7 and int(words[6]) in sockets]
@@ -400,13 +400,13 @@ def _calling(callers: Sequence[Caller]) -> Iterator[Tuple[int, Sequence[int]]]:
     if not wanted:
         return
     ranks = {}
-    for inode, wire in wires.wires([os.getpid()]).items():
+    for inode, wire in tcp_peers.wires([os.getpid()]).items():
         if not wire.listens:
-            ends = tuple((wires.address_text(end), end[1]) for end in (wire.near, wire.far))
+            ends = tuple((tcp_peers.address_text(end), end[1]) for end in (wire.near, wire.far))
             if ends in wanted:
                 ranks[inode] = wanted[ends]
     for pid in _mine() if ranks else ():
-        for inode in sorted(wires.held(pid).sockets & ranks.keys()):
+        for inode in sorted(tcp_peers.held(pid).sockets & ranks.keys()):
             yield pid, ranks.pop(inode)
 
 
@@ -416,8 +416,8 @@ def _sruns(places: Set[Tuple[str, int]]) -> Dict[Tuple[str, int], int]:
     here = {at for at in places if _is_own(at[0])}
     sruns = [pid for pid in _mine() if _is_srun(pid)] if here else []
     for pid in sorted(sruns):
-        sockets = wires.held(pid).sockets
-        told = wires.wires([pid])
+        sockets = tcp_peers.held(pid).sockets
+        told = tcp_peers.wires([pid])
         ports = {told[inode].near[1] for inode in sockets & told.keys() if told[inode].listens}
         for at in here:
             if at[1] in ports:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Dict, List, Optional, Set
 
 from cockpit.base import verbs
-from cockpit.base.fields import Opened
+from cockpit.base.shared_fields import Opened
 from cockpit.base.users import name as user_name
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call

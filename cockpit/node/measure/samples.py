@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import record, verbs
 from cockpit.base.gate import SIZE
-from cockpit.node import procfs, rooms, safefiles
+from cockpit.node import memory_limits, procfs, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.measure import gpu
 from cockpit.node.measure.disks import Disks
@@ -214,7 +214,7 @@ def _memory(
     for rank, process in processes.items():
         groups.setdefault(procfs.contents("/proc/%d/cgroup" % process.pid), []).append(rank)
     for ranks in groups.values():
-        for room in rooms.rooms(str(processes[ranks[0]].pid), total):
+        for room in memory_limits.rooms(str(processes[ranks[0]].pid), total):
             sizes = {"of": room.path, "used_bytes": room.used, "limit_bytes": room.limit, "ranks": []}
             found.setdefault(room.path, sizes)["ranks"] += ranks
     return list(found.values())[:LIMITS]

@@ -27,7 +27,7 @@ from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.recorder.ras_reading import ANSWER, Answer, answer
 from cockpit.node.recorder.ras_text import text_answer
-from cockpit.node.stacks import wires
+from cockpit.node.stacks import tcp_peers
 
 PORT = 28028
 
@@ -141,14 +141,14 @@ def _doors(pids: Sequence[int]) -> _Doors:
     wanted = set(ports.values())
     known = {
         inode: wire
-        for inode, wire in wires.wires([os.getpid()]).items()
+        for inode, wire in tcp_peers.wires([os.getpid()]).items()
         if wire.listens and wire.near[1] in wanted
     }
     found: Dict[int, _Door] = {}
     theirs: Set[int] = set()
     for pid, port in ports.items():
-        for inode in wires.held(pid).sockets & known.keys() if known else ():
-            address = wires.address_text(known[inode].near)
+        for inode in tcp_peers.held(pid).sockets & known.keys() if known else ():
+            address = tcp_peers.address_text(known[inode].near)
             if known[inode].near[1] == port and address:
                 theirs.add(inode)
                 found[pid] = _Door(_reachable(address), port)

@@ -10,12 +10,12 @@ from cockpit.base import record, verbs
 from cockpit.base.gate import COUNT, PID, TICKS, VARIABLES, Definition, bound, read
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.run import variables
+from cockpit.node.run import redact
 from cockpit.node.run.ranks import Start, recorded
 from cockpit.node.run.status import read_record
 
 _LIMIT = 2 << 20
-"""Bytes of a recorded environment: more than :data:`variables.TOTAL_LIMIT` takes in JSON."""
+"""Bytes of a recorded environment: more than :data:`redact.TOTAL_LIMIT` takes in JSON."""
 
 _LOOK_S = 0.05
 """Seconds between two looks for a record that is just being written."""
@@ -70,7 +70,7 @@ def _of_process(pid: int, ticks: int) -> Optional[Dict[str, Any]]:
     """What the kernel says; None: the process is gone, or may not be inspected."""
     if not procfs.alive(pid, ticks):
         return None
-    found = variables.told(procfs.environment(pid))
+    found = redact.told(procfs.environment(pid))
     # Check again: only now is it certain that no other process with this pid was read.
     return found if found["environ"] and procfs.alive(pid, ticks) else None
 
@@ -86,7 +86,7 @@ def _is_young(start: Start) -> bool:
 
 
 class _Recorded(Definition):
-    """What a wrapper wrote: which process it is about, and what :func:`variables.told` said about it."""
+    """What a wrapper wrote: which process it is about, and what :func:`redact.told` said about it."""
 
     pid: int = bound(PID)
     ticks: int = bound(TICKS)
@@ -101,7 +101,7 @@ def _of_record(folder: str, start: Start) -> Optional[Dict[str, Any]]:
     """
     try:
         found = read(_Recorded, safefiles.load(os.path.join(folder, record.rank_environ(start.rank)), _LIMIT))
-        if sum(variables.weight(*pair) for pair in found.environ.items()) > variables.TOTAL_LIMIT:
+        if sum(redact.weight(*pair) for pair in found.environ.items()) > redact.TOTAL_LIMIT:
             raise ValueError("more than is ever recorded")
     except FileNotFoundError:
         return None

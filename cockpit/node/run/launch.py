@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 from cockpit.base import record, verbs
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.run import helpers, remains, stopping, supervisor
+from cockpit.node.run import helpers, leftovers, stopping, supervisor
 from cockpit.node.run.folder import write_new
 from cockpit.node.run.status import read_record, supervisor_alive
 
@@ -111,7 +111,7 @@ def _wish(path: str, wish: Dict[str, Any]) -> None:
 
 
 def _stop_by_signal(folder: str, run: str, node: str, *, hard: bool) -> Dict[str, Any]:
-    supervisor = remains.find(folder, run, node).supervisor
+    supervisor = leftovers.find(folder, run, node).supervisor
     told = supervisor is not None and procfs.send(*supervisor, signal.SIGTERM)
     # A supervisor that is asked to stop ends everything, but it cannot be asked to do so at once.
     survivors = _swept(run, node, folder) if hard or not told else []

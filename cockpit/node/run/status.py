@@ -8,12 +8,12 @@ import time
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type
 
 from cockpit.base import record, verbs
-from cockpit.base.fields import RUNS_TOLD, RunFacts, RunIdentity
 from cockpit.base.frames import MAX_HEADER
 from cockpit.base.gate import COUNT, fields, read
+from cockpit.base.shared_fields import RUNS_TOLD, RunFacts, RunIdentity
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.run import helpers, remains
+from cockpit.node.run import helpers, leftovers
 from cockpit.node.run.ranks import End, Start, T, recorded
 
 _EVENTS_READ = 1 << 20
@@ -43,12 +43,12 @@ def status(call: Call) -> Dict[str, Any]:
         return {"record": None, "events": [], "alive": alive, "gone": found.told(error.what)}
 
 
-def remaining(error: NodeError, folder: str, run: str, node: str) -> remains.Leftovers:
+def remaining(error: NodeError, folder: str, run: str, node: str) -> leftovers.Leftovers:
     """What lives of a run whose folder cannot be read, for the reason given.
 
     :raises NodeError: ``error`` itself, if it has another reason or nothing is left
     """
-    found = remains.find(folder, run, node) if run and node and error.kind == "gone" else None
+    found = leftovers.find(folder, run, node) if run and node and error.kind == "gone" else None
     if not found:
         raise error
     return found
@@ -252,7 +252,7 @@ _ENDS = ("rank_exited", "rank_lost")
 def _unseen(folder: str, facts: Dict[str, Any], ranks: List[int]) -> List[Dict[str, Any]]:
     """What to say about ranks that have neither a start nor an end on record: nothing while anything of
     the run lives here, for one of them may be about to start."""
-    if facts["boot_id"] == procfs.boot_id() and remains.find(folder, facts["run"], facts["node"]):
+    if facts["boot_id"] == procfs.boot_id() and leftovers.find(folder, facts["run"], facts["node"]):
         return []
     why = "nothing of the run is left here, and there is no record that it started or how it ended"
     rebooted = facts["boot_id"] != procfs.boot_id()

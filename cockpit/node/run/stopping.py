@@ -13,7 +13,7 @@ import time
 from typing import Callable, List, Optional, Set
 
 from cockpit.node import procfs
-from cockpit.node.run import remains
+from cockpit.node.run import leftovers
 from cockpit.node.run.ranks import Attempt, Emit, Identity, Ranks
 
 WRAPPERS_S = 2.0
@@ -219,7 +219,7 @@ def sweep(
             break
     reap()
     if found and emit:
-        emit("survivors", procs=[remains.named(one) for one in found])
+        emit("survivors", procs=[leftovers.named(one) for one in found])
 
 
 def _awaited(process: procfs.Stat, number: int, for_s: float) -> bool:
@@ -237,7 +237,7 @@ def left(run: str, node: str, above: int = 0, folder: str = "") -> List[procfs.S
     found = {process.pid: process for process in procfs.tagged(run, node, folder)}
     if above:
         # A run that was started inside this one is a different run.
-        found.update((process.pid, process) for process in procfs.descendants(above, remains.supervised))
+        found.update((process.pid, process) for process in procfs.descendants(above, leftovers.supervised))
     return list(found.values())
 
 

@@ -282,9 +282,9 @@ def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
         signal.alarm(_SCRIBE_S)
         import json
 
-        from cockpit.node.run import variables
+        from cockpit.node.run import redact
 
-        found = {"pid": pid, "ticks": ticks, **variables.told(procfs.environment(os.getpid()))}
+        found = {"pid": pid, "ticks": ticks, **redact.told(procfs.environment(os.getpid()))}
         _write(folder, record.rank_environ(rank), json.dumps(found).encode("ascii"))
     except Exception as error:
         _complain("cannot record the environment of rank %d: %s" % (rank, error))

@@ -16,14 +16,13 @@ from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.base import verbs
-from cockpit.base.fields import Target
+from cockpit.base.shared_fields import Target
 from cockpit.base.stacks import deputies
 from cockpit.base.stacks.dump import Child, Deputy, Dump, LockFile, Process, Thread, fitted
 from cockpit.base.stacks.packing import TooLarge, pack
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.stacks import (
-    claims,
     inside,
     kernel,
     launchers,
@@ -32,6 +31,7 @@ from cockpit.node.stacks import (
     pyspy,
     pyspy_output,
     pyspy_process,
+    rank_variables,
     unanswered,
 )
 from cockpit.node.stacks.pyspy_process import Result
@@ -189,7 +189,7 @@ class _Seen(NamedTuple):
 
 def _number(pid: int) -> Tuple[int, Optional[int]]:
     """Which rank a process was started as, of how many."""
-    return claims.number(procfs.contents("/proc/%d/environ" % pid))
+    return rank_variables.number(procfs.contents("/proc/%d/environ" % pid))
 
 
 class _Look:

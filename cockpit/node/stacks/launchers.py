@@ -7,7 +7,7 @@ from typing import Iterator, List, Optional
 
 from cockpit.base import secret
 from cockpit.node import procfs
-from cockpit.node.stacks import claims
+from cockpit.node.stacks import rank_variables
 
 LEVELS = 32
 """Processes above a rank that are looked at."""
@@ -33,9 +33,9 @@ def launcher(pid: int) -> Optional[procfs.Stat]:
 
     None: a person did, in a shell, or it has ended.
     """
-    own = claims.read(procfs.contents("/proc/%d/environ" % pid))
+    own = rank_variables.read(procfs.contents("/proc/%d/environ" % pid))
     for one in above(pid):
-        said = claims.read(procfs.contents("/proc/%d/environ" % one.pid))
+        said = rank_variables.read(procfs.contents("/proc/%d/environ" % one.pid))
         # A wrapper has the rank too.
         wraps = own is not None and said is not None and said.number == own.number
         if not (wraps and own is not None and said is not None and not own.is_started_by(said)):

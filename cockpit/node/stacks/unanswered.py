@@ -9,7 +9,7 @@ import contextlib
 from typing import Dict, Iterator, Tuple
 
 from cockpit.base.stacks.dump import UNANSWERED, Unanswered
-from cockpit.node.stacks.wires import SOCKETS, address_text, end_of, held
+from cockpit.node.stacks.tcp_peers import SOCKETS, address_text, end_of, held
 
 TRIES = 4
 """What was sent again so often has had no answer for three seconds: the kernel first waits 0.2 s, then each

@@ -1,4 +1,4 @@
-"""What :mod:`cockpit.node.stacks.infer` needs to know of the processes on this node."""
+"""What :mod:`cockpit.node.stacks.infer_ranks` needs to know of the processes on this node."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Dict, Iterable
 
 from cockpit.node import procfs
 from cockpit.node.stacks import kernel
-from cockpit.node.stacks.infer import Above, Given, Scene, Worker
+from cockpit.node.stacks.infer_ranks import Above, Given, Scene, Worker
 from cockpit.node.stacks.pythons import Pythons
-from cockpit.node.stacks.wires import Held, held, wires
+from cockpit.node.stacks.tcp_peers import Held, held, wires
 
 THREADS = 2048
 """Threads of one process whose names are read."""

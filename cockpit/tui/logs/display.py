@@ -23,7 +23,7 @@ from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook, Row
 from cockpit.engine.logs.reader import Reader
 from cockpit.errors import CockpitError
-from cockpit.tui.door import kind_and_text
+from cockpit.tui.error_reporting import kind_and_text
 from cockpit.tui.logs.lines import LogLook, LogPainter, LogStyles, label
 from cockpit.tui.logs.place import BUDGET_S, LogPlace, Task
 from cockpit.tui.logs.unseen import counted

@@ -16,8 +16,8 @@ from cockpit.core.pace.slow import EXCESS
 from cockpit.core.pace.steps import Step
 from cockpit.tui.look.spark import curve
 from cockpit.tui.look.units import number_text, short_text, span_text
-from cockpit.tui.pace.sight import Frame, Sight
 from cockpit.tui.pace.table import seconds
+from cockpit.tui.pace.view_model import Frame, Sight
 from cockpit.tui.panes.text_pane import Line, Piece
 
 POINTS = 4

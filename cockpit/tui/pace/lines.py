@@ -10,13 +10,13 @@ from operator import itemgetter
 from rich.cells import cell_len
 
 from cockpit.core.pace.heat import Heat, Window
+from cockpit.core.pace.log_steps import resumed
 from cockpit.core.pace.rows import Pair, Row, alike, pairs, rows
-from cockpit.core.pace.said import resumed
 from cockpit.tui.pace.curves import HIGH, HIGHEST, LEAST, LOW, STEP_TIME, curves, known
 from cockpit.tui.pace.map_lines import ASCII_SHADES, LABELS, SHADES, Map, sign_lines
 from cockpit.tui.pace.marks import axis, pauses, placed, slowing, stopping
-from cockpit.tui.pace.sight import STRETCHES, WHOLE, Frame, Sight
 from cockpit.tui.pace.table import columns_for, heading
+from cockpit.tui.pace.view_model import STRETCHES, WHOLE, Frame, Sight
 from cockpit.tui.panes.text_pane import Line, LinesLater, Piece
 
 WIDTHS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400)

@@ -21,8 +21,8 @@ from cockpit.core.pace.signs import RECORDER, STILL_S, Sign, differing
 from cockpit.core.text import one_line
 from cockpit.tui.look.progress import age_text, behind_text, sentences
 from cockpit.tui.pace.marks import before, wall
-from cockpit.tui.pace.sight import Frame
 from cockpit.tui.pace.table import table, told
+from cockpit.tui.pace.view_model import Frame
 from cockpit.tui.panes.text_pane import Line, Piece, fold
 
 CELL = "▇"

@@ -14,7 +14,7 @@ from cockpit.core.pace.pauses import pauses as pace_pauses
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import ranks_text
 from cockpit.tui.look.units import clock_text, span_text
-from cockpit.tui.pace.sight import Frame
+from cockpit.tui.pace.view_model import Frame
 from cockpit.tui.panes.text_pane import Piece
 
 DAY_S = 86400.0

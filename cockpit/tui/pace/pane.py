@@ -9,7 +9,7 @@ from textual.content import Content
 from cockpit.core.pace.heat import Heat
 from cockpit.tui.pace.lines import pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, SHADES
-from cockpit.tui.pace.sight import Sight
+from cockpit.tui.pace.view_model import Sight
 from cockpit.tui.panes.meanings import PACE
 from cockpit.tui.panes.text_pane import Line, TextPane
 

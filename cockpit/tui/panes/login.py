@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from cockpit.transport.asking import Challenge
+from cockpit.transport.login_prompts import Challenge
 from cockpit.tui.panes.dialogs import harmless
 
 AROUND = 5
@@ -117,7 +117,7 @@ class LoginDialog(ModalScreen[tuple[str, ...] | None]):
 
 
 class LoginPrompter:
-    """Asks in the app. See :class:`cockpit.transport.asking.Prompter`."""
+    """Asks in the app. See :class:`cockpit.transport.login_prompts.Prompter`."""
 
     absent = ""
 
@@ -125,7 +125,7 @@ class LoginPrompter:
         self._app = app
 
     async def ask(self, challenge: Challenge) -> Sequence[str] | None:
-        """See :meth:`cockpit.transport.asking.Prompter.ask`."""
+        """See :meth:`cockpit.transport.login_prompts.Prompter.ask`."""
         dialog = LoginDialog(challenge)
         answer: asyncio.Future[Sequence[str] | None] = asyncio.get_running_loop().create_future()
 

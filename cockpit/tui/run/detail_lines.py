@@ -16,8 +16,8 @@ from cockpit.base.record import rank_log
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
+from cockpit.core.pace.log_steps import resumed
 from cockpit.core.pace.pace import Pace, RankPace
-from cockpit.core.pace.said import resumed
 from cockpit.core.pace.signs import Sign
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import ranks_named, ranks_text

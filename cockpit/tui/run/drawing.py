@@ -17,13 +17,13 @@ from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.transport.base import LinkError
 from cockpit.tui.command_screen import CommandScreen, entitle
-from cockpit.tui.door import explained
+from cockpit.tui.error_reporting import explained
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.pace.pane import PacePane
-from cockpit.tui.pace.sight import STRETCHES, Sight
+from cockpit.tui.pace.view_model import STRETCHES, Sight
 from cockpit.tui.run import notices
+from cockpit.tui.run.actions import Deeds
 from cockpit.tui.run.command_list import CommandList
-from cockpit.tui.run.deeds import Deeds
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.detail_lines import About
 from cockpit.tui.run.event_list import EventList

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cockpit.base.shell import join
 from cockpit.engine.doctor import examine, wanted_again, words_again
-from cockpit.engine.facts import Facts
+from cockpit.engine.extra_facts import Facts
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Ask, Party
@@ -23,7 +23,7 @@ from cockpit.errors import CockpitError
 from cockpit.plans.launch import PER_NODE
 from cockpit.tui.command_screen import CommandScreen
 from cockpit.tui.run.doctor_screen import DoctorScreen
-from cockpit.tui.stacks.kept_screen import KeptScreen
+from cockpit.tui.stacks.evidence_screen import KeptScreen
 from cockpit.tui.stacks.screen import StackScreen
 
 

@@ -30,19 +30,19 @@ from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, e
 from cockpit.tui.commands import RUN, Id
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.pace.sight import STRETCHES
+from cockpit.tui.pace.view_model import STRETCHES
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.run import notices
+from cockpit.tui.run.actions import Deeds
 from cockpit.tui.run.command_list import CommandList
-from cockpit.tui.run.deeds import Deeds
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.drawing import Drawing
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
-from cockpit.tui.run.flight import Flight
 from cockpit.tui.run.help import ABOUT
+from cockpit.tui.run.purpose import Flight
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.stall import IDLE_S, Stall, watch_activity
 from cockpit.tui.run.stall_banner import StallBanner

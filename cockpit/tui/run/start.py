@@ -23,9 +23,9 @@ from cockpit.engine.run.board import Board
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.transport.base import UnknownHostKey
 from cockpit.tui.base_app import BaseApp
-from cockpit.tui.door import explained
+from cockpit.tui.error_reporting import explained
 from cockpit.tui.panes.dialogs import Answer, Question
-from cockpit.tui.run.flight import Flight
+from cockpit.tui.run.purpose import Flight
 from cockpit.tui.run.screen import RunScreen
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.log_steps import run_step
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.said import run_step
 from cockpit.core.run import standstill
 from cockpit.core.run.model import Node, RankState, RunModel
 from cockpit.core.run.slow_links import slow_from

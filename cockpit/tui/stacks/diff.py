@@ -17,7 +17,7 @@ from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane
-from cockpit.tui.stacks.sight import Sight
+from cockpit.tui.stacks.view_model import Sight
 from cockpit.tui.stacks.words import STATES, cut
 
 FOLD = 3

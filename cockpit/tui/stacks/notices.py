@@ -15,7 +15,7 @@ from cockpit.engine.stacks.take import Stacks
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part
 from cockpit.tui.stacks.samples import SampleCursor
-from cockpit.tui.stacks.sight import Sight
+from cockpit.tui.stacks.view_model import Sight
 from cockpit.tui.stacks.words import count_text
 
 

@@ -28,7 +28,7 @@ from cockpit.tui.stacks import notices
 from cockpit.tui.stacks.class_list import ClassList
 from cockpit.tui.stacks.diff import counterpart, has_stack
 from cockpit.tui.stacks.help import ABOUT
-from cockpit.tui.stacks.lookout import Lookout
+from cockpit.tui.stacks.recompute import Lookout
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.sides import PANES, LeftSide, RightSide
 from cockpit.tui.stacks.taking import OPTIONS, Taking

@@ -22,9 +22,9 @@ from cockpit.tui.stacks import notices
 from cockpit.tui.stacks.class_list import ClassList
 from cockpit.tui.stacks.diff import StackDiff, counterpart, sides
 from cockpit.tui.stacks.samples import SampleCursor
-from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.thread_list import RankPane, RankSight, ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
+from cockpit.tui.stacks.view_model import Sight
 
 
 class LeftSide(Vertical):

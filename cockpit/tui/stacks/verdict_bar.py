@@ -15,7 +15,7 @@ from cockpit.core.stacks.snapshot import Place
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.meanings import Meaningful
 from cockpit.tui.panes.text_pane import fold
-from cockpit.tui.stacks.sight import Sight
+from cockpit.tui.stacks.view_model import Sight
 from cockpit.tui.stacks.words import cut, home_text
 
 MOST = 6

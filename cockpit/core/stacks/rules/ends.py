@@ -8,11 +8,11 @@ from signal import SIGKILL, SIGTERM
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
+from cockpit.core.stacks.case import EVIDENCE, Case, state_fact
+from cockpit.core.stacks.class_facts import state_of, union
 from cockpit.core.stacks.collectives import Mismatch
-from cockpit.core.stacks.evidence import EVIDENCE, Case, state_fact
 from cockpit.core.stacks.facts import LASTS_S
 from cockpit.core.stacks.fate import End, Fate
-from cockpit.core.stacks.parts import state_of, union
 from cockpit.core.stacks.rules.recorder import broke, mismatch_headline, mismatch_words
 from cockpit.core.stacks.sentences import MORE, story
 from cockpit.core.stacks.words import by_reason, ended_words, every_text, place_text, ranks_words

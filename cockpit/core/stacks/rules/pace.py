@@ -7,8 +7,8 @@ from dataclasses import replace
 from cockpit.base.stacks.kinds import WAITING, of_dump
 from cockpit.core.finding import Finding
 from cockpit.core.masks import mask_of
-from cockpit.core.stacks.evidence import Case
-from cockpit.core.stacks.parts import ClassPart
+from cockpit.core.stacks.case import Case
+from cockpit.core.stacks.class_facts import ClassPart
 from cockpit.core.stacks.progress import Progress, SlowRank
 from cockpit.core.stacks.rules import recorder, suspects
 from cockpit.core.stacks.sentences import MORE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of, ranks_of
+from cockpit.core.stacks.case import Case, state_fact
+from cockpit.core.stacks.class_facts import ROOTS, ClassPart, union
 from cockpit.core.stacks.collectives import Mismatch, Wait
-from cockpit.core.stacks.evidence import Case, state_fact
-from cockpit.core.stacks.parts import ROOTS, ClassPart, union
 from cockpit.core.stacks.sentences import MORE, STEPS, story
 from cockpit.core.stacks.waits import Need, Waits
 from cockpit.core.stacks.words import number_text, ranks_words

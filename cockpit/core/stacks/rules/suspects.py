@@ -7,8 +7,8 @@ from dataclasses import replace
 from cockpit.base.stacks.kinds import COLLECTIVES, WAITING, doing
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.evidence import Case, state_fact
-from cockpit.core.stacks.parts import state_of, union
+from cockpit.core.stacks.case import Case, state_fact
+from cockpit.core.stacks.class_facts import state_of, union
 from cockpit.core.stacks.sentences import MORE, native_step, story
 from cockpit.core.stacks.words import by_reason, number_text, place_text, ranks_words
 

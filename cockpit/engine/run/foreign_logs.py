@@ -22,9 +22,9 @@ from pathlib import Path
 
 from cockpit.base import gate
 from cockpit.base.answers import OpenFile
-from cockpit.base.fields import FILES_A_JOB, MARK, Opened
 from cockpit.base.gate import Definition, ListOf, Malformed, MapOf, Text, Whole, bound, maybe, plain, read
 from cockpit.base.record import LAUNCHER_LOG, log_name, logged_rank
+from cockpit.base.shared_fields import FILES_A_JOB, MARK, Opened
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.speakers import HEAD, Speakers
 from cockpit.engine.files import append, lines, open_regular, replace

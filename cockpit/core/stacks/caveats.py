@@ -5,8 +5,8 @@ from __future__ import annotations
 from cockpit.base.stacks.kinds import WAITING, of_dump
 from cockpit.core.finding import Finding
 from cockpit.core.masks import mask_of, ranks_of
-from cockpit.core.stacks.evidence import Case
-from cockpit.core.stacks.parts import OUTSIDE, listens, may_serve, serves, serves_beside, union
+from cockpit.core.stacks.case import Case
+from cockpit.core.stacks.class_facts import OUTSIDE, listens, may_serve, serves, serves_beside, union
 
 ENDS = frozenset({"ended", "exited", "over", "missing", "moving", "slow"})
 """What steps that were made a moment ago do not put in doubt."""

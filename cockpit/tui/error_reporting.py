@@ -26,7 +26,7 @@ from cockpit.core.text import harmless, one_line
 from cockpit.engine import traces
 from cockpit.errors import CockpitError, ManyErrors
 
-_CATCHERS = ("cockpit.tui.door", "cockpit.tui.base_app")
+_CATCHERS = ("cockpit.tui.error_reporting", "cockpit.tui.base_app")
 """These are in every stack, and never where the error happened."""
 
 SHOWN = 4

@@ -8,7 +8,7 @@ import time
 from cockpit.engine.stacks.take import Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.stacks.samples import SampleCursor
-from cockpit.tui.stacks.sight import Folding, Sight, look, problem
+from cockpit.tui.stacks.view_model import Folding, Sight, look, problem
 
 
 class Lookout:

@@ -27,7 +27,7 @@ from typing import (
     Tuple,
 )
 
-from cockpit.node.stacks.wires import End, Wire, address_text
+from cockpit.node.stacks.tcp_peers import End, Wire, address_text
 
 LOCAL = "local_rank"
 """Numbered by ``LOCAL_RANK``, which Lightning gives to what it starts."""

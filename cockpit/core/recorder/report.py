@@ -10,7 +10,7 @@ from cockpit.base.recorder.trace import Call, Group
 from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import mask_text, ranks_named, ranks_text
 from cockpit.core.recorder.late import lasts
-from cockpit.core.recorder.look import Collective, Difference, Look
+from cockpit.core.recorder.merge import Collective, Difference, Look
 from cockpit.core.recorder.pairs import Pair
 
 SHOWN_US = 1_000_000

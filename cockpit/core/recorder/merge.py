@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cockpit.base.recorder.trace import GOING, Call, Entry, Group, Trace
 from cockpit.core.masks import mask_of, ranks_of
-from cockpit.core.recorder.anew import Anew
+from cockpit.core.recorder.group_reuse import Anew
 from cockpit.core.recorder.members import Memberships
 from cockpit.core.recorder.pairs import Pair, pairs
 

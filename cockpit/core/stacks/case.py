@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.kinds import python_frames
 from cockpit.core.masks import mask_of, ranks_of
+from cockpit.core.stacks.class_facts import ClassPart
 from cockpit.core.stacks.facts import Facts
-from cockpit.core.stacks.parts import ClassPart
 from cockpit.core.stacks.words import duration, number_text, ranks_words
 
 EVIDENCE = 6

@@ -9,8 +9,8 @@ from statistics import median
 
 from cockpit.base.stacks.dump import Dump
 from cockpit.core.ranks import nodes_text, ranks_named
-from cockpit.core.recorder.look import Recorded, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.merge import Recorded, look
 from cockpit.core.run.model import LIVE, RunModel
 from cockpit.core.stacks.collectives import of_look
 from cockpit.core.stacks.fate import of_rank

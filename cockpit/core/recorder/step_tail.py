@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable
 from statistics import median_low
 from typing import NamedTuple
 
-from cockpit.core.recorder.beside import PLACES
+from cockpit.core.recorder.overlap import PLACES
 
 ENOUGH = 4
 """Times that ranks got through together with others, from which their share of a step can be told."""

@@ -12,8 +12,8 @@ from cockpit.base.record import INDEX, rank_log
 from cockpit.base.times import ticks
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.reading import read_part
-from cockpit.engine.logs.said import LATEST, steps_back, written
 from cockpit.engine.logs.spooled import LAST_TIMES
+from cockpit.engine.logs.step_log import LATEST, steps_back, written
 
 STEPS = 40
 """Steps of a log that are looked at, the last ones: from these follows how long one takes."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from cockpit.base.stacks.kinds import of_dump
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.evidence import Case
-from cockpit.core.stacks.parts import bad_child, serves, union
+from cockpit.core.stacks.case import Case
+from cockpit.core.stacks.class_facts import bad_child, serves, union
 from cockpit.core.stacks.sentences import MORE, STEPS, story
 from cockpit.core.stacks.words import every_text, number_text, place_text, ranks_words
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.evidence import Case
-from cockpit.core.stacks.parts import ClassPart
+from cockpit.core.stacks.case import Case
+from cockpit.core.stacks.class_facts import ClassPart
 from cockpit.core.stacks.sentences import MORE, STEPS
 from cockpit.core.stacks.words import every_text, number_text, ranks_words
 

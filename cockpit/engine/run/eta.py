@@ -13,8 +13,8 @@ from cockpit.core.logs.progress.rank import SILENT, STALE
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.reached import OFF
 from cockpit.core.run.model import RunModel
-from cockpit.engine.logs.said import LATEST, speaker, steps_back, written
 from cockpit.engine.logs.spooled import SpooledLogs, last_times
+from cockpit.engine.logs.step_log import LATEST, speaker, steps_back, written
 from cockpit.engine.records.folder import RunFolder
 
 ALIKE, ALIKE_S = 0.25, 60.0

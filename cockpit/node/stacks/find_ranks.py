@@ -2,7 +2,7 @@
 
 A process shows the environment that it was started with. Ranks that set ``RANK`` only later and by themselves
 (``torch.multiprocessing.spawn``, notebook launchers), or write a title over it, are inferred from what
-surrounds them (:mod:`cockpit.node.stacks.infer`).
+surrounds them (:mod:`cockpit.node.stacks.infer_ranks`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from cockpit.base.secret import without
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.joining import ended
-from cockpit.node.stacks import claims, kernel, launchers
+from cockpit.node.stacks import kernel, launchers, rank_variables
 from cockpit.node.stacks.pythons import Pythons, is_cockpit, is_ours, only_helps, only_wraps, pythons
 
 if TYPE_CHECKING:
-    from cockpit.node.stacks import infer
+    from cockpit.node.stacks import infer_ranks
 
 COMMAND_LIMIT = 200
 """Characters of a command line that are reported."""
@@ -79,7 +79,7 @@ class _Process(NamedTuple):
 
     stat: procfs.Stat
     data: bytes
-    claim: claims.Claim
+    claim: rank_variables.Claim
 
 
 class _Scan(NamedTuple):
@@ -151,7 +151,7 @@ def _scan(wanted: Dict[str, str]) -> _Scan:
     for pid, data in texts:
         if tags and not all(tag in data.split(b"\0") for tag in tags):
             continue
-        said = claims.read(data)
+        said = rank_variables.read(data)
         stat = procfs.stat(pid) if said is not None else None
         if said is not None and stat is not None and stat.state not in "ZX":
             processes[pid] = _Process(stat, data, said)
@@ -227,11 +227,11 @@ def _all_ranks(scan: _Scan, found: Pythons) -> List[Dict[str, Any]]:
     if not found.stats:
         return _sorted(map(_told, certain))
     # Most nodes that a doctor looks at are idle, and compiling this is a fifth of what an agent costs there.
-    from cockpit.node.stacks import infer, workers
+    from cockpit.node.stacks import infer_ranks, workers
 
-    given = [infer.Given(one.process.stat.pid, *one.process.claim.number) for one in certain]
+    given = [infer_ranks.Given(one.process.stat.pid, *one.process.claim.number) for one in certain]
     scene = workers.scene(found, scan.environments, given)
-    inferred = [one for one in infer.infer(scene) if can_be(one)]
+    inferred = [one for one in infer_ranks.infer(scene) if can_be(one)]
     # Below it are the ranks: it is a launcher.
     launchers = {scene.given[one.worker.pid].pid for one in inferred if one.worker.pid in scene.given}
     told = [_told(one) for one in certain if one.process.stat.pid not in launchers]
@@ -347,7 +347,7 @@ def _newest(found: List[_Rank]) -> List[_Rank]:
     return [one for place, worth, one in kept if worth == best[place]]
 
 
-def can_be(said: Union[claims.Claim, infer.Inferred]) -> bool:
+def can_be(said: Union[rank_variables.Claim, infer_ranks.Inferred]) -> bool:
     """Whether these are numbers that a job can have: other programs have such variables too."""
     return said.rank < RANK_LIMIT and (said.size or 0) <= RANK_LIMIT and (said.local or 0) <= RANK_LIMIT
 
@@ -467,7 +467,7 @@ def _tags(data: bytes) -> Dict[str, str]:
     return {name: os.fsdecode(found.get(tag.encode(), b""))[:PLACE_LIMIT] for name, tag in tags.items()}
 
 
-def _inferred(one: infer.Inferred, tags: Dict[str, str]) -> Dict[str, Any]:
+def _inferred(one: infer_ranks.Inferred, tags: Dict[str, str]) -> Dict[str, Any]:
     return {
         "rank": one.rank,
         "local_rank": one.local,

@@ -23,11 +23,11 @@ from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
-from cockpit.tui.door import explained
+from cockpit.tui.error_reporting import explained
 from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.run import notices
 from cockpit.tui.run.command_list import Ran, launched_commands
-from cockpit.tui.run.flight import Flight
+from cockpit.tui.run.purpose import Flight
 
 if TYPE_CHECKING:
     from cockpit.tui.run.looks import Looks
@@ -109,9 +109,9 @@ class Deeds:
     def _look_out(self) -> None:
         """Notice what goes wrong, and keep evidence of it."""
         # Imported once a run is watched: these bring all that looks at stacks along.
-        from cockpit.engine.keeper import keep_evidence
+        from cockpit.engine.evidence_fetcher import keep_evidence
         from cockpit.engine.watching import watch_stalls
-        from cockpit.engine.works import watch_works
+        from cockpit.engine.work_sampler import watch_works
 
         session, stalls = self._session, self._flight.stalls
         if session.model.done:

@@ -11,8 +11,8 @@ from threading import Event
 from cockpit.core.logs.metrics import POINTS
 from cockpit.core.logs.progress.series import Series
 from cockpit.core.run.model import RunModel
-from cockpit.engine.logs.said import FIELDS, said, speaker
 from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.logs.step_log import FIELDS, said, speaker
 from cockpit.engine.records.folder import RunFolder
 
 MOST = 16 << 20

@@ -11,17 +11,17 @@ from cockpit.base import verbs
 from cockpit.base.events import RankSample
 from cockpit.base.stacks.dump import Dump, Thread
 from cockpit.core.pace.pace import Pace
+from cockpit.core.stacks.class_facts import PEERS, ROOTS
 from cockpit.core.stacks.collectives import of_look
-from cockpit.core.stacks.parts import PEERS, ROOTS
 from cockpit.core.stacks.progress import Progress, of_pace
 from cockpit.core.stacks.verdict import wanted
 from cockpit.engine.links.link import Link, streaming
-from cockpit.engine.logs.there import steps_there
+from cockpit.engine.logs.remote_tail import steps_there
 from cockpit.engine.ras import ask_ras
 from cockpit.engine.recorder import Heard, Recorders
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.take import Sampler
-from cockpit.engine.works import steps_of, worked
+from cockpit.engine.work_sampler import steps_of, worked
 from cockpit.errors import CockpitError
 
 RECENT = 200

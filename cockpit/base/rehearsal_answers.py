@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Dict, Optional, Tuple
 
 from cockpit.base import gate
-from cockpit.base.fields import TRIAL_ROUNDS
 from cockpit.base.gate import Definition, ListOf, MapOf, Maybe, Number, Text, Whole, bound, maybe
+from cockpit.base.shared_fields import TRIAL_ROUNDS
 
 _NAME = Text(255, cut=True)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from cockpit.core.masks import ranks_of
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.counts import Count, counts
-from cockpit.core.recorder.look import Look
+from cockpit.core.recorder.merge import Look
 from cockpit.core.recorder.work import Step, Work, parts, unknown, work
 from cockpit.core.run.probes import has_recorder
 from cockpit.core.run.states import Run
 from cockpit.engine.recorder import Recorders
-from cockpit.engine.run import unworked
+from cockpit.engine.run import work_unknown
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.parties import RunParty
@@ -139,7 +139,7 @@ class Works:
             self.pace.steps.staged(stages)
         self.pace.unworked = unknown(found, heard.silent)
         if self.folder is not None:
-            await asyncio.to_thread(unworked.keep, self.folder, self.pace.unworked)
+            await asyncio.to_thread(work_unknown.keep, self.folder, self.pace.unworked)
         known = [one for one in found if one.us is not None]
         # Of most ranks: what one node says of its own ranks does not change what is said of the others.
         if known:
