@@ -92,10 +92,10 @@ def os_error(what: str, where: str | os.PathLike[str], error: OSError, *, hint: 
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """The known word closest to a mistyped one, for a hint; empty if none is close."""
+    """The known word closest to a mistyped one, for a hint; empty if none is close. Never the word itself."""
     import difflib  # a correct word saves 5 ms
 
-    return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
+    return next(iter(difflib.get_close_matches(word, [one for one in known if one != word], 1)), "")
 
 
 def near_or_all(word: str, known: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from cockpit.cli.main import main
 from cockpit.demo import ending, training
 from cockpit.demo.cluster import cluster
 from cockpit.engine.records.folder import list_runs
@@ -128,6 +129,21 @@ def test_leaving_stops_the_run_and_is_said(demos: Demos) -> None:
     assert "killed by SIGTERM" in ends
     assert ends <= {"killed by SIGTERM", "exited 1"}
     assert f"cockpit logs {kept.name}" in demos.text()
+
+
+def test_another_shell_knows_the_run_while_it_lives(demos: Demos, capsys: pytest.CaptureFixture[str]) -> None:
+    process = demos.start(*LONG)
+    until(demos.trains, "steps of all ranks")
+    (living,) = list_runs()
+    assert f"cockpit ps {living.name}" in demos.text()
+    assert main(["ps", living.name, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [rank["state"] for rank in told["ranks"]] == ["running"] * len(told["ranks"])
+    assert main(["logs", "last", "--rank", "0", "--tail", "1"]) == 0
+    assert "step" in capsys.readouterr().out
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == Exit.LEFT, demos.text()
+    assert list_runs() == []
 
 
 def test_kill_9_leaves_nothing(demos: Demos) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
 from cockpit import paths
 from cockpit.base.shell import quote
@@ -54,13 +52,15 @@ def main(words: list[str]) -> int:
     name = new_name()
     with cluster(args.nodes, args.slots) as made:
         training.copy_examples(made.folder / "examples")
-        with nullcontext() if args.keep else _own_state(made.folder / "state"):
-            say(f"demo: leaving means that {LEAVING}")
-            try:
-                code = run.main(_words(args, chosen, made, name), LEAVING)
-            finally:
-                if (paths.runs() / name).is_dir():
-                    asyncio.run(_stop(RunFolder.find(name)))
+        say(f"demo: leaving means that {LEAVING}")
+        say(f"demo: in another shell: cockpit ps {quote(name)}, or logs, metrics, stacks, attach")
+        try:
+            code = run.main(_words(args, chosen, made, name), LEAVING)
+        finally:
+            if (paths.runs() / name).is_dir():
+                asyncio.run(_stop(RunFolder.find(name)))
+                if not args.keep:
+                    shutil.rmtree(paths.runs() / name)
     kept = f"what was recorded is kept: cockpit logs {quote(name)}" if args.keep else "nothing of it is left"
     say(f"demo: over, {kept}")
     return code
@@ -121,20 +121,6 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
         chosen.script,
         *training.flags(chosen, args.fault, args.steps, args.step_time, world),
     ]
-
-
-@contextmanager
-def _own_state(folder: Path) -> Iterator[None]:
-    """Keep the demo's run out of the list of this user's runs."""
-    before = os.environ.get("XDG_STATE_HOME")
-    os.environ["XDG_STATE_HOME"] = str(folder)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["XDG_STATE_HOME"]
-        else:
-            os.environ["XDG_STATE_HOME"] = before
 
 
 async def _stop(folder: RunFolder) -> None:
