@@ -14,7 +14,7 @@ from cockpit import paths
 from cockpit.cli.parsing import rank_set
 from cockpit.cli.verbs import ps
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
-from cockpit.errors import CockpitError
+from cockpit.errors import CockpitError, near
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
@@ -60,3 +60,8 @@ def test_rank_sets() -> None:
     for text in ("", "a", "3-1", "0-3000000000", "9" * 5000, "-1"):
         with pytest.raises(argparse.ArgumentTypeError, match="not a rank set"):
             rank_set(text)
+
+
+def test_a_hint_never_suggests_what_was_typed() -> None:
+    assert near("--rank", ["--rank", "--ranks"]) == "--ranks"
+    assert near("--rank", ["--rank", "--node"]) == ""
