@@ -18,7 +18,7 @@ _NAME = _not_after(
     *(r"[\w-]", r"\b0 ", r"\b[nN]o ", "level ", "level to "),
     *(
         f"{name}{sign}"
-        for name in ("log_level", "loglevel", "log-level", "log level", "LEVEL")
+        for name in ("log_level", "loglevel", "log-level", "log level", "LEVEL", "_DEBUG")
         for sign in ("=", "='", '="', ": ", "': '", " ", " = ")
     ),
 )
@@ -115,6 +115,11 @@ ERROR = (
     r"\bBAD TERMINATION\b",
     r"\bjob killed: ",
     r"\bNVRM: Xid\b",
+    r"\bHW Exception by GPU\b",
+    r"\bMemory access fault by GPU\b",
+    # Ascend: torch_npu, and the codes of CANN's messages.
+    r"\bNPU error, error code\b",
+    *(rf"{family}(?<!\w{family})\d{{4}}: [A-Z]" for family in ("EE", "EI", "EZ")),
     r"\bNCCL WARN\b",
     r"\bAssertion [^\n]{1,300}? failed\b",
     r"(?<![-\w])Check failed: ",
@@ -158,6 +163,8 @@ QUIET = "|".join(
         *map(_field, ("info", "debug", "trace")),
         r"\[(?:info|debug|trace)\]",
         r"^=== (?:RUN|PAUSE|CONT|NAME) ",
+        # What a trainer prints of its data and of a model's answers.
+        r"^(?:Prompt|Response|Completion|Question|Answer|User|Assistant|Human): ",
         r"(?<![\w.])I\d{4} \d\d:",
     )
 )

@@ -43,6 +43,7 @@ _PREFIX = re.compile(rb"(?:%s){0,6}" % b"|".join((*_TIMES, *_TAGS)))
 # A bar ends without a newline: what is printed next continues its line.
 _BAR_END = re.compile(rb"(?:it/s|s/it|B/s)[^\]\r\n]{0,300}\]|\[(?:\d\d:)?\d\d:\d\d<[^\]\r\n]{0,300}\]")
 _GROUP = re.compile(rb" {0,40}\+ (?:Exception Group )?\Z")
+_BOX = re.compile("(?:╭|┌)(?:─| ){0,200}\\Z".encode())
 _DIGITS = re.compile(rb"\d")
 
 
@@ -87,7 +88,7 @@ def head(line: bytes) -> bytes | None:
     start = _after_bars(before)
     if start:
         return (split(before)[0] + before[start:])[-MOST:]
-    before = _GROUP.sub(b"", before)
+    before = _BOX.sub(b"", _GROUP.sub(b"", before))
     return before if len(before) <= MOST else split(before)[0]
 
 

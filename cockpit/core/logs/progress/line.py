@@ -46,6 +46,9 @@ _SETTING = re.compile(rb"\w \.{3,200} \S{1,200}\s*\Z")
 # What launchers say they start: "cmd = … train.py --steps 600".
 _COMMAND = re.compile(rb"(?:^|[\s'\"])--[a-z][\w.-]*[\s=]")
 _TIME_LEFT = re.compile(rb"[^\w\n]{0,80}eta[^\w\n]{1,8}(?:\d{1,5}[\s:.,]{0,2}[a-z]{0,7}\s?){1,5}[^\w\n]{0,8}")
+_PLAIN_WORD = re.compile(rb"(?<!\S)[a-z]{1,7}(?=[\s,.;:!?]|\Z)")
+_KINDS = {frozenset({"rate"}): Trust.SPEED, frozenset({"step"}): Trust.HEADING}
+"""How far to trust a project's own pattern with nothing else than this."""
 _SPOILT = b"train_runtime", b"train_loss_total"
 _SPEEDS = frozenset(("samples_s", "tokens_s", "rate", "step_s"))
 
@@ -56,7 +59,7 @@ def plan_of(line: bytes) -> Plan | None:
         return None
     if b"--" in line and _COMMAND.search(line):
         return None
-    if sum(word in wordings.PROSE for word in line.split()) >= PROSE:
+    if sum(word in wordings.PROSE for word in _PLAIN_WORD.findall(line)) >= PROSE:
         return None
     return _Line(line).plan()
 
@@ -191,8 +194,9 @@ class _Line:
         after = self.gaps[index + 1]
         if _OF.fullmatch(after) is not None:
             return True
+        banner = self.gaps[0].lstrip()[:2] in (b"**", b"==", b"--", b"##")
         return name.known in wordings.HEADINGS and (
-            not name.told or after[:1] in (b"]", b"|") or b"|" in after
+            not name.told or banner or after[:1] in (b"]", b"|") or b"|" in after
         )
 
     def _times_a_step(self, stepped: bool) -> bool:
@@ -242,7 +246,7 @@ class _Line:
                 self.steps = [_Step(False, Order.FIRST, index, row["total"][0] if "total" in row else None)]
             elif name != "total":
                 self.found[name] = Order.FIRST, index, factor
-        self.kind = Trust.SPEED if row.keys() == {"rate"} else Trust.TOLD
+        self.kind = _KINDS.get(frozenset(row), Trust.TOLD)
 
     def _take_numbers(self) -> None:
         index = 0
@@ -341,7 +345,7 @@ class _Line:
             where, factor = unit.kind, unit.factor
             place = Order.SECOND
         elif where in ("time", "step_s"):
-            factor *= unit.factor if unit.kind in ("time", "step_s") else 1.0
+            factor *= unit.factor if unit.kind in ("time", "step_s", "scaled") else 1.0
         elif unit.kind == "scaled":
             factor *= unit.factor
         elif unit.kind == "time":

@@ -53,8 +53,8 @@ class RankLog:
     """What is known about one rank, and the part of its log that is not complete yet."""
 
     __slots__ = (
-        *("_alone", "_bar", "_cut", "_heading", "_held", "_plain", "_rest", "_shown", "_told", "_trained"),
-        "_trains",
+        *("_alone", "_bar", "_cut", "_heading", "_held", "_lossy", "_plain", "_rest", "_shown", "_told"),
+        *("_trained", "_trains"),
         *("_epoch_count", "_epochs", "last", "latest", "series", "stepped", "timed"),
     )
 
@@ -76,6 +76,7 @@ class RankLog:
         self._plain = -HEADED  # which line had a loss and nothing else
         self._trains = False  # a loss was printed
         self._trained: float | None = None  # the total when it was; infinite: there is none
+        self._lossy = -1.0  # the step at which it was
         self._bar: float | None = None  # the total of the last bar of training
         self._epochs = Epochs()
         self._epoch_count: int | None = None  # as the heading says
@@ -156,7 +157,7 @@ class RankLog:
             return
         self._held = {}
         if losses:
-            self._trains = True
+            self._trains, self._lossy = True, said.get("step", self._lossy)
             self._trained = said.get("total", math.inf) if "step" in said else self._bar
 
     def _is_training(self, said: dict[str, float]) -> bool:
@@ -167,6 +168,8 @@ class RankLog:
         """Whether a bar without a word is not that of training, but of an evaluation between steps, say."""
         total, latest = said.get("total"), self.latest
         if self._trained is not None:
+            if math.isinf(self._trained) and total is not None and said["step"] == self._lossy:
+                self._trained = total  # the bar below "step 300: loss …"
             return total != self._trained
         if said.get("step_s", 0.0) < FASTEST:
             return True
@@ -236,14 +239,18 @@ def _left(plan: Plan, line: bytes) -> dict[str, float]:
 
 
 def newest_states(told: list[tuple[Plan, bytes]]) -> list[tuple[Plan, bytes]]:
-    """Lines with numbers; of each bar without a word, only the first and the newest state."""
+    """Lines with numbers; of a bar without a word, only the first state and those before other lines."""
     if all(plan.kind is not Trust.BARE for plan in {plan for plan, _ in told}):
         return told
-    bars = [index for index, (plan, _) in enumerate(told) if plan.kind is Trust.BARE]
-    totals = [_total(told[index][1]) for index in bars]
-    newer = zip(bars[1:], totals[1:], totals[2:], strict=False)
-    passed = {index for index, total, after in newer if total == after}
-    return [pair for index, pair in enumerate(told) if index not in passed]
+    kept, first = [], True
+    for pair, after in zip(told, [*told[1:], None], strict=True):
+        if pair[0].kind is Trust.BARE:
+            passed = after is not None and after[0].kind is Trust.BARE and _total(pair[1]) == _total(after[1])
+            if passed and not first:
+                continue
+            first = False
+        kept.append(pair)
+    return kept
 
 
 def _total(line: bytes) -> bytes:

@@ -12,7 +12,8 @@ import re
 _ROWS = (
     # Lightning, callbacks/progress/rich_progress.py
     rb"epoch (?P<epoch>\d+)/\d+ .{0,400}?"
-    rb" (?P<step>\d+)/(?P<total>\d+) [\d:]+\s+(?:[-\d:]+ )?(?P<rate>[\d.]+)it/s",
+    rb" (?P<step>\d+)/(?P<total>\d+) [\d:]+\s+(?:[-\d:]+ )?(?P<rate>[\d.]+)it/s"
+    rb"(?:.{0,300}? train_loss(?:_step)?: (?P<loss>\S+))?",
     # Marian, src/training/scheduler.h
     rb"\bep\. (?P<epoch>\d+) : up\. (?P<step>\d+) : sen\. [\d,]+ : cost (?P<loss>\S+)"
     rb"(?:.{0,300} : (?P<tokens_s>[\d.]+) words/s)?(?:.{0,300} : l\.r\. (?P<lr>\S+))?",
@@ -25,7 +26,16 @@ _ROWS = (
     # WeNet, wenet/utils/train_utils.py
     rb"\btrain .{0,300}\bbatch (?P<epoch>\d+)/(?P<step>\d+) loss ",
     # prime-rl, src/prime_rl/trainer/rl/train.py
-    rb"\bstep (?P<step>\d+) \|\s+(?P<step_s>[\d.]+)s \| loss (?P<loss>\S+)",
+    rb"\bstep (?P<step>\d+) \|\s+(?:time: )?(?P<step_s>[\d.]+)s \| loss:? (?P<loss>\S+)",
+    # nanoGPT's kin
+    rb"(?:^|:)\s*(?P<step>\d+) \| loss (?P<loss>[^\s|]+) \| lr (?P<lr>[^\s|]+)(?: \| (?P<ms>[\d.]+)ms)?",
+    # LitGPT, litgpt/pretrain.py: its step is the optimizer's
+    rb"\biter (?P<step>\d+) step \d+: loss (?P<loss>[\d.a-z]+), iter time: (?P<ms>[\d.]+)ms",
+    # RLlib, python/ray/tune/logger pretty_print: a block of YAML
+    rb"^\s{4,}total_loss: (?P<loss>\S+)$",
+    rb"^\s{4,}cur_lr: (?P<lr>\S+)$",
+    # garage and its kin: a block with tabs
+    rb"^\s*iteration: {0,9}\t {0,9}(?P<step>\d+)\s*$",
     # verl, trainer/ppo/ray_trainer.py and trainer/fsdp_sft_trainer.py; the order of its fields varies
     rb"\bstep:(?P<step>\d+) - (?=.*\bactor/pg_loss:(?P<loss>[^\s(]+))(?=.*\bactor/lr:(?P<lr>\S+)|)"
     rb"(?=.*\bperf/throughput:(?P<tokens_s>[\d.]+)|)(?=.*\btiming_s/step:(?P<step_s>[\d.]+)|)",

@@ -112,7 +112,7 @@ NOT_BEFORE = _words(
 )
 """Words right before a name that make it something else: "max steps"."""
 
-LOSS = _words("loss losses crossentropyloss celoss lossmetric nll xent")
+LOSS = _words("loss losses crossentropyloss celoss closs lossmetric nll xent")
 """Names of a loss."""
 
 LOSS_BESIDE = _words(
@@ -204,7 +204,7 @@ LONG = _words("min mins minutes minute h hr hrs hour hours d day days gb gib mb 
 GLUED: dict[bytes, str] = {b"it": "", b"epoch": "epoch"}
 """Words that may follow a number without a blank, and the field they name."""
 
-PROSE = _words("the a is are was we they you it its that this if how so by i")
+PROSE = _words("the a is are was we they you it its that this to if how so by i")
 """Words of sentences, of which lines with numbers of a training have few."""
 
 PARTS = _names("forward time, data loading time")
