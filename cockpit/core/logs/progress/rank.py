@@ -239,18 +239,21 @@ def _left(plan: Plan, line: bytes) -> dict[str, float]:
 
 
 def newest_states(told: list[tuple[Plan, bytes]]) -> list[tuple[Plan, bytes]]:
-    """Lines with numbers; of a bar without a word, only the first state and those before other lines."""
-    if all(plan.kind is not Trust.BARE for plan in {plan for plan, _ in told}):
-        return told
-    kept, first = [], True
-    for pair, after in zip(told, [*told[1:], None], strict=True):
-        if pair[0].kind is Trust.BARE:
-            passed = after is not None and after[0].kind is Trust.BARE and _total(pair[1]) == _total(after[1])
-            if passed and not first:
-                continue
-            first = False
-        kept.append(pair)
-    return kept
+    """Lines with numbers; of bars without a word, the first state and the newest one of each.
+
+    Of several bars, those before other lines as well: which bar these belong to is to be known.
+    """
+    bars = [index for index, (plan, _) in enumerate(told) if plan.kind is Trust.BARE]
+    totals = [_total(told[index][1]) for index in bars]
+    if len(set(totals)) > 1:
+        passed = {
+            index
+            for index, after, total, newer in zip(bars[1:], bars[2:], totals[1:], totals[2:], strict=False)
+            if after == index + 1 and total == newer
+        }
+    else:
+        passed = set(bars[1:-1])
+    return [pair for index, pair in enumerate(told) if index not in passed] if passed else told
 
 
 def _total(line: bytes) -> bytes:
