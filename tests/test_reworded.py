@@ -46,8 +46,13 @@ READ_OTHERS = frozenset(
         # Sentences of older files, from before there were facts; lines that we wrote into a log.
         *("engine/stacks/places", "engine/records/folder"),
         # How a sentence goes on, by how it begins.
-        *("core/stacks/rules/alone", "core/stacks/rules/together", "core/stacks/sentences", "core/text"),
-        "transport/asking",
+        *(
+            "core/stacks/rules/no_collective",
+            "core/stacks/rules/all_waiting",
+            "core/stacks/sentences",
+            "core/text",
+        ),
+        "transport/login_prompts",
     }
 )
 """Modules that compare text with several words, or look for them; those of ``core/logs`` do nothing else."""

@@ -44,9 +44,9 @@ LOOK = """
 import base64, json, sys
 sys.path.insert(0, sys.argv[1])
 from cockpit.node.calls import Call
-from cockpit.node.stacks import dump, seek
+from cockpit.node.stacks import dump, find_ranks
 
-ranks = seek.seek(Call({"id": 1, "do": "seek"}, b"", None))["ranks"]
+ranks = find_ranks.seek(Call({"id": 1, "do": "seek"}, b"", None))["ranks"]
 ranks = [one for one in ranks if one["job"]["addr"] == sys.argv[2]]
 targets = [{name: one[name] for name in ("rank", "pid", "ticks")} for one in ranks]
 parts = []

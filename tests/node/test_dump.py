@@ -322,7 +322,7 @@ def test_ways_to_fall_back(
             "kill -KILL $pid; until grep -q '^State:.Z' /proc/$pid/status; do sleep 0.02; done\n"
             "echo 'Error: (os error 2)' >&2; exit 1",
             "zombie",
-            "ended while",
+            "ended during",
         ),
         ("echo 'Error: Permission denied (os error 13)' >&2; exit 1", "denied", ""),
     ],

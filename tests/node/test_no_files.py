@@ -40,7 +40,7 @@ def test_ranks_are_not_given_up_and_their_ends_are_recorded(launch: Launch, tmp_
     until(lambda: len(run.events("note")) > 12, "it goes on", 30)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
     assert all(map(runs.alive, ranks))
-    assert "goes on after" in run.events("note")[0]["text"]
+    assert "continued after" in run.events("note")[0]["text"]
     go.touch()
     run.ended()
     assert not run.events("rank_lost")

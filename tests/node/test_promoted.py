@@ -133,4 +133,4 @@ def test_somebody_elses_process_is_refused_with_its_owner(
 
     found = named.by_pid(pid, pythons([pid]).stats, set())
     assert not found.programs
-    assert "or root may look at it" in found.why
+    assert "or root may inspect it" in found.why

@@ -40,7 +40,7 @@ def why(due: str = "", state: str = "", code: str = "0:0", restarts: int = 0, be
         ("", "CANCELLED", "SLURM job 12 was cancelled (scancel)"),
         (" DUE TO SIGNAL Terminated", "CANCELLED", "SLURM job 12 was cancelled (scancel)"),
         ("", "COMPLETED", "SLURM job 12 is over: its script, or the salloc that made it, has ended"),
-        ("", "RUNNING", "step 12.2, which held the run, was cancelled; SLURM job 12 goes on"),
+        ("", "RUNNING", "step 12.2, which held the run, was cancelled; SLURM job 12 continues"),
         ("", "", "SLURM cancelled step 12.2, which held the run"),
     ],
 )
@@ -92,7 +92,7 @@ def test_any_words_are_read(said: str) -> None:
         ("JobState=RUNNING PreemptTime=2026-11-22T17:00:40", "SLURM preempted job 12 for another one", True),
         (
             "JobState=RUNNING PreemptTime=None",
-            "step 12.2, which held the run, was cancelled; SLURM job 12 goes on",
+            "step 12.2, which held the run, was cancelled; SLURM job 12 continues",
             True,
         ),
         ("JobState=COMPLETING PreemptTime=None", "SLURM cancelled step 12.2, which held the run", False),

@@ -52,7 +52,7 @@ _ROWS = (
     # MXNet, python/mxnet/callback.py
     rb"\bepoch\[(?P<epoch>\d+)\] batch \[[\d-]+\]\s+speed: (?P<samples_s>[\d.]+) samples/sec",
     # Catalyst, callbacks/misc.py
-    rb"(?P<epoch>\d+)/(?P<epochs>\d+) \* epoch \(train\):",
+    rb"(?<!\d)(?P<epoch>\d+)/(?P<epochs>\d+) \* epoch \(train\):",
     # Cosmos, callbacks/iter_speed.py
     rb"\] (?P<step>\d+) : iter_speed (?P<step_s>[\d.]+) seconds per iteration \| loss: (?P<loss>\S+)",
     # big_vision, train.py
