@@ -35,7 +35,6 @@ from tests.needs import lacking
 from tests.said import messages
 from tests.waiting import until
 
-
 REWORDED = {
     "its supervisor was killed: exits of ranks may go unrecorded": (
         "supervisor was killed; rank exits may not be recorded"
