@@ -25,7 +25,7 @@ PHRASES = {
 }
 """Each with what an engineer writes."""
 
-_FOUND = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b")
+_FOUND = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
@@ -45,7 +45,7 @@ FOLDERS = sorted(path.name for path in (REPO / "cockpit").iterdir() if path.is_d
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_messages(folder: str) -> None:
     found = [
-        f"{path.relative_to(REPO)}:{line}: {said[0]!r}: rather {PHRASES[said[0]]!r}"
+        f"{path.relative_to(REPO)}:{line}: {said[0]!r}: rather {PHRASES[said[0].lower()]!r}"
         for path in (REPO / "cockpit" / folder).rglob("*.py")
         for line, text in texts(path)
         if (said := _FOUND.search(text))

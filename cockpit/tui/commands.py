@@ -93,7 +93,7 @@ EVERY: tuple[Command, ...] = (
         "s",
         "stacks of all ranks, merged, and which rank is the odd one",
         "stacks",
-        "Looks at every rank twice, a second apart. Training is not disturbed.",
+        "Samples every rank twice, a second apart. Training is not disturbed.",
         35,
     ),
     _run(
@@ -117,7 +117,7 @@ EVERY: tuple[Command, ...] = (
         "D",
         "what differs between the nodes, and what is wrong with them",
         "doctor",
-        "Looks at all nodes at once, for a few seconds. Nothing is changed on them.",
+        "Checks all nodes at once, for a few seconds. Nothing is changed on them.",
     ),
     _run(
         "retry",
