@@ -64,15 +64,15 @@ def test_it_pauses_only_when_nothing_is_left(tmp_path: Path) -> None:
 
 @pytest.fixture
 def few_files() -> Iterator[None]:
-    """This process may have no more than 256 files open."""
+    """This process may open no more than 64 files, whatever other tests have left open."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 64, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.usefixtures("few_files")
-def test_2048_logs_under_256_files(tmp_path: Path) -> None:
+def test_2048_logs_under_64_files(tmp_path: Path) -> None:
     ranks = range(2048)
     folders.make(tmp_path, ranks)
     want = {}
