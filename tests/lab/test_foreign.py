@@ -301,7 +301,7 @@ def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> No
         theirs = lab2.run(["cockpit", "attach", "-w", "node2", "--pid", str(pids["node2"]), "--headless"])
         assert theirs.returncode == 3
         assert f"process {pids['node2']}" in theirs.stderr
-        assert f"is of {OTHER}: only {OTHER} or root may look at it" in theirs.stderr
+        assert f"is of {OTHER}: only {OTHER} or root may inspect it" in theirs.stderr
         words = ["cockpit", "attach", "-w", "node1", "--pid", str(pids["node1"]), "--name", "lonely"]
         watch = lab2.popen(
             [*words, "--headless"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
