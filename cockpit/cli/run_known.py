@@ -74,7 +74,7 @@ def step_said(folder: RunFolder, model: RunModel, pace: Pace) -> int | None:
 def noticed(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
     """What is wrong with a run: who holds it up, who is slow while it goes on, what its watch has noticed."""
     slow = () if model.over else pace_findings(pace, folder.name)
-    # What is less than minutes old only those know who watch.
+    # The run's folder has work only after a minute or two; until then the notice of whoever watches says it.
     said = SAID if any(pace.of(rank).work is not None for rank in model.ranks) else ()
     return [*_stall(model), *slow, *findings(model, folder.name, time.time(), said)]
 

@@ -1,4 +1,4 @@
-"""``cockpit attach``: watch a running run again, or any job, or a job that somebody else started."""
+"""``cockpit attach``: watch a run that was left or lost, or a job that somebody else started."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shutil
 import time
 
 from cockpit import paths
@@ -58,9 +57,10 @@ def main(words: list[str]) -> int:
             code = run.main(_words(args, chosen, made, name), LEAVING)
         finally:
             if (paths.runs() / name).is_dir():
-                asyncio.run(_stop(RunFolder.find(name)))
+                folder = RunFolder.find(name)
+                asyncio.run(_stop(folder))
                 if not args.keep:
-                    shutil.rmtree(paths.runs() / name)
+                    folder.discard()
     kept = f"what was recorded is kept: cockpit logs {quote(name)}" if args.keep else "nothing of it is left"
     say(f"demo: over, {kept}")
     return code

@@ -491,7 +491,7 @@ class RunFolder:
         return [Event(at, "", JobEnded(why, final))] if why else []
 
     def discard(self) -> None:
-        """Remove the folder of a run that never started.
+        """Remove the folder, of a run that never started or is not to be kept.
 
         :raises CockpitError: it cannot be removed
         """

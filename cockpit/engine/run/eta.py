@@ -58,7 +58,8 @@ def left(folder: RunFolder, model: RunModel, logs: SpooledLogs, pace: Pace, now:
     if log is None:
         return None
     front, usual = pace.front, pace.usual()
-    now = inf if model.watch.stalled else now
+    if model.watch.stalled:
+        now = inf  # no step is over for so long that nobody can tell
     if front is not None and usual and pace.exact and _alike(log, front, usual):
         return Left(front[0], log.total, _seconds(log.total - front[0], usual, front[1], now))
     if log.at is None or not log.span:

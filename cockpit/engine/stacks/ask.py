@@ -15,7 +15,7 @@ class Ask:
     """What is asked of every rank.
 
     :param native: C and C++ frames too; a rank is held for up to half a second the first time
-    :param locals: include local variables, without secrets
+    :param locals: local variables, without secrets
     :param children: the stacks of the ranks' Python children too (data loaders)
     :param timeout_s: seconds one py-spy may take
     :param ranks: only these, as a mask; None: all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from itertools import islice
 from types import MappingProxyType
 from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Tuple
 
@@ -14,6 +15,9 @@ FILES = 4096
 
 SOCKETS = 100_000
 """Sockets of one network namespace that are looked at."""
+
+INODE = 9
+"""The field of a table that has a socket's inode."""
 
 _SOCKET = re.compile(r"socket:\[([0-9]{1,18})\]\Z")
 _DEVICE = re.compile(r"/dev/nvidia([0-9]{1,4})\Z")
@@ -72,19 +76,31 @@ def wires(pids: List[int]) -> Dict[int, Wire]:
         net = procfs.link("/proc/%d/ns/net" % pid)
         if net and net not in seen:
             seen.add(net)
-            for file in ("tcp", "tcp6"):
-                with contextlib.suppress(OSError), open("/proc/%d/net/%s" % (pid, file)) as lines:
-                    found.update(read(net, lines))
+            found.update(read(net, lines(pid)))
     return found
 
 
-def read(net: str, lines: Iterator[str]) -> Iterator[Tuple[int, Wire]]:
-    """What a table of the kernel's says, by inode; lines that are not of it are skipped."""
-    for _, line in zip(range(SOCKETS), lines):
+def lines(pid: int) -> Iterator[str]:
+    """The kernel's tables of TCP sockets in a process's network namespace, as far as they can be read."""
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open("/proc/%d/net/%s" % (pid, name)) as table:
+            yield from islice(table, SOCKETS)
+
+
+def rows(table: Iterator[str]) -> Iterator[List[str]]:
+    """The fields of each socket; a line that has fewer is none of these."""
+    for line in table:
         words = line.split(None, 10)
-        with contextlib.suppress(ValueError, IndexError):
+        if len(words) > INODE:
+            yield words
+
+
+def read(net: str, table: Iterator[str]) -> Iterator[Tuple[int, Wire]]:
+    """What a table of the kernel's says, by inode; lines that are not of it are skipped."""
+    for words in rows(table):
+        with contextlib.suppress(ValueError):
             if words[3] in (_ESTABLISHED, _LISTENS):
-                yield int(words[9]), Wire(net, end_of(words[1]), end_of(words[2]), words[3] == _LISTENS)
+                yield int(words[INODE]), Wire(net, end_of(words[1]), end_of(words[2]), words[3] == _LISTENS)
 
 
 def end_of(text: str) -> End:

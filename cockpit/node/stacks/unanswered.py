@@ -6,10 +6,10 @@ A receiver does not notice that: it has nothing that would have to be acknowledg
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, Iterator, Tuple
+from typing import Iterator, Tuple
 
 from cockpit.base.stacks.dump import UNANSWERED, Unanswered
-from cockpit.node.stacks.tcp_peers import SOCKETS, address_text, end_of, held
+from cockpit.node.stacks.tcp_peers import INODE, address_text, end_of, held, lines, rows
 
 TRIES = 4
 """What was sent again so often has had no answer for three seconds: the kernel first waits 0.2 s, then each
@@ -22,22 +22,18 @@ _SENDS_AGAIN = "01:"
 
 def connections(pid: int) -> Tuple[Unanswered, ...]:
     """Connections of a process whose other ends do not answer, those that were tried most first."""
-    found: Dict[int, Unanswered] = {}
-    for file in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError), open("/proc/%d/net/%s" % (pid, file)) as lines:
-            found.update(tried(lines))
+    found = dict(tried(lines(pid)))
     own = held(pid).sockets if found else ()
     tries = [one for inode, one in found.items() if inode in own]
     return tuple(sorted(tries, key=lambda one: -one.tries)[:UNANSWERED])
 
 
-def tried(lines: Iterator[str]) -> Iterator[Tuple[int, Unanswered]]:
+def tried(table: Iterator[str]) -> Iterator[Tuple[int, Unanswered]]:
     """What a table of the kernel's says of such connections, by inode; other lines are skipped."""
-    for _, line in zip(range(SOCKETS), lines):
-        words = line.split(None, 10)
-        with contextlib.suppress(ValueError, IndexError):
+    for words in rows(table):
+        with contextlib.suppress(ValueError):
             if words[3] in (_CONNECTED, _CONNECTS) and words[5].startswith(_SENDS_AGAIN):
                 tries, far = int(words[6], 16), end_of(words[2])
                 host = address_text(far)
                 if tries >= TRIES and host:
-                    yield int(words[9]), Unanswered(host, far[1], tries)
+                    yield int(words[INODE]), Unanswered(host, far[1], tries)

@@ -114,7 +114,7 @@ def nodes_from(
     """The nodes that a person names.
 
     :param words: a source's option, if it has one, and its word
-    :param include: only these, as with ``--include``; exclude: skip these nodes
+    :param include: only these, as with ``--include``; exclude: all but these
     :param slots: of each node whose source does not say; 0: such nodes stay open
     :raises CockpitError: no nodes, or no such
     """

@@ -26,18 +26,18 @@ def cut(case: Case) -> Finding | None:
 
     Recorders cannot tell: who has sent all of its part goes on to the next collective.
     """
-    tries = {rank: dumps[-1].unanswered for rank in ranks_of(case.live) if (dumps := case.dumps(rank))}
-    tries = {rank: found for rank, found in tries.items() if found}
-    if not case.waits or case.others or case.passing or not tries:
+    if not case.waits or case.others or case.passing:
         return None
-    ranks, hosts = mask_of(tries), dict.fromkeys(one.host for found in tries.values() for one in found)
-    node_of = {rank: case.snapshot.ranks[rank].node for rank in tries}
-    first, host = next(iter(tries)), next(iter(hosts))
-    others = host if len(hosts) == 1 else f"{len(hosts)} addresses"
+    newest = [(rank, dumps[-1]) for rank in ranks_of(case.live) if (dumps := case.dumps(rank))]
+    tried = [(rank, case.snapshot.ranks[rank].node, one) for rank, dump in newest for one in dump.unanswered]
+    if not tried:
+        return None
+    _, node, first = tried[0]
+    ranks, hosts = mask_of(rank for rank, _, _ in tried), {one.host for _, _, one in tried}
+    others = first.host if len(hosts) == 1 else f"{len(hosts)} addresses"
     facts = [
-        f"rank {rank} on {node_of[rank]}: {one.host} port {one.port}, sent again {one.tries} times"
-        for rank, found in tries.items()
-        for one in found
+        f"rank {rank} on {node}: {one.host} port {one.port}, sent again {one.tries} times"
+        for rank, node, one in tried
     ]
     return Finding(
         "cut",
@@ -47,7 +47,7 @@ def cut(case: Case) -> Finding | None:
         "What is sent there is lost on its way, or the machine there is gone: a switch, a cable, a firewall.",
         (case.wait_fact(), *facts[:FACTS], case.unheard_fact()),
         "likely",
-        (Step(f"ping -c 3 {host}", "does that machine answer?", node_of[first]), MORE),
+        (Step(f"ping -c 3 {first.host}", "does that machine answer?", node), MORE),
     )
 
 
