@@ -18,6 +18,9 @@ from tests.waiting import until
 
 PAGE = (REPO / "docs" / "agents.md").read_text()
 
+RUN = f"night-{os.getpid()}"
+"""A stop goes by the names of run and node: no other worker's run may have the same."""
+
 PROGRAM = """
 import os, time
 for step in range(1, 4):
@@ -65,22 +68,23 @@ def running(tmp_path_factory: pytest.TempPathFactory, quick_cockpit: tuple[str, 
     """A run of which one rank has failed and the other one lives on."""
     folder = tmp_path_factory.mktemp("agents")
     (folder / "program.py").write_text(PROGRAM)
-    (folder / "hostfile").write_text("localhost slots=2\n")
-    options = ("--launcher", "command", "--name", "night", "--headless", "--on-failure", "wait")
+    # Two names of one machine: the doctor has something to find.
+    (folder / "hostfile").write_text("localhost slots=2\n127.0.0.1 slots=2\n")
+    options = ("--launcher", "command", "--name", RUN, "--headless", "--on-failure", "wait")
     where = ("--node-dir", str(folder))
-    line = [*quick_cockpit, "run", "hostfile", *options, *where, "--", sys.executable, "program.py"]
+    line = [*quick_cockpit, "run", "-w", "localhost:2", *options, *where, "--", sys.executable, "program.py"]
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
     process = subprocess.Popen(line, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
 
     def failed() -> bool:
-        done = asked(quick_cockpit, folder, "ps", "night", "--json")
+        done = asked(quick_cockpit, folder, "ps", RUN, "--json")
         return done.returncode == 0 and bool(json.loads(done.stdout)["findings"])
 
     try:
         until(failed, "one rank has failed", timeout=60)
         yield folder
     finally:
-        process.terminate()
+        asked(quick_cockpit, folder, "stop", RUN, "--now")
         process.wait(60)
 
 
@@ -88,7 +92,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, quick_cockpit: tuple[str, 
 def test_a_question_is_answered(
     running: Path, quick_cockpit: tuple[str, ...], command: str, fields: list[str]
 ) -> None:
-    words = [{"RUN": "night", "N": "0", "HOSTFILE": "hostfile"}.get(word, word) for word in command.split()]
+    words = [{"RUN": RUN, "N": "0", "HOSTFILE": "hostfile"}.get(word, word) for word in command.split()]
     done = asked(quick_cockpit, running, *words[1:])
     assert done.returncode in (0, 1), done.stderr
     told = json.loads(done.stdout.splitlines()[0] if words[1] == "logs" else done.stdout)
