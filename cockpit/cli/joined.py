@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 
+from cockpit.cli.live import Live
 from cockpit.cli.merged import Missed
 from cockpit.cli.output import say
-from cockpit.cli.plain import Live, Output, watch
+from cockpit.cli.plain import Output, watch
 from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
@@ -26,7 +27,7 @@ async def join(
     output = Output(
         args.json, args.headless, args.give_up, stalls=stalls, notify=args.notify, since=time.time()
     )
-    live = Live(folder.manifest, output)
+    live = Live(folder.manifest, json=output.json, fold=output.fold, leaving=output.leaving)
     writer = folder.lock()
     if not writer:
         say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")

@@ -61,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         _open_streams()
+        heap.start()
         openfiles.raise_limit()
         if argv is None:
             _guard()

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import dataclass, field
 
 from cockpit import config
-from cockpit.base.events import Gap, Left
-from cockpit.base.record import is_log, logged_rank
+from cockpit.base.events import Left
 from cockpit.base.shell import quote
+from cockpit.cli import heap
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import Asks
+from cockpit.cli.live import TICK_S, Live
 from cockpit.cli.merged import Missed
-from cockpit.cli.narration import Narrator, mute, say_left
+from cockpit.cli.narration import mute, say_left
 from cockpit.cli.output import ring, say
-from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
-from cockpit.core.finding import Finding
-from cockpit.core.logs.folding import Source
-from cockpit.core.pace.log_steps import SaidSteps
-from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.summary import summary
 from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.evidence_fetcher import keep_evidence
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.logs.last_words import last_cause
-from cockpit.engine.records.folder import Manifest
 from cockpit.engine.run.session import Session
 from cockpit.engine.watching import watch_stalls
 from cockpit.engine.work_sampler import watch_works
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.login_prompts import DESK
-
-TICK_S = 0.1
 
 
 @dataclass
@@ -74,91 +64,6 @@ class Output:
         return sys.stdin.isatty() and sys.stderr.isatty() and not self.headless
 
 
-class Live:
-    """The listener of a session that prints to stdout.
-
-    :param manifest: the run's; its nodes and ranks set the width of the labels
-    """
-
-    def __init__(self, manifest: Manifest, output: Output) -> None:
-        terminal = sys.stdout.isatty()
-        colour = terminal and "NO_COLOR" not in os.environ
-        names = {rank: node.name for node in manifest.nodes for rank in node.ranks}
-        self._json = JsonPrinter(sys.stdout) if output.json else None
-        self._printer: Printer | JsonPrinter = self._json or Printer(
-            sys.stdout, colour=colour, terminal=terminal, names=names, fold=output.fold
-        )
-        self._narrator: Narrator | None = None
-        self._steps: SaidSteps | None = None
-        self._leaving = output.leaving
-
-    def joined(self, model: RunModel, pace: Pace) -> None:
-        """Tell people what events mean, using the session's model; take in the steps that logs tell of."""
-        self._narrator = Narrator(model)
-        self._steps = SaidSteps(pace)
-
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """New bytes of a log."""
-        self.count(rank, data)
-        self._printer.feed(node, rank, data, offset)
-
-    def count(self, rank: int | None, data: bytes) -> None:
-        """Take in the steps that new bytes of a log tell of."""
-        if self._steps is not None and rank is not None:
-            self._steps.read(rank, data, time.time())
-
-    def event(self, event: Event, changed: set[str | int]) -> None:
-        """An event was applied."""
-        if isinstance(event.fact, Gap) and is_log(event.fact.file):
-            rank = logged_rank(event.fact.file)
-            self.count(rank, b"\n")
-            self.gap((event.node, rank), event.fact, event.at)
-        elif self._json:
-            self._json.event(event.kind, **{name: v for name, v in event.as_json().items() if name != "e"})
-        elif self._narrator:
-            self._narrator.tell(event)
-
-    def gap(self, source: Source, gap: Gap, at: float) -> None:
-        """Something of a log is missing here."""
-        self._printer.gap(source, gap, at)
-
-    def tick(self) -> None:
-        """Print what has arrived."""
-        self._printer.tick(time.monotonic())
-
-    def batch(self, at: float | None) -> None:
-        """Print all complete lines so far.
-
-        :param at: when what follows was there, unix seconds, to print with it; None: print no times
-        """
-        self._printer.flush()
-        self._printer.at = at
-
-    def over(self, model: RunModel, run: str, code: Exit, cause: Finding | None = None) -> None:
-        """Print the outcome, once all output is out.
-
-        :param cause: why it failed, or what is known of ranks that are gone
-        """
-        if self._json:
-            first = blamed(model, model.judged)
-            failed = None if first is None else {"rank": first.rank, "node": first.node, "how": first.text}
-            more = {} if cause is None else {cause.id: cause.as_json()}
-            self._json.event(
-                "over", run=run, exit=int(code), first_failure=failed, job_end=model.job_end, **more
-            )
-            self._json.close()
-            return
-        if cause is not None and cause.id == "gone":
-            say(f"{cause.what}: {cause.detail}")
-            say(f"its output: {cause.steps[0].command}")
-        for line in summary(model, run, logs=not self._leaving):
-            say(line)
-
-    def close(self) -> None:
-        """Print all that is left."""
-        self._printer.close()
-
-
 async def watch(
     session: Session, live: Live, output: Output, roll: Roll | None = None, missed: Missed | None = None
 ) -> Exit:
@@ -177,6 +82,7 @@ async def watch(
     )
     asks.install()
     session.watch()
+    heap.settle()
     session.stand_by()
     watch_works(session)
     watch_stalls(session, output.stalls)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from cockpit.cli import heap
 from cockpit.cli.narration import mute, say_left
 from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word
@@ -130,8 +130,7 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
     from cockpit.tui.app import CockpitApp  # everything else saves a fifth of a second
 
     app = CockpitApp(flight, config.load(), read_only=read_only, notify=notify)
-    # Else each full collection looks through all of it again: with 1,024 ranks a key then waits 90 ms.
-    app.settled = gc.freeze
+    app.settled = heap.settle
     with _terminal_of(app):
         code = await app.run_async()
     if app.session is None:

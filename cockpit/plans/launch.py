@@ -11,18 +11,13 @@ from cockpit.core.ranks import ranks_text
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import Host
 from cockpit.plans.profilers.base import Profiler
-
-DIR = "@COCKPIT_DIR@"
-"""Placeholder for the run folder in an argv; scripts have ``"$COCKPIT_DIR"`` there."""
+from cockpit.plans.words import DIR
 
 PER_NODE = "per-node"
 """The launcher that starts a program once on each node, and leaves the ranks to it."""
 
 OWN = ("command", PER_NODE)
 """Launchers that are cockpit's own: nothing of theirs is on a PATH."""
-
-SECRET = "@COCKPIT_SECRET:%s@"
-"""Placeholder for a secret in an argv, by the name of its variable."""
 
 HELD = "COCKPIT_SECRET_"
 """Names of variables for secrets in a command line that are in no other variable begin so."""

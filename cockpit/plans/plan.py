@@ -17,21 +17,12 @@ from cockpit.base.record import REPORTS
 from cockpit.core.ranks import is_name
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.environment import is_variable
-from cockpit.plans.launch import (
-    DEFAULT_PORT,
-    DIR,
-    HELD,
-    SECRET,
-    LaunchJob,
-    NodeFacts,
-    PlannedNode,
-    is_address,
-    is_port,
-)
+from cockpit.plans.launch import DEFAULT_PORT, HELD, LaunchJob, NodeFacts, PlannedNode, is_address, is_port
 from cockpit.plans.launchers import registry as launchers
 from cockpit.plans.nodes import gpus
 from cockpit.plans.profilers.base import Profiler
 from cockpit.plans.unfit import refusal
+from cockpit.plans.words import DIR, SECRET
 
 __all__ = ["DIR", "LaunchJob", "NodeFacts", "NodePlan", "build_plans"]
 

@@ -5,28 +5,19 @@ Both contain the same ``launch.sh``, except for the wrapper around each rank.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cockpit.base.record import ENV_DIR, LAUNCH_SH, REPORTS
+from cockpit.base.record import LAUNCH_SH, REPORTS
 from cockpit.base.shell import comment, fill, quote
 from cockpit.plans import setup
 from cockpit.plans.environment import expandable
-from cockpit.plans.launch import DIR, PER_NODE, SECRET
+from cockpit.plans.launch import PER_NODE
 from cockpit.plans.plan import NodePlan
 from cockpit.plans.profilers.registry import PROFILERS
+from cockpit.plans.words import render_word
 
 _WIDTH = 100
-_PLACEHOLDER = re.compile(SECRET % "([A-Za-z_][A-Za-z0-9_]*)")
-
-
-def render_word(word: str) -> str:
-    """One word of an argv, placeholders in it as ``"$COCKPIT_DIR"``, and secrets by their variables."""
-    # Every second piece is the name of a variable.
-    pieces = _PLACEHOLDER.split(word.replace(DIR, SECRET % ENV_DIR))
-    shown = (f'"${piece}"' if at % 2 else quote(piece) for at, piece in enumerate(pieces) if piece)
-    return "".join(shown) or "''"
 
 
 def render_argv(argv: Iterable[str]) -> str:

@@ -100,6 +100,10 @@ class BaseApp(App[int]):
             AsciiFilter(enabled=self.glyphs.ascii),
             FewColours(enabled=self.console.color_system == "256"),
         ]
+        # Now, while there are no widgets yet whose styles another theme would change.
+        self._theme_problems = self._themes.refresh(self)
+        if problem := self._themes.use(self, config.theme):
+            self._theme_problems.append(problem)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of states that a theme may leave out."""
@@ -114,8 +118,7 @@ class BaseApp(App[int]):
         return [*super().get_line_filters(), *(each for each in self._filters_of_ours if each.enabled)]
 
     def on_mount(self) -> None:
-        self._load_themes()
-        if problem := self._themes.use(self, self.config.theme):
+        for problem in self._theme_problems:
             self._warn(problem)
         self.set_keymap({c.id: c.bound for c in self.commands.values()})
         self.set_interval(RELOAD_S, self._load_themes)

@@ -16,9 +16,10 @@ import pytest
 
 from cockpit.base.answers import FollowItem
 from cockpit.cli import merged
+from cockpit.cli.live import Live
 from cockpit.cli.main import main
 from cockpit.cli.merged import Missed
-from cockpit.cli.plain import Live, Output, watch
+from cockpit.cli.plain import Output, watch
 from cockpit.engine import time_slices
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
@@ -43,7 +44,7 @@ def attach(folder: RunFolder, nodes: Mapping[str, Any], *, json: bool = False) -
 
     async def attached() -> Exit:
         output = Output(json=json)
-        live = Live(folder.manifest, output)
+        live = Live(folder.manifest, json=output.json, fold=output.fold)
         missed = Missed(folder, live)
         session = session_of(folder, missed, pool=Fakes(nodes))
         await session.rejoin()
@@ -184,7 +185,7 @@ def test_no_node_holds_up_the_others_for_long(
     folder = folder_of(nodes)
 
     async def attached() -> None:
-        live = Live(folder.manifest, Output())
+        live = Live(folder.manifest)
         missed = Missed(folder, live)
         session = Session(folder, missed, pool=Fakes(nodes))
         await session.rejoin()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cockpit.base.events import Notice, Saved
+from cockpit.cli.live import Live
 from cockpit.cli.merged import Missed
-from cockpit.cli.plain import Live, Output
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -24,7 +24,7 @@ MANIFEST = Manifest(
 
 @pytest.mark.parametrize("missed", [False, True])
 def test_steps_of_logs_are_taken_in(missed: bool) -> None:
-    live = Live(MANIFEST, Output())
+    live = Live(MANIFEST)
     listener = Missed(RunFolder.create(MANIFEST), live) if missed else live
     pace = Pace((0,))
     listener.joined(RunModel(), pace)
@@ -37,7 +37,7 @@ def test_steps_of_logs_are_taken_in(missed: bool) -> None:
 def test_a_rank_that_becomes_slow_is_one_line_on_stderr_and_one_that_it_no_longer_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    live, model = Live(MANIFEST, Output(headless=True)), RunModel()
+    live, model = Live(MANIFEST), RunModel()
     model.apply(planned(MANIFEST))
     live.joined(model, Pace((0,)))
     what = "rank 0 slow since step 1,170: 2.95 s, others 1.98 s"

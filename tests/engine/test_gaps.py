@@ -12,8 +12,8 @@ import pytest
 
 from cockpit.base.events import Gap
 from cockpit.base.record import SIZES, rank_log
+from cockpit.cli.live import Live
 from cockpit.cli.merged import Show
-from cockpit.cli.plain import Live, Output
 from cockpit.core.logs.query import Query
 from cockpit.core.run.event_table import missing
 from cockpit.core.run.events import Event
@@ -110,7 +110,7 @@ def test_what_is_missing_is_one_of_the_last_lines(log: Log, tail: int, begin: in
 
 @pytest.mark.parametrize("json_lines", [False, True])
 def test_it_is_printed_with_its_place(log: Log, capsys: pytest.CaptureFixture[str], json_lines: bool) -> None:
-    live = Live(log.folder.manifest, Output(json=json_lines, fold=False))
+    live = Live(log.folder.manifest, json=json_lines, fold=False)
     show = Show(log.live, Query(), live)
 
     async def main() -> None:

@@ -17,12 +17,12 @@ from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.environment import gather
-from cockpit.plans.launch import DIR
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import LaunchJob, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script
+from cockpit.plans.words import DIR
 
 HOSTS = parse("gpu[01-02] slots=2")
 FACTS = NodeFacts(

@@ -10,10 +10,10 @@ import time
 from cockpit.base.events import Gap
 from cockpit.base.record import rank_log
 from cockpit.cli.awaiting import catch_up, may_ask, started
+from cockpit.cli.live import TICK_S, Live
 from cockpit.cli.merged import Show
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, add_flag, add_word, rank_set, whole
-from cockpit.cli.plain import TICK_S, Live, Output
 from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.query import Query
@@ -142,7 +142,7 @@ async def _show(
 ) -> None:
     """Print what is here; with a session also what comes, until the run has ended."""
     book = feed.book = feed.book or Logbook(folder)
-    live = Live(folder.manifest, Output(json=args.json, fold=not args.no_fold))
+    live = Live(folder.manifest, json=args.json, fold=not args.no_fold)
     show = Show(book, query, live)
     try:
         await book.load()

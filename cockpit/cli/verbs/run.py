@@ -11,9 +11,10 @@ from cockpit import config, paths
 from cockpit.cli import launch_options, terminal
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import ask, interruptible
+from cockpit.cli.live import Live
 from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_flag, add_seconds, add_word, reach
-from cockpit.cli.plain import Live, Output, watch
+from cockpit.cli.plain import Output, watch
 from cockpit.cli.verbs.collect import fetch
 from cockpit.core.doctor.diagnosis import told
 from cockpit.core.ranks import nodes_text
@@ -172,7 +173,7 @@ class _Stages:
             say(note)
 
     def listener(self, folder: RunFolder) -> Live:
-        self.live = Live(folder.manifest, self._output)
+        self.live = Live(folder.manifest, json=self._output.json, leaving=self._output.leaving)
         return self.live
 
     def untold(self, error: CockpitError) -> CockpitError:

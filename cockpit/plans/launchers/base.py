@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cockpit.base.record import RANKWRAP
-from cockpit.plans.launch import DIR, PlannedNode
+from cockpit.plans.launch import PlannedNode
+from cockpit.plans.words import DIR
 
 
 @dataclass(frozen=True)

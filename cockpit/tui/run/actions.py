@@ -17,8 +17,6 @@ from textual.worker import Worker
 
 from cockpit.base.shell import join
 from cockpit.core.text import one_line
-from cockpit.engine.calls.caller import Caller, ways
-from cockpit.engine.collect import Collected, collect
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
@@ -30,6 +28,7 @@ from cockpit.tui.run.command_list import Ran, launched_commands
 from cockpit.tui.run.purpose import Flight
 
 if TYPE_CHECKING:
+    from cockpit.engine.collect import Collected
     from cockpit.tui.run.looks import Looks
 
 TICK_S = 0.1
@@ -122,6 +121,8 @@ class Deeds:
 
     def _call_from(self) -> None:
         """Call a person when the run fails, stands still, or is over."""
+        from cockpit.engine.calls.caller import Caller, ways
+
         app = self._screen.app
         chosen = ways(app.calls_by, app.config)
         since = 0.0 if self._flight.launches else time.time()
@@ -185,6 +186,8 @@ class Deeds:
         self._collecting = self._screen.run_worker(self._collect_reports(), group="collect")
 
     async def _collect_reports(self) -> None:
+        from cockpit.engine.collect import collect
+
         folder, app = self._board.folder, self._screen.app
         self.noted("collect", ["collect", folder.name])
 

@@ -26,8 +26,7 @@ from cockpit.core.run.probes import probe_text
 from cockpit.core.run.trends import LIMIT, Trends
 from cockpit.core.text import one_line
 from cockpit.engine.records.folder import NodeEntry
-from cockpit.plans.profilers.registry import PROFILERS
-from cockpit.plans.script import render_word
+from cockpit.plans.words import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE, state_name
 from cockpit.tui.look.progress import about, behind_text
 from cockpit.tui.look.spark import sparkline
@@ -485,6 +484,8 @@ def _found(entry: NodeEntry, paper: _Paper) -> Iterator[Line]:
         yield from paper.row("cores", f"{len(cores):,}" + (f" ({ranks_text(cores)})" if plain else ""))
     version = f" ({safe(facts.get('python_version'))})" if facts.get("python_version") else ""
     yield from paper.row("python", safe(facts["python"]) + version if facts.get("python") else "")
+    from cockpit.plans.profilers.registry import PROFILERS  # not for the first screen
+
     for name in ("torch", "deepspeed", *PROFILERS, "numactl"):
         yield from paper.row(name, safe(facts[name]) if facts.get(name) else "")
     yield from paper.row("run folder", safe(entry.dir, 4000))

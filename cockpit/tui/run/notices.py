@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.text import one_line
-from cockpit.engine.collect import Collected
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.tui.look.units import span_text
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.key_bar import Activity
+
+if TYPE_CHECKING:
+    from cockpit.engine.collect import Collected
 
 SHORT_STAGES = {
     "term": "stopping, SIGTERM sent",

@@ -25,7 +25,6 @@ from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
-from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, entitle, needs
 from cockpit.tui.commands import RUN, Id
 from cockpit.tui.logs.filter_bar import FilterBar
@@ -158,7 +157,7 @@ class RunScreen(CommandScreen):
             self.deeds.watch()
         self.set_interval(TICK_S, self._tick)
         self.set_interval(SLOW_TICK_S, self._slow_tick)
-        self.call_after_refresh(self._slow_tick)
+        self._slow_tick()
 
     def _loaded(self) -> None:
         if not self.app.holds(self):
@@ -195,7 +194,7 @@ class RunScreen(CommandScreen):
                     lambda: self.board.manifest.profile,
                     f"no profiler: for other files, cockpit collect {quote(self.board.folder.name)} FILE"
                     if self.board.manifest.foreign
-                    else f"the run was not profiled: cockpit run --profile {'|'.join(PROFILERS)}",
+                    else "the run was not profiled (cockpit run --profile)",
                 ),
             ),
             "stacks": Handler(lambda: self.deeds.looks.stacks(), self._no_stacks),

@@ -20,6 +20,7 @@ from cockpit.core.text import one_line
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.board import Board
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.transport.base import UnknownHostKey
 from cockpit.tui.base_app import BaseApp
@@ -63,6 +64,7 @@ class StartScreen(Screen[None]):
         self._notes: list[str] = []
         self._found: list[str] = []
         self._board: Board | None = None
+        self._taking_off: asyncio.Task[Session] | None = None
         self._asked: Question | None = None  # whether to quit
         self.error: CockpitError | None = None
         """Why the start failed."""
@@ -80,21 +82,32 @@ class StartScreen(Screen[None]):
         self.error = self.app.error = None
         self._began = monotonic()
         self.query_one(Vertical).remove_class("-failed")
-        self._worker = self.run_worker(
-            self._flight.take_off(self), group="start", exit_on_error=False, name="start"
-        )
+        self._worker = self.run_worker(self._started(), group="start", exit_on_error=False, name="start")
         self._draw()
+
+    def take_off(self) -> asyncio.Task[Session]:
+        """Start before the screen is shown; once it is shown, this task is what it waits for."""
+        self._taking_off = asyncio.create_task(self._flight.take_off(self))
+        return self._taking_off
+
+    async def _started(self) -> Session:
+        under_way, self._taking_off = self._taking_off, None
+        return await (under_way or self._flight.take_off(self))
+
+    def arrived(self, session: Session) -> RunScreen:
+        """The run's screen, now that there is a session."""
+        assert self._board is not None
+        self.app.session = session
+        return RunScreen(self._board, session, self._flight, self._notes)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         worker = event.worker
         if worker.name != "start":
             return
         if event.state is WorkerState.SUCCESS and worker.result is not None:
-            assert self._board is not None
-            self.app.session = worker.result
             if self._asked is not None and self._asked.is_current:
                 self._asked.action_safe()  # there is no start left to undo
-            self.app.switch_screen(RunScreen(self._board, worker.result, self._flight, self._notes))
+            self.app.switch_screen(self.arrived(worker.result))
         elif event.state is WorkerState.CANCELLED:
             self.app.exit(130)
         elif event.state is WorkerState.ERROR:
