@@ -1,7 +1,7 @@
 """``python -m benchmarks [NAME…] [--write]``: measure, print, and with ``--write`` keep in RESULTS.md.
 
-The lab (root, network namespaces, OpenSSH) is needed by connect, doctor, preflight, attach, logs, collect and
-stacks, SLURM as well by srun; the rest needs nothing.
+The lab (root, network namespaces, OpenSSH) is needed by connect, launch, doctor, preflight, attach, logs,
+collect and stacks, SLURM as well by srun; the rest needs nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from benchmarks import (
     firstframe,
     folding,
     footprint,
+    launch,
     logs,
     node,
     probe,
@@ -47,6 +48,7 @@ from tests.lab.lab import Lab, LabError
 
 ALL: dict[str, Callable[[], Result]] = {
     "connect": connect.run,
+    "launch": launch.run,
     "doctor": doctor.run,
     "preflight": doctor.preflight,
     "attach": attach.run,
@@ -76,7 +78,7 @@ ALL: dict[str, Callable[[], Result]] = {
 }
 ON_REQUEST = ("soak",)
 """Those that take so long that only who names them gets them."""
-IN_LAB = ("connect", "doctor", "preflight", "attach", "logs", "collect", "stacks")
+IN_LAB = ("connect", "launch", "doctor", "preflight", "attach", "logs", "collect", "stacks")
 _NAMES = ", ".join(ALL) + f" (default: all but {', '.join(ON_REQUEST)})"
 RESULTS = FOLDER / "RESULTS.md"
 

@@ -35,6 +35,9 @@ class Cost:
     """Unix seconds; machines of a lab share the clock."""
     said: dict[str, Any]
     """What the command said of itself: the last line of its stderr where that is a JSON object."""
+    first: float = 0.0
+    last: float = 0.0
+    """After how many seconds its standard output began and ended, where that was read."""
 
 
 def interleave(sides: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
@@ -52,6 +55,8 @@ def timed(
 ) -> Cost:
     """Run a command as the lab's user on the login node; its standard output goes to the file ``output``.
 
+    ``-``: it is read instead, and the :class:`Cost` says when it came.
+
     :raises BenchmarkError: it failed
     """
     runner = [lab.python, "-I", "-S", str(FOLDER / "timed.py"), output, *argv]
@@ -63,14 +68,21 @@ def timed(
         raise BenchmarkError(f"{argv[0]} ended with {answer['code']}: {answer['stderr'][-2000:]}")
     last = (answer["stderr"].strip().splitlines() or [""])[-1]
     said = json.loads(last) if last.startswith("{") else {}
-    return Cost(answer["wall"], answer["cpu"], answer["ended"], said)
+    return Cost(answer["wall"], answer["cpu"], answer["ended"], said, answer["first"], answer["last"])
+
+
+def compiled() -> dict[str, str]:
+    """The environment for our own programs on the login node: byte code as where cockpit was installed.
+
+    The lab's user may not write it here.
+    """
+    compileall.compile_dir(os.path.dirname(cockpit.__file__), quiet=2)
+    return {"PYTHONPATH": str(FOLDER.parent), "XDG_STATE_HOME": "/tmp/state"}
 
 
 def client(lab: Lab, *words: str, python: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Cost:
     """Run our own side (:mod:`benchmarks.client`) in a fresh Python as the lab's user."""
-    # Byte code is there where cockpit was installed; the lab's user may not write it here.
-    compileall.compile_dir(os.path.dirname(cockpit.__file__), quiet=2)
-    full = {"PYTHONPATH": str(FOLDER.parent), "XDG_STATE_HOME": "/tmp/state", **(env or {})}
+    full = {**compiled(), **(env or {})}
     return timed(lab, [sys.executable, *python, "-m", "benchmarks.client", *words], env=full)
 
 

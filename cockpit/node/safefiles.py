@@ -27,6 +27,16 @@ def opened(path: str, *, link: bool = False) -> int:
     return open_regular(path, follow=link)
 
 
+def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Write a file that must not exist yet.
+
+    :raises OSError: it exists, or it cannot be written
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, mode), "wb") as file:
+        file.write(data)
+
+
 def absent(path: str) -> bool:
     """Whether there is surely nothing of this name: an error says nothing about that."""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cockpit.base import record
 from cockpit.node import procfs
-from cockpit.node.run import supervisor
+from cockpit.node.run.folder import start
 from tests.waiting import until
 
 Event = dict[str, Any]
@@ -53,7 +53,7 @@ class Run:
     @classmethod
     def start(cls, spec: dict[str, Any], pyz: bytes) -> Run:
         """Start it as an agent does."""
-        started = supervisor.start(spec, sys.executable, pyz)
+        started = start(spec, sys.executable, pyz)
         return cls(spec["run"], spec["node"], Path(spec["dir"]), started)
 
     @classmethod

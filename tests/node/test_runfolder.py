@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 
 from cockpit.base import owners
-from cockpit.node.run.place import trouble
-from cockpit.node.run.supervisor import RunFolderError, StartError, start
+from cockpit.node.run.folder import StartError, start
+from cockpit.node.run.place import RunFolderError, trouble
 from tests.needs import lacking, require
 from tests.node.conftest import Launch
 from tests.node.runs import alive
@@ -156,13 +156,23 @@ def test_a_supervisor_that_says_nothing_is_ended(tmp_path: Path) -> None:
     until(lambda: not alive(pid), "what it has started is ended too")
 
 
-def test_node_code_is_compiled_for_this_python(launch: Launch) -> None:
+def test_node_code_that_a_run_starts_with_is_compiled_for_this_python(launch: Launch) -> None:
     run = launch("true")
     run.ended()
-    with zipfile.ZipFile(run.folder / "node.pyz") as archive:
-        names = archive.namelist()
-    assert "cockpit/node/run/wrapper.pyc" in names
-    assert not [name for name in names if name.endswith(".py")]
+    pyz = str(run.folder / "node.pyz")
+    loads = (
+        f"import sys; sys.path.insert(0, {pyz!r}); from cockpit.node.run import supervisor, wrapper; "
+        "print(*(module.__spec__.cached or module.__file__ for name, module in sys.modules.items() if "
+        "name.startswith('cockpit')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", loads], capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert f"{pyz}/cockpit/node/run/wrapper.pyc" in loaded
+    assert [name for name in loaded if name.endswith(".py")] == []
+    with zipfile.ZipFile(pyz) as archive:
+        assert "cockpit/node/stacks/dump.py" in archive.namelist()
 
 
 def test_another_python_gets_the_sources(tmp_path: Path, pyz: bytes) -> None:

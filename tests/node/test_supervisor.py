@@ -421,8 +421,8 @@ INNER = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from cockpit.engine.links import payload
-from cockpit.node.run import supervisor
-supervisor.start(json.loads(sys.argv[2]), sys.executable, payload.archive())
+from cockpit.node.run import folder
+folder.start(json.loads(sys.argv[2]), sys.executable, payload.archive())
 """
 
 

@@ -22,6 +22,7 @@ from cockpit.base.shell import quote_posix
 from cockpit.node import safefiles, usermask
 from cockpit.node.run import held, stopping
 from cockpit.node.run.place import RunFolderError, make, runs_programs
+from cockpit.node.safefiles import write_new
 
 _OURS = (
     record.ENV_RUN,
@@ -88,16 +89,6 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
                 os.rmdir(run_folder)
 
 
-def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Write a file that must not exist yet.
-
-    :raises OSError: it exists, or it cannot be written
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, mode), "wb") as file:
-        file.write(data)
-
-
 def _add_probe(folder: str, pyz_bytes: bytes) -> None:
     """As sources: the ranks' Python may be another one than ours."""
     for name in (record.PROBE, record.PROBE_PYTHON):
@@ -108,17 +99,28 @@ def _add_probe(folder: str, pyz_bytes: bytes) -> None:
             write_new(path, source.read("cockpit/node/probe/" + name))
 
 
+_OF_A_RUN = ("", "cockpit", "cockpit/base", "cockpit/base/progress", "cockpit/node", "cockpit/node/run")
+"""Folders of the code that a supervisor and its wrappers start with."""
+
+
 def _compiled(pyz_bytes: bytes) -> bytes:
-    """The code as byte code of this Python, and nothing else: compiling costs a wrapper 1 MB and 20 ms."""
+    """The code, what a run starts with as byte code of this Python: compiling costs a wrapper 1 MB and 20 ms.
+
+    The rest, two thirds of it, is compiled by what needs it, if ever: a person waits for the start.
+    """
     # Marked as "never compare with the source".
     head = importlib.util.MAGIC_NUMBER + struct.pack("<IQ", 1, 0)
     output = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(pyz_bytes)) as source, zipfile.ZipFile(output, "w") as target:
         for name in source.namelist():
             # Byte code in the zip may be that of another Python.
-            if name.endswith(".py"):
+            if not name.endswith(".py"):
+                continue
+            if os.path.dirname(name) in _OF_A_RUN:
                 code = compile(source.read(name), name, "exec", dont_inherit=True)
                 target.writestr(name + "c", head + marshal.dumps(code))
+            else:
+                target.writestr(name, source.read(name))
     return output.getvalue()
 
 

@@ -13,9 +13,11 @@ from typing import Any, Dict, List
 from cockpit.base import record, verbs
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.run import helpers, leftovers, stopping, supervisor
-from cockpit.node.run.folder import write_new
+from cockpit.node.run import leftovers, stopping
+from cockpit.node.run.folder import start
+from cockpit.node.run.place import RunFolderError
 from cockpit.node.run.status import read_record, supervisor_alive
+from cockpit.node.safefiles import write_new
 
 
 def launch(call: Call) -> Dict[str, Any]:
@@ -28,8 +30,8 @@ def launch(call: Call) -> Dict[str, Any]:
     with open(archive, "rb") as file:
         node_pyz = file.read()
     try:
-        return supervisor.start(spec, sys.executable, node_pyz)
-    except supervisor.RunFolderError as error:
+        return start(spec, sys.executable, node_pyz)
+    except RunFolderError as error:
         raise NodeError("folder", str(error), error.hint) from None
 
 
@@ -83,6 +85,8 @@ def _told_to_stop(folder: str, wish: Dict[str, Any]) -> str:
 
     :raises OSError: neither is it reached nor can it be told by a file
     """
+    from cockpit.node.run import helpers  # a launch does without
+
     with contextlib.suppress(OSError):
         said = helpers.ask(folder, helpers.STOP, wish)
         if said:

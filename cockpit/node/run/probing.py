@@ -15,7 +15,6 @@ from cockpit.base.progress import ring
 from cockpit.base.progress.told import Told
 from cockpit.node import procfs, safefiles
 from cockpit.node.run import past
-from cockpit.node.run.folder import write_new
 from cockpit.node.run.ranks import Emit
 
 SHARED_MEMORY = "/dev/shm"
@@ -83,7 +82,7 @@ class Probes:
         for name in list(_names(self.rings))[: _MOST + len(self._own)]:
             with contextlib.suppress(OSError, ValueError):
                 data = safefiles.read(os.path.join(self.rings, name), ring.SIZE)
-                write_new(os.path.join(self._folder, name), data)
+                safefiles.write_new(os.path.join(self._folder, name), data)
                 found = ring.read(data)
                 if found.rank in self._own and found.steps:
                     ended = found.steps[-1].mono_ns

@@ -22,12 +22,8 @@ from cockpit.base import record, times
 from cockpit.base.lasting import Lasting
 from cockpit.node import procfs, safefiles
 from cockpit.node.run import evidence, helpers, probing, reports, stopping
-from cockpit.node.run.folder import StartError, start, write_new
 from cockpit.node.run.jsonlines import JsonLines
-from cockpit.node.run.place import RunFolderError
 from cockpit.node.run.ranks import Ranks, how
-
-__all__ = ["RunFolderError", "StartError", "main", "start"]
 
 TICK_S = 0.2
 """Seconds between two looks at the run folder: the resolution of the time index."""
@@ -176,7 +172,7 @@ class Supervisor:
             facts[name] = spec.get(name)
         facts["probe"], facts["rings"] = spec.get("probe", "off"), self._probes.rings
         path = os.path.join(self._folder, record.RECORD)
-        write_new(path + ".tmp", json.dumps(facts).encode())
+        safefiles.write_new(path + ".tmp", json.dumps(facts).encode())
         os.rename(path + ".tmp", path)
         told = ("boot_id", "run", "node", "ranks", "format", "host", "umask", "probe")
         self._emit("supervisor_started", **me, **{name: facts[name] for name in told})
@@ -535,6 +531,6 @@ def main(argv: List[str]) -> int:
         if os.path.basename(name) != name:
             sys.stderr.write("cockpit: supervise: not a file name: %r\n" % name)
             return 2
-        write_new(os.path.join(folder, name), text.encode())
+        safefiles.write_new(os.path.join(folder, name), text.encode())
     Supervisor(spec, folder, user_umask).run()
     return 0
