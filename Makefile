@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick check lint hostile slowpool faultpool ends calm weeks bench snapshots screenshots docs coldstart lines clean
+.PHONY: help venv demo test quick check lint hostile slowpool faultpool ends calm weeks bench bench-quick snapshots screenshots docs coldstart lines clean
 
 help:  ## print this
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@echo "make test ARGS='-m \"not launch\"'    passes arguments on to pytest"
 	@echo "make venv PYTHON=/path/to/python3.11  takes that Python"
 
@@ -67,6 +67,9 @@ weeks: $(STAMP)  ## a month of 16 nodes in simulated time: is all told, kept, bo
 
 bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md keeps
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-quick: $(STAMP)  ## five of them in three minutes, each beside the recorded figure
+	$(BIN)/python -m benchmarks --quick
 
 snapshots: $(STAMP)  ## draw every state of the app anew for the tests; look at the difference before you commit it
 	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py tests/tui/test_stacks.py

@@ -43,7 +43,7 @@ from benchmarks import (
     works,
 )
 from benchmarks.measure import FOLDER, BenchmarkError
-from benchmarks.table import Result, page, render
+from benchmarks.table import Result, compared, page, render
 from tests.lab.lab import Lab, LabError
 
 ALL: dict[str, Callable[[], Result]] = {
@@ -76,6 +76,14 @@ ALL: dict[str, Callable[[], Result]] = {
     "causes": causes.run,
     "soak": soak.run,
 }
+QUICK: dict[str, Callable[[], Result]] = {
+    "help": tohelp.run,
+    "firstframe": lambda: firstframe.run(rounds=5, long=0),
+    "connect": lambda: connect.run(sizes=(16,), rounds=3),
+    "logs": lambda: logs.run(size=50 << 20, rounds=5),
+    "stacks": lambda: stacks.run(rounds=2),
+}
+"""What shows within three minutes whether something became slow."""
 ON_REQUEST = ("soak",)
 """Those that take so long that only who names them gets them."""
 IN_LAB = ("connect", "launch", "doctor", "preflight", "attach", "logs", "collect", "stacks")
@@ -90,7 +98,12 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
     parser.add_argument("--write", action="store_true", help=f"keep the figures in {RESULTS.name}")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"a short set ({', '.join(QUICK)}), beside the recorded figures"
+    )
     args = parser.parse_args()
+    if args.quick:
+        return _quick()
     if unknown := [name for name in args.names if name not in ALL]:
         parser.error(f"no such benchmark: {', '.join(unknown)} (there are {', '.join(ALL)})")
     sections: dict[str, str] = {}
@@ -110,6 +123,21 @@ def main() -> int:
         old = RESULTS.read_text() if RESULTS.exists() else ""
         RESULTS.write_text(page(old, HEAD, sections))
     return int(failed)
+
+
+def _quick() -> int:
+    results: list[Result] = []
+    for name, measure in QUICK.items():
+        if reason := _unavailable(name):
+            print(f"{name}: skipped: {reason}", flush=True)
+            continue
+        try:
+            results.append(measure())
+        except (BenchmarkError, LabError, subprocess.SubprocessError) as error:
+            print(f"{name}: failed: {error}", file=sys.stderr, flush=True)
+            return 1
+    print(f"{_when()}\n\n{compared(results, RESULTS.read_text())}", end="")
+    return 0
 
 
 def _unavailable(name: str) -> str | None:

@@ -13,12 +13,12 @@ SIZES = (64, 16)
 ROUNDS = 5
 
 
-def run() -> Result:
+def run(sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) -> Result:
     """Measure; needs the lab."""
     figures: list[Figure] = []
-    with Lab(nodes=max(SIZES)) as lab:
-        for size in SIZES:
-            figures += _size(lab, lab.nodes[:size])
+    with Lab(nodes=max(sizes)) as lab:
+        for size in sizes:
+            figures += _size(lab, lab.nodes[:size], rounds)
     return Result(
         "connect",
         "an agent on every node and its first answer",
@@ -35,7 +35,7 @@ def run() -> Result:
     )
 
 
-def _size(lab: Lab, nodes: list[str]) -> list[Figure]:
+def _size(lab: Lab, nodes: list[str], rounds: int) -> list[Figure]:
     names = ",".join(nodes)
     sides: dict[str, Callable[[], Cost]] = {"cockpit": lambda: client(lab, "connect", *nodes)}
     if shutil.which("pdsh"):
@@ -43,7 +43,7 @@ def _size(lab: Lab, nodes: list[str]) -> list[Figure]:
     if shutil.which("clush"):
         sides["clush"] = lambda: timed(lab, ["clush", "-w", names, "-f", "64", "true"])
     interleave(sides, 1)  # files into the cache
-    costs = interleave(sides, ROUNDS)
+    costs = interleave(sides, rounds)
     ours = costs.pop("cockpit")
     found = []
     for name, theirs in costs.items():

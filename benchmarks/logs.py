@@ -16,19 +16,19 @@ _FAST = "aes128-gcm@openssh.com"
 _LOG = "rank-0.log"
 
 
-def run() -> Result:
+def run(size: int = SIZE, rounds: int = ROUNDS) -> Result:
     """Measure; needs the lab."""
     with Lab(nodes=1) as lab:
         node = lab.nodes[0]
         running, ended = "/tmp/bench/running", "/tmp/bench/ended"
-        digest = fill(lab, fake_run(lab, node, running, alive=True) / _LOG, SIZE)
+        digest = fill(lab, fake_run(lab, node, running, alive=True) / _LOG, size)
         fake_run(lab, node, ended)
         lab.run(["ln", f"{running}/{_LOG}", f"{ended}/{_LOG}"], node=node, check=True)
 
         def ours(folder: str) -> float:
             said = client(lab, "logs", node, folder).said
             check(lab.node_path(None, said["file"]), digest)
-            return SIZE / 1e6 / float(said["seconds"])
+            return size / 1e6 / float(said["seconds"])
 
         def cat(*options: str) -> float:
             # Its clock starts on the node when cat does: ours starts with an open link.
@@ -36,7 +36,7 @@ def run() -> Result:
             output = f"/tmp/cat-{time.monotonic_ns()}"
             cost = timed(lab, ["ssh", *options, node, remote], output)
             check(lab.node_path(None, output), digest)
-            return SIZE / 1e6 / (cost.ended - float(cost.said["t"]))
+            return size / 1e6 / (cost.ended - float(cost.said["t"]))
 
         sides: dict[str, Callable[[], float]] = {
             "running": lambda: ours(running),
@@ -44,7 +44,7 @@ def run() -> Result:
             "default": cat,
             "fast": lambda: cat("-c", _FAST),
         }
-        rates = interleave(sides, ROUNDS)
+        rates = interleave(sides, rounds)
     run_, ended_, default, fast = (rates[name] for name in sides)
     figures = [
         Figure("bytes/s, against ssh cat with its default cipher", run_, default, "MB/s", 0.9, True, _SLOW),
@@ -54,7 +54,7 @@ def run() -> Result:
     cat_line = shlex.join(["ssh", "NODE", "cat FILE"]) + " > SPOOL"
     return Result(
         "logs",
-        f"{SIZE >> 20} MiB of one rank's log, from the node's file into the spool",
+        f"{size >> 20} MiB of one rank's log, from the node's file into the spool",
         {
             "cockpit": "Session.watch: follow, spool, line events; link open",
             "ssh": cat_line,

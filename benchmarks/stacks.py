@@ -25,7 +25,7 @@ CYCLES, WINDOW_S, EVERY_S = 4, 10.0, 5.0
 _HUNG = FOLDER / "hung.py"
 
 
-def run() -> Result:
+def run(rounds: int = ROUNDS) -> Result:
     """Measure ranks that hang on the nodes of a lab; needs the lab, and pdsh for the classic way."""
     spy = _spy()
     with Lab(nodes=NODES) as lab, _hung(lab):
@@ -42,7 +42,7 @@ def run() -> Result:
             words = ["pdsh", "-R", "ssh", "-f", "64", "-w", ",".join(lab.nodes), line]
             sides["classic"] = lambda: timed(lab, words).wall
         interleave(sides, 1)  # files into the cache
-        found = interleave(sides, ROUNDS)
+        found = interleave(sides, rounds)
     ours = found.pop("cockpit")
     what = {"py-spy": "against the py-spy processes alone", "classic": "against the classic way"}
     return Result(

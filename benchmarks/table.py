@@ -100,6 +100,34 @@ def page(old: str, head: str, sections: dict[str, str]) -> str:
     return "\n".join([head.strip() + "\n", *{**kept, **sections}.values()])
 
 
+def recorded(page: str, name: str, what: str) -> str:
+    """What the page has of one figure of a benchmark, without its spread; empty: nothing."""
+    section = re.search(rf"^## {name}:.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    row = re.search(
+        rf"^\| {re.escape(what)} \|.*?\*\*(.+?)\*\*", section.group() if section else "", re.MULTILINE
+    )
+    return row.group(1) if row else ""
+
+
+def compared(results: Sequence[Result], page: str) -> str:
+    """Each figure of some benchmarks beside what the page has of it, as a table."""
+    rows = []
+    for result in results:
+        for figure in result.figures:
+            aim = "–" if figure.aim is None else f"{'≥' if figure.at_least else '≤'} {number(figure.aim)}"
+            rows.append((result.name, figure.what, number(median(figure.ratios)), aim, figure.met))
+        for level in result.levels:
+            aim = "–" if level.aim is None else f"≤ {number(level.aim)} {level.unit}"
+            now = f"{number(median(level.values))} {level.unit}"
+            rows.append((result.name, level.what, now, aim, level.met))
+    lines = [_row("", "", "now", "recorded", "aim", ""), "|---|---|---|---|---|---|"]
+    lines += [
+        _row(name, what, f"**{now}**", recorded(page, name, what) or "–", aim, verdict(met))
+        for name, what, now, aim, met in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _figure(figure: Figure) -> str:
     ratios = figure.ratios
     sign = "≥" if figure.at_least else "≤"

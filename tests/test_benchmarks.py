@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.table import Figure, Level, Result, number, page, render
+from benchmarks.table import Figure, Level, Result, compared, number, page, render
 
 
 def result(name: str, *figures: Figure, levels: tuple[Level, ...] = ()) -> Result:
@@ -66,3 +66,18 @@ def test_page_replaces_sections_and_keeps_the_others() -> None:
 )
 def test_number(value: float, text: str) -> None:
     assert number(value) == text
+
+
+def test_new_figures_stand_beside_the_recorded_ones() -> None:
+    one = result(
+        "one", Figure("wall (64)", [1.0], [2.0], aim=0.6), levels=(Level("memory", [80.0], "MB", 96.0),)
+    )
+    other = result("other", Figure("wall (64)", [3.0], [2.0]))
+    old = page("", "# Results", {"one": render(one, "then")})
+    now = result(
+        "one", Figure("wall (64)", [2.0], [2.0], aim=0.6), levels=(Level("memory", [70.0], "MB", 96.0),)
+    )
+    lines = compared([now, other], old).splitlines()
+    assert "| one | wall (64) | **1.00** | 0.5 | ≤ 0.6 | missed |" in lines
+    assert "| one | memory | **70.0 MB** | 80.0 MB | ≤ 96.0 MB | met |" in lines
+    assert "| other | wall (64) | **1.50** | – | – |  |" in lines

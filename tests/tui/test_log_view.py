@@ -37,7 +37,7 @@ class Pen:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.book = Logbook(folder)
-        self._now = AT
+        self.now = AT
 
     def say(self, text: str | bytes, *ranks: int, node: str | None = None, end: bytes = b"\n") -> None:
         """Print a line on ranks, or (``node``) on a console."""
@@ -54,8 +54,8 @@ class Pen:
 
     def flush(self) -> None:
         """Close the batch, a quarter of a second after the last."""
-        self._now += 0.25
-        self.book.flush(self._now)
+        self.now += 0.25
+        self.book.flush(self.now)
 
     def steps(self, first: int, count: int) -> None:
         """So many steps of rank 0, a batch each."""
@@ -546,6 +546,37 @@ def test_a_filter_keeps_the_place_in_time_and_gives_it_back(pen: Pen) -> None:
         await settled(app, pilot)
         view.set_filter("")
         assert any("step 200" in line or "step 199" in line for line in await settled(app, pilot))
+
+    play(scene)
+
+
+def test_another_book_of_the_same_logs_is_shown_from_the_same_time(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 100)
+        last = Logbook(pen.folder)  # has nothing of what was before
+        await last.load(since={})
+        for step in range(100, 300):
+            offset = last.logs.size(last.logs.number(("gpu01", 0)))
+            pen.steps(step, 1)
+            last.feed("gpu01", 0, offset, last.logs.read(last.logs.number(("gpu01", 0)), offset, 1000))
+            last.flush(pen.now)
+        view.open(last, NODES)
+        newest = await settled(app, pilot)
+        assert texts(newest)[-1] == "step 299 loss 2.701"
+        view.exchange(pen.book)
+        assert await settled(app, pilot) == newest
+        view.exchange(last)
+        view.move(-40)
+        await settled(app, pilot)
+        assert view.copy_line().startswith("step 259 ")
+        view.exchange(pen.book)
+        await settled(app, pilot)
+        assert view.copy_line().startswith("step 259 ")
+        assert not view.following
+        view.home()
+        assert texts(await settled(app, pilot))[0].startswith("step 0 ")
+        last.close()
 
     play(scene)
 

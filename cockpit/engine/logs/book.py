@@ -107,6 +107,11 @@ class Logbook:
         return self.index.lines
 
     @property
+    def loading(self) -> bool:
+        """Whether there is output here that is not in the document yet."""
+        return self._held is not None
+
+    @property
     def batches(self) -> int:
         """How many batches the document has."""
         return self.index.batches
@@ -212,6 +217,17 @@ class Logbook:
             except CockpitError as error:
                 self.logs.unreadable.setdefault((node.name, None), error)
         return files
+
+    def last(self, length: int) -> tuple[int, dict[Source, int]]:
+        """How many bytes are spooled, and where whole lines begin in the last ``length`` of each log."""
+        total, starts = 0, {}
+        for number in self._files().values():
+            size, source = self.logs.size(number), self.logs.files[number].source
+            start = max(0, size - length)
+            # A line that is longer than that is shown cut off.
+            starts[source] = start + (self.logs.read(number, start, length).find(b"\n") + 1 if start else 0)
+            total += size
+        return total, starts
 
     async def _clocks(self, turn: Turn) -> dict[str, float]:
         """How far each node's clock is ahead of ours, in seconds, as last measured; notes what is missing."""

@@ -36,6 +36,11 @@ SPEEDS = ("tokens_s", "samples_s")
 # What torch prints around the compiler (torch/utils/cpp_extension.py), which may take minutes in silence.
 _EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
 
+LONG, LAST = 32 << 20, 64 << 10
+"""Bytes of all logs that take a while to be read, and of each log's last lines, shown until then."""
+LAST_S = 1.0
+"""Seconds after which reading those is given up too."""
+
 _SEARCH_S = 10.0
 """Seconds for which logs that are here are searched for pages, in between of other things."""
 
@@ -52,6 +57,9 @@ class Board:
         self.model = RunModel()
         self.timeline = Timeline(self.model)
         self.book = Logbook(folder)
+        self.shown = self.book
+        """The book to show: of long logs the last lines, until :meth:`show_all`."""
+        self._books = [self.book]
         self.metrics = Metrics()
         self.trends = Trends()
         self.pace = Pace()
@@ -83,9 +91,41 @@ class Board:
         self.timeline.entries.clear()
         self.timeline.entries.extend([*told.entries, *since])
 
+    async def load_last(self) -> bool:
+        """Of long logs, read the last lines first, into a book of their own; return whether they are there.
+
+        :raises CockpitError: the spool cannot be read
+        """
+        total, starts = self.book.last(LAST)
+        if total < LONG:
+            return False
+        last = Logbook(self.folder)
+        last.reads_along = self.book.reads_along
+        self._books.append(last)
+        try:
+            await asyncio.wait_for(last.load(since=starts), LAST_S)
+        except BaseException as error:
+            self._books.remove(last)
+            last.close()
+            if isinstance(error, asyncio.TimeoutError):
+                return False
+            raise
+        self.shown = last
+        return True
+
+    def show_all(self) -> None:
+        """Nobody reads the last lines' own book any more."""
+        self.shown = self.book
+        for other in self._books[1:]:
+            other.close()
+        del self._books[1:]
+
+    def flush(self, now: float, *, wait_s: float = 0.0) -> bool:
+        """Close the batch of what has arrived; whether there is anything new to show since the last call."""
+        return {book: book.flush(now, wait_s=wait_s) for book in self._books}[self.shown]
+
     async def load(self, progress: Callable[[float], None] | None = None) -> None:
-        """Index the output that is already here, and read its last numbers."""
-        await self.book.load(progress)
+        """Read the last numbers of the output that is already here, and index it."""
         self._loaded_at = time.time()
         for entry in self.manifest.nodes:
             consoles = (None,) if self.manifest.foreign else ()
@@ -97,6 +137,7 @@ class Board:
                     self.pages.look(source, self.book.logs.read(self.book.logs.number(source), 0, HEAD))
                     self.pages.read(source, tail, follows=False)
                     await asyncio.sleep(0)
+        await self.book.load(progress)
         until = time.monotonic() + _SEARCH_S
         async for source, data in by_turns(middles(self.book.logs)):
             self.pages.look(source, data)
@@ -125,7 +166,8 @@ class Board:
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log."""
-        self.book.feed(node, rank, offset, data)
+        for book in self._books:
+            book.feed(node, rank, offset, data)
         self.pages.read((node, rank), data)
         if rank is None and self.manifest.foreign:
             self.metrics.feed(None, data, time.time())  # its ranks may have no other output
@@ -151,7 +193,8 @@ class Board:
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied to the model."""
         if isinstance(event.fact, Gap) and is_log(event.fact.file):
-            self.book.gap(event.node, event.fact)
+            for book in self._books:
+                book.gap(event.node, event.fact)
             source = event.node, logged_rank(event.fact.file)
             # Nothing is read from two halves of lines.
             self.pages.read(source, b"\n")
@@ -199,5 +242,6 @@ class Board:
 
     def close(self) -> None:
         """Close what is open."""
+        self.show_all()
         self.book.close()
         self._words.close()

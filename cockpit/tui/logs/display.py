@@ -135,6 +135,13 @@ class LogDisplay(Widget):
         self._place = None
         self._restart()
 
+    def exchange(self, book: Logbook) -> None:
+        """Show another book of the same logs: its end, or the time at which the old one is read."""
+        if book is not self._book:
+            self._book = book
+            self._anchor = None
+            self._restart()
+
     def show(self, chosen: Query, title: str) -> None:
         """Narrow the log to some nodes or ranks, or widen it, at the same time of the log.
 
@@ -269,7 +276,11 @@ class LogDisplay(Widget):
         self._painter = None
         self._pending = []
         task: Task = place.newest
-        if old is not None:
+        if old is not None and old.window.reader.book is not self._book:
+            if not old.following and old.row is not None:
+                place.following = False
+                task = place.at(reader.position_at(old.row.at), old.line)
+        elif old is not None:
             place.unseen = old.unseen
             place.unseen.turn(reader)
             # Row numbers of the old place mean nothing in the new one.
@@ -423,6 +434,8 @@ class LogDisplay(Widget):
             return ["stopped, no line found so far"]
         if self.filter:
             return [f"no line matches /{self.filter}/ · {self.back_key} clears"]
+        if self._book is not None and self._book.loading:
+            return []  # how far that is stands below
         width = max(1, self.size.width)
         why = (wrap(line, width, break_on_hyphens=False) for line in self.empty_text.splitlines())
         return ["no output yet", *chain.from_iterable(why)]

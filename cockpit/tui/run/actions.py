@@ -60,14 +60,20 @@ class Deeds:
 
     # Loading and watching
 
-    def load(self, loaded: Callable[[], object]) -> None:
-        """Read what is on the disk; then call this."""
-        self._screen.run_worker(self._load(loaded), group="load")
+    def load(self, last: Callable[[], object], loaded: Callable[[], object]) -> None:
+        """Read what is on the disk.
 
-    async def _load(self, loaded: Callable[[], object]) -> None:
+        :param last: called once the last lines can be shown, where it takes a while
+        :param loaded: called at the end
+        """
+        self._screen.run_worker(self._load(last, loaded), group="load")
+
+    async def _load(self, last: Callable[[], object], loaded: Callable[[], object]) -> None:
         if not self._board.timeline.entries:
             await self._board.recall()
         self._loading(0.0)
+        if await self._board.load_last():
+            last()
         await self._board.load(self._loading)
         self.activities.pop("load", None)
         loaded()

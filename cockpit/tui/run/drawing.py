@@ -125,7 +125,7 @@ class Drawing:
         """The grid and the log, if there is anything new in them."""
         app, new = self.screen.app, False
         with app.contained():
-            new = self.board.book.flush(time.time(), wait_s=PATIENCE_S)
+            new = self.board.flush(time.time(), wait_s=PATIENCE_S)
         if self.frozen:
             return
         changed = self.board.take_changed()
@@ -263,7 +263,7 @@ class Drawing:
 
     def say_what_is_waited_for(self, now: float) -> None:
         """An empty log says what the run is doing."""
-        if self.board.book.lines:
+        if self.board.shown.lines:
             return
         age = now - self.board.manifest.created
         foreign = self.board.manifest.foreign is not None

@@ -147,21 +147,27 @@ class RunScreen(CommandScreen):
             self._log.toggle_timestamps()
         if self.app.config.wrap:
             self._log.toggle_wrap()
-        self._log.open(self.board.book, {node: len(ranks) for node, ranks in self._ranks_of.items()})
+        self._log.open(self.board.shown, {node: len(ranks) for node, ranks in self._ranks_of.items()})
         self._show_view(View(), remember=False)
         self._grid.focus()
         for note in self._notes:
             self.notify(one_line(note, limit=400), timeout=10)
-        self.deeds.load(self._loaded)
+        self.deeds.load(self._show_log, self._loaded)
         if not self.recorded:
             self.deeds.watch()
         self.set_interval(TICK_S, self._tick)
         self.set_interval(SLOW_TICK_S, self._slow_tick)
         self._slow_tick()
 
+    def _show_log(self) -> None:
+        if self.app.holds(self):
+            self._log.exchange(self.board.shown)
+
     def _loaded(self) -> None:
         if not self.app.holds(self):
             return
+        self._log.exchange(self.board.book)
+        self.board.show_all()
         self._log.refresh_log()
         self.call_after_refresh(self.app.settled)
 
