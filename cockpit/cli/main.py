@@ -47,7 +47,7 @@ def usage() -> str:
         "A terminal cockpit for multi-node training runs.\n\n"
         f"{verbs}\n\n"
         "  cockpit help VERB     its options and examples; cockpit VERB --help-all: all options\n"
-        "  cockpit help TOPIC    a page of the documentation; cockpit help topics: their names\n"
+        "  cockpit help TOPIC    a page of the documentation, or the sections with these words\n"
         "  cockpit --version\n\n"
         "Start: cockpit run HOSTFILE -- train.py ARGS; or try it here: cockpit demo\n"
     )
@@ -85,7 +85,7 @@ def _verb(words: list[str]) -> int:
         out_lines(usage().rstrip("\n").split("\n"))
         return Exit.OK
     if words[0] == "help":
-        return _help(words[1])
+        return _help(" ".join(words[1:]))
     if words[0] in ("-V", "--version"):
         out(f"cockpit {__version__}")
         return Exit.OK

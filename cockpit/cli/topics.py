@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cockpit.cli.output import out_lines, table
@@ -12,6 +12,41 @@ from cockpit.errors import CockpitError, near
 
 _PLACES = (Path(__file__).parents[1] / "docs", Path(__file__).parents[2] / "docs")
 """An installed cockpit has its pages in its package, a checkout in the top folder."""
+
+SHOWN = 12
+"""Sections that are listed for a word."""
+
+SMALL = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "can",
+        "do",
+        "does",
+        "for",
+        "from",
+        "how",
+        "i",
+        "in",
+        "is",
+        "it",
+        "my",
+        "of",
+        "on",
+        "the",
+        "to",
+        "what",
+        "when",
+        "which",
+        "why",
+    ]
+)
+"""Words that a question has and no section is about."""
+
+NO_ANSWERS = ("comparison", "contributing", "decisions", "how-it-works", "proven")
+"""Pages that answer no question of somebody who uses it."""
 
 
 def names() -> dict[str, Path]:
@@ -21,9 +56,9 @@ def names() -> dict[str, Path]:
 
 
 def show(topic: str, verbs: Iterable[str]) -> None:
-    """Show a page, on a terminal in the pager; or the names of all, for ``topics``.
+    """Show a page, on a terminal in the pager; or the names of all, for ``topics``; else where the words are.
 
-    :raises CockpitError: there is no such page
+    :raises CockpitError: there is no such page, and no page has these words
     """
     pages = names()
     if topic == "topics":
@@ -32,6 +67,11 @@ def show(topic: str, verbs: Iterable[str]) -> None:
     page = pages.get(topic.removesuffix(".md"))
     if page is None:
         meant = near(topic, [*verbs, *pages])
+        words = [word for word in topic.lower().split() if word not in SMALL]
+        if found := [] if meant and len(words) < 2 else mentions(words, pages):
+            shown = [(f"cockpit help {name}", section) for name, section in found[:SHOWN]]
+            table([("PAGE", f"SECTION WITH {topic!r}"), *shown])
+            return
         raise CockpitError(
             f"no verb or page {topic!r}",
             hint=f"did you mean: cockpit help {meant}" if meant else "see: cockpit help topics",
@@ -43,6 +83,27 @@ def show(topic: str, verbs: Iterable[str]) -> None:
         pydoc.pager(text)
     else:
         out_lines(text.rstrip("\n").split("\n"))
+
+
+def mentions(words: Sequence[str], pages: Mapping[str, Path]) -> list[tuple[str, str]]:
+    """Page and section of what has all these words, in any form and case; those in a heading first."""
+    stems = (re.sub(r"(?<=\w{3})(s|es|ed|ing)$", "", word) for word in words)
+    tests = [re.compile(rf"\b{re.escape(stem)}", re.IGNORECASE) for stem in stems]
+    found = []
+    for name, page in pages.items():
+        if name in NO_ANSWERS:
+            continue
+        for heading, body in _sections(_text(page)):
+            counts = [len(test.findall(f"{heading}\n{body}")) for test in tests]
+            if counts and all(counts):
+                titled = all(map(re.Pattern.search, tests, [heading] * len(tests)))
+                found.append((not titled, -sum(counts), name, heading))
+    return [(name, heading) for _, _, name, heading in sorted(found)]
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    parts = re.split(r"^#+ (.*)\n", plain(text), flags=re.MULTILINE)
+    return zip(parts[1::2], parts[2::2], strict=True)
 
 
 def _text(page: Path) -> str:

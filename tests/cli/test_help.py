@@ -66,3 +66,24 @@ def test_what_is_neither_a_verb_nor_a_page_has_a_hint(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == said
     assert main(["help", "qqqqqq"]) == Exit.USAGE
     assert capsys.readouterr().err.endswith("see: cockpit help topics\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("password", "clusters         Passwords and one-time codes"),
+        ("SLURM without sshd", "clusters         "),
+        ("my rank hangs", "watch"),
+        ("collect reports", "profiling"),
+        ("nccl", "stacks"),
+    ],
+)
+def test_help_about_something_says_where_it_is_described(
+    capsys: pytest.CaptureFixture[str], words: str, page: str
+) -> None:
+    listed = shown(capsys, "help", *words.split()).splitlines()
+    assert 1 < len(listed) <= 1 + topics.SHOWN
+    assert any(line.startswith(f"cockpit help {page}") for line in listed[1:6]), listed
+    for line in listed[1:]:
+        name = line.removeprefix("cockpit help ").split()[0]
+        assert name in topics.names()
