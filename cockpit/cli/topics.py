@@ -16,33 +16,7 @@ _PLACES = (Path(__file__).parents[1] / "docs", Path(__file__).parents[2] / "docs
 SHOWN = 12
 """Sections that are listed for a word."""
 
-SMALL = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "can",
-        "do",
-        "does",
-        "for",
-        "from",
-        "how",
-        "i",
-        "in",
-        "is",
-        "it",
-        "my",
-        "of",
-        "on",
-        "the",
-        "to",
-        "what",
-        "when",
-        "which",
-        "why",
-    ]
-)
+SMALL = "a an and are can do does for from how i in is it my of on the to what when which why"
 """Words that a question has and no section is about."""
 
 NO_ANSWERS = ("comparison", "contributing", "decisions", "how-it-works", "proven")
@@ -67,7 +41,7 @@ def show(topic: str, verbs: Iterable[str]) -> None:
     page = pages.get(topic.removesuffix(".md"))
     if page is None:
         meant = near(topic, [*verbs, *pages])
-        words = [word for word in topic.lower().split() if word not in SMALL]
+        words = [word for word in topic.lower().split() if word not in SMALL.split()]
         if found := [] if meant and len(words) < 2 else mentions(words, pages):
             shown = [(f"cockpit help {name}", section) for name, section in found[:SHOWN]]
             table([("PAGE", f"SECTION WITH {topic!r}"), *shown])
