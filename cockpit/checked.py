@@ -46,6 +46,7 @@ Group = Annotated[StrictStr, must_be("the name of a group")]
 Keys = Annotated[StrictStr, must_be('a text like "x,ctrl+x"')]
 Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 62), must_be("a whole number from 0 on")]
 Seconds = Annotated[float, Field(strict=True, gt=0, lt=1e9), must_be("a number of seconds")]
+SecondsOrNever = Annotated[float, Field(strict=True, ge=0, lt=1e9), must_be("a number of seconds, or 0")]
 OnHang = Annotated[Literal["note", "stop"], must_be('"note" or "stop"')]
 Percent = Annotated[float, Field(strict=True, ge=0, le=100), must_be("a number from 0 to 100")]
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         OnHang,
         Percent,
         Seconds,
+        SecondsOrNever,
         Table,
         Whole,
     )
@@ -100,7 +101,7 @@ class Watch:
     look: Flag = True
     hang_after: Seconds = 30.0
     on_hang: OnHang = "note"
-    stop_after: Seconds = 0.0
+    stop_after: SecondsOrNever = 0.0
 
 
 @dataclass(frozen=True)
@@ -326,20 +327,7 @@ def read(
     :param mine: whether it may name programs, so that nobody else may have written it
     :raises CockpitError: it cannot be read, or all that is wrong in it
     """
-    try:
-        # A person's own may be a link to where they keep such files.
-        with os.fdopen(open_regular(path, os.O_RDONLY, follow=True), "rb") as file:
-            others = owners.others_in(str(path), os.fstat(file.fileno())) if mine else ""
-            if others:
-                what = f"{others}, and could name a program there"
-                raise CockpitError(what, hint=f"check it, then: chown and chmod go-w {path}")
-            text = read_all(file, SIZE_LIMIT).decode("utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise CockpitError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    except UnicodeDecodeError as error:
-        raise CockpitError(f"is not UTF-8: {error.reason}", where=f"{path}, byte {error.start}") from None
+    text = text_of(path, mine=mine)
     try:
         _check_depth(text)
         data: dict[str, Any] = tomllib.loads(text)
@@ -350,12 +338,34 @@ def read(
         raise CockpitError(
             f"is not TOML: {what[0].lower()}{what[1:]}", where=f"{path}{line}", hint=see
         ) from None
-    if table is not None:
+    if table is not None and data:
         from cockpit.checked import mistakes
 
         if wrong := list(mistakes(data, table(), str(path), see)):
             raise ManyErrors(wrong)
     return data
+
+
+def text_of(path: Path, *, mine: bool) -> str:
+    """The text of such a file; empty if there is none.
+
+    :param mine: see :func:`read`
+    :raises CockpitError: it cannot be read
+    """
+    try:
+        # A person's own may be a link to where they keep such files.
+        with os.fdopen(open_regular(path, os.O_RDONLY, follow=True), "rb") as file:
+            others = owners.others_in(str(path), os.fstat(file.fileno())) if mine else ""
+            if others:
+                what = f"{others}, and could name a program there"
+                raise CockpitError(what, hint=f"check it, then: chown and chmod go-w {path}")
+            return read_all(file, SIZE_LIMIT).decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise CockpitError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise CockpitError(f"is not UTF-8: {error.reason}", where=f"{path}, byte {error.start}") from None
 
 
 _OUTSIDE = re.compile(r"\"{3}|'{3}|[\"'\[\]{}.\n]|#[^\n]*")

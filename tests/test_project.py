@@ -197,6 +197,7 @@ OPENS = {
     "cli/topics.py": 1,  # of this package
     "cli/verbs/completion.py": 1,  # of this package
     "cli/verbs/plan.py": 1,  # written, and no link is followed
+    "config_file.py": 1,  # a new file, exclusively
     "demo/cluster.py": 2,  # a hostfile in a folder that it has just made; a pipe
     "demo/server.py": 1,  # in a folder that it has just made
     "engine/files.py": 1,  # a new file, exclusively

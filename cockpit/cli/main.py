@@ -26,6 +26,7 @@ VERBS = {
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",
+    "config": "print the settings in effect; write a first settings file",
     "where": "print every path cockpit uses here",
     "completion": "print a completion script for bash, zsh or fish",
 }

@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -205,6 +205,21 @@ class BaseApp(App[int]):
             if theme.variables.get("rank-running"):
                 use = partial(setattr, self, "theme", name)
                 yield Item(name, f"theme: {name}", use, "", "Themes", "Colours.")
+
+    def remember(self, chosen: Mapping[str, object]) -> None:
+        """Save settings among the person's own; say where, and which of them a project overrides."""
+        from cockpit import config, config_file  # few do this
+
+        try:
+            config_file.remember(paths.config(), chosen)
+            others = config.load()
+        except CockpitError as error:
+            self.complain(error)
+            return
+        said = f"saved in {paths.config()}: {', '.join(chosen)}"
+        if other := [name for name, value in chosen.items() if getattr(others, name) != value]:
+            said += f"; here, {config.LOCAL} overrides {', '.join(other)}"
+        self.notify(said, timeout=8)
 
     def leave(self) -> None:
         """Close the app; the run continues."""

@@ -277,6 +277,12 @@ EVERY: tuple[Command, ...] = (
         scope=EVERYWHERE,
     ),
     _view("freeze", "p", "freeze or resume the display", help="The run and its spool continue."),
+    _view(
+        "remember",
+        "M",
+        "remember this theme, timestamps and wrapping",
+        help="Saves them in your own settings (cockpit where prints the path). Nothing else there changes.",
+    ),
     _view("palette", "ctrl+p,colon", "palette: commands, nodes, ranks and themes by name", scope=EVERYWHERE),
     _view("help", "question_mark", "all keys; type to search", "all keys", footer=60, scope=EVERYWHERE),
     _view("help_here", "f1", "help on the focused pane", scope=EVERYWHERE),

@@ -13,10 +13,12 @@ from textual.pilot import Pilot
 
 from cockpit import paths
 from cockpit.config import Config
+from cockpit.config import load as load_config
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.look import themes
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
+from cockpit.tui.run.screen import RunScreen
 from tests.tui.scenes import SCENES, played, settled, until
 
 SIZE = (140, 45)
@@ -132,3 +134,29 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
 async def changed(pilot: Pilot[Any], app: CockpitApp, colour: str) -> None:
     """Wait for the app's own look at its files."""
     await until(pilot, lambda: running(app).hex == colour, f"drawn in {colour}")
+
+
+async def remember(app: CockpitApp, pilot: Pilot[Any]) -> str:
+    """Choose it in the palette; return what is said."""
+    before = len(app._notifications)
+    assert isinstance(app.screen, RunScreen)
+    app.screen.action_command("remember")
+    await until(pilot, lambda: len(app._notifications) > before, "where it was saved")
+    return list(app._notifications)[-1].message
+
+
+def test_what_was_chosen_is_remembered_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def main() -> None:
+        async with played(SCENES["running"], SIZE, notices=True) as (app, pilot, _):
+            app.theme = "light"
+            await pilot.press("t", "v")
+            await remember(app, pilot)
+            assert load_config() == Config(theme="light", timestamps=False, wrap=True)
+            # Of a project's own it says so, and leaves the file alone.
+            (tmp_path / "cockpit.toml").write_text('theme = "dark"\n')
+            assert "overrides theme" in await remember(app, pilot)
+            assert (tmp_path / "cockpit.toml").read_text() == 'theme = "dark"\n'
+
+    run(main())

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from cockpit import paths
 from cockpit.config import Config
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.engine.stacks.saved import new_folder, save
@@ -162,6 +163,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "copy_command": ("running", (), lambda app: app.clipboard == f"cockpit logs {RUN} --rank 0 --time"),
     "zoom": ("running", (), lambda app: not screen(app).query_one("#right").display),
     "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
+    "remember": ("running", (), lambda app: paths.config().exists()),
     "retry": ("running", ("p",), lambda app: screen(app).deeds.trouble is None),
     "leave": ("running", (), lambda app: app._exit),
     "collect": ("profiled", (), lambda app: screen(app).deeds._collecting is not None),

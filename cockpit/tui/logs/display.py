@@ -254,6 +254,16 @@ class LogDisplay(Widget):
             self._place.unwrapped()
         self._relook()
 
+    @property
+    def timestamps(self) -> bool:
+        """Whether lines begin with their times."""
+        return self._timestamps
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether long lines are wrapped."""
+        return self._wrap
+
     def toggle_timestamps(self) -> None:
         """Show or hide the times."""
         self._timestamps = not self._timestamps

@@ -248,6 +248,7 @@ class RunScreen(CommandScreen):
             "pager": Handler(lambda: self.deeds.page(self._logs_words())),
             "copy_command": Handler(self._do_copy_command),
             "freeze": Handler(self._do_freeze),
+            "remember": Handler(self._do_remember),
         }
 
     def _no_stop(self) -> str:
@@ -298,6 +299,10 @@ class RunScreen(CommandScreen):
                 yield Item(
                     str(rank), f"rank {rank}", partial(self._select, node, rank), "", "Ranks", f"on {node}"
                 )
+
+    def _do_remember(self) -> None:
+        look = {"theme": self.app.theme, "timestamps": self._log.timestamps, "wrap": self._log.wrapped}
+        self.app.remember(look)
 
     # Drawing
 
