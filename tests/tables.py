@@ -15,7 +15,7 @@ from cockpit.base.events import OWN, RECORD
 from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
 from cockpit.tui.commands import EVERY, GROUPS, shown
-from tests import manpages
+from tests import json_schemas, manpages
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -162,8 +162,9 @@ def renewed(text: str, tables: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Write every table and every manual page anew."""
+    """Write every table, manual page and schema."""
     manpages.write()
+    json_schemas.write()
     for name, tables in DRAWN.items():
         path = ROOT / name
         path.write_text(renewed(path.read_text(), [table() for table in tables]))

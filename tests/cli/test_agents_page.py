@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.schemas import fits
 from tests.lab.lab import REPO
 from tests.waiting import until
 
@@ -95,7 +96,11 @@ def test_a_question_is_answered(
     words = [{"RUN": RUN, "N": "0", "HOSTFILE": "hostfile"}.get(word, word) for word in command.split()]
     done = asked(quick_cockpit, running, *words[1:])
     assert done.returncode in (0, 1), done.stderr
-    told = json.loads(done.stdout.splitlines()[0] if words[1] == "logs" else done.stdout)
+    lines = done.stdout.splitlines() if words[1] == "logs" else [done.stdout]
+    name = "ps-run" if words[1:3] == ["ps", RUN] else words[1]
+    for line in lines:
+        fits(name, json.loads(line))
+    told = json.loads(lines[0])
     told = told[0] if isinstance(told, list) else told
     assert fields
     assert [lack for path in fields if path not in WORDS and (lack := lacks(told, path))] == []

@@ -1,0 +1,478 @@
+"""The schemas in ``docs/json``, written by ``make docs``: what ``--json`` of each verb prints.
+
+A field is written as ``type: what it is``. One whose name ends in ``?`` is not always there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cockpit.base.events import OWN, RECORD
+from cockpit.core.pace.series import COLUMNS
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "json"
+
+VERSION = 1
+"""Raised when a field goes or gets another meaning; new fields do not raise it."""
+
+Schema = dict[str, Any]
+Said = str | Schema
+
+
+def of(said: Said) -> Schema:
+    """The schema of ``type|type: what it is``; one that is a schema already stays."""
+    if not isinstance(said, str):
+        return said
+    types, _, text = said.partition(": ")
+    names = types.split("|")
+    return {"description": text, "type": names[0] if len(names) == 1 else names}
+
+
+def obj(text: str, fields: Mapping[str, Said], *, null: bool = False) -> Schema:
+    """An object with these fields and no others."""
+    return {
+        "description": text,
+        "type": ["object", "null"] if null else "object",
+        "properties": {name.rstrip("?"): of(said) for name, said in fields.items()},
+        "required": [name for name in fields if not name.endswith("?")],
+        "additionalProperties": False,
+    }
+
+
+def each(text: str, item: Said) -> Schema:
+    """A list."""
+    return {"description": text, "type": "array", "items": of(item)}
+
+
+def by(text: str, item: Said) -> Schema:
+    """An object whose names are not known before: nodes, or ranks."""
+    return {"description": text, "type": "object", "additionalProperties": of(item)}
+
+
+FINDING: dict[str, Said] = {
+    "id": "string: name of the rule or cause; stable",
+    "what": "string: what is wrong, in one sentence",
+    "ranks": "string: ranks it is about, such as 0-3,7; empty: none in particular",
+    "where": "string: file:line function; empty: not known",
+    "detail": "string: the line of the log, or more about it",
+    "evidence": each("facts it rests on", "string: one fact"),
+    "certainty": {"description": "how sure it is", "enum": ["sure", "likely", "unsure"]},
+    "steps": each(
+        "what to do next, best first",
+        obj(
+            "one step",
+            {
+                "command": "string: to type in a shell, or an option to add",
+                "reason": "string: what it shows or mends",
+                "node": "string: where to type it; empty: here",
+                "action": "string: the app's command that does it; empty: none",
+            },
+        ),
+    ),
+    "nodes": each("nodes it is about", "string: a node"),
+    "severity": {"description": "how bad it is", "enum": ["error", "warning", "info"]},
+    "since": "number|null: unix seconds",
+    "proof": "string: the fact because of which ranks cannot go on by themselves; empty: none",
+}
+
+RANK: dict[str, Said] = {
+    "rank": "integer: its number",
+    "node": "string: its node",
+    "state": "string: waiting, running, exited, killed, lost",
+    "code": "integer|null: exit code",
+    "signal": "integer|null: number of the signal that killed it",
+    "pid": "integer|null: of the training process",
+    "ticks": "integer|null: its start, in clock ticks since boot",
+    "attempt": "integer: 0, or how often the launcher has restarted it",
+    "max_restarts": "integer: how often the launcher may",
+    "started_at": "number|null: unix seconds",
+    "ended_at": "number|null: unix seconds",
+    "recorded": "boolean: whether its end was seen by its parent",
+    "oom_kills": "integer|null: processes of its cgroup that the kernel killed for memory",
+    "why": "string: why it is lost",
+    "sample": {"description": "last measurement of its process", "type": ["object", "null"]},
+    "probe": {"description": "whether the probe is loaded, and why not", "type": "object"},
+    "text": "string: its state in words",
+    "work_why": "string: why its work is not known",
+    "step": "integer|null: the step it is in, or has made last",
+    "step_age_s": "number|null: seconds since that step ended",
+    "step_estimated": "boolean: whether the step is derived, not read",
+    "step_source": "string|null: deepspeed, log, recorder, kept",
+    "behind_steps": "integer|null: steps behind the front",
+    "behind_s": "number|null: seconds behind the front",
+    "step_s": "number|null: median seconds a step",
+    "work_s": "number|null: median seconds a step without the time it waited for others",
+    "enqueue_lag_s": "number|null: how much later than others it enqueues collectives, seconds",
+    "cost_s": "number|null: seconds a step that it costs the others",
+    "work_age_s": "number|null: age of what its work is known from, seconds",
+    "progress": {"description": "what its progress is read from, and how old that is", "type": "object"},
+    "slow": {
+        "description": "how slow it is, if it is: excess (1.0: twice the work), since_step",
+        "type": ["object", "null"],
+    },
+    "late": {
+        "description": "how late it joins collectives, if it does: excess, since_step",
+        "type": ["object", "null"],
+    },
+}
+
+NODE: dict[str, Said] = {
+    "name": "string: its name",
+    "ranks": each("its ranks", "integer: a rank"),
+    "link": {"description": "state of the link", "enum": ["connecting", "ok", "stale", "gone"]},
+    "link_since": "number: since when, unix seconds",
+    "link_why": "string: why it is not ok",
+    "offset_s": "number: its clock minus ours, seconds",
+    "rtt_s": "number|null: round trip, seconds",
+    "launched": "boolean: whether its launcher was started",
+    "probe": "string: --probe of the run there",
+    "stage": "string: how far a stop is: term, finalising, kill, sweep",
+    "launcher_code": "integer|null: exit code of its launcher",
+    "launcher_signal": "integer|null: signal that killed it",
+    "launcher_ended": "boolean: whether it has ended",
+    "stop_requested_at": "number|null: unix seconds",
+    "stop_by": "string: who asked for the stop",
+    "ended": "boolean: whether nothing of the run is left there",
+    "complete": "boolean: whether all its output is here",
+    "lost": "string: why its end will never be known",
+    "evidence": {"description": "what it saved, each with its time", "type": "array"},
+    "reports": {"description": "profiler reports by name", "type": "object"},
+    "survivors": {"description": "processes that a stop left", "type": "array"},
+    "supervisor_gone": "boolean: whether its supervisor was killed",
+    "notes": each("what it reported", "string: a note"),
+    "notes_dropped": "integer: notes that were too many",
+    "unmeasured": "string: why it is not measured",
+    "damaged": "integer: lines of its record that cannot be read",
+    "gaps": {"description": "output that is missing here, by log", "type": "object"},
+    "sample": {"description": "last measurement of the node", "type": ["object", "null"]},
+    "gpus": {"description": "last measurement of its GPUs", "type": "array"},
+    "sampled_at": "number|null: unix seconds",
+    "filling": {"description": "disks that fill up", "type": "object"},
+}
+
+WATCH: dict[str, Said] = {
+    "state": {"description": "empty: nobody watches", "enum": ["", "going", "quiet", "stalled", "blind"]},
+    "at": "number: when this was so, unix seconds",
+    "since": "number: when the last step ended, unix seconds",
+    "still_s": "number: seconds without a step",
+    "step": "integer|null: the last step of the front",
+    "looking": "boolean: whether ranks are being inspected",
+    "looks": "integer: how often they were, since then",
+    "total": "integer: the same since the run began",
+    "looked": "number|null: when they were last, unix seconds",
+    "next_at": "number|null: when they will be again, unix seconds",
+    "finding": obj("which rank the others wait for", FINDING, null=True),
+    "waiting": "string: ranks that wait for others",
+    "snapshot": "string: folder of the stacks, below the run's stacks/",
+    "why": "string: what is not known, and why",
+    "stuck": {"description": "whether it is stuck", "enum": ["", "sure", "likely", "waiting"]},
+    "before": {"description": "longest pause that ended by itself: seconds, step", "type": "object"},
+    "ending": "boolean: whether its log says that no step follows",
+}
+
+VERDICT = obj(
+    "which rank, and why",
+    {
+        **FINDING,
+        "kind": "string: as id",
+        "headline": "string: as what",
+        "next": each("the steps, each in one line", "string: command: reason"),
+    },
+)
+
+PAGE = obj(
+    "a page about the run that its log names",
+    {
+        "name": "string: W&B, TensorBoard",
+        "url": "string: its address",
+        "node": "string: a node",
+        "rank": "integer|null: a rank",
+    },
+)
+
+SCHEMAS: dict[str, Schema] = {
+    "ps": each(
+        "`cockpit ps --json`: runs, newest last",
+        obj(
+            "a run",
+            {
+                "run": "string: its name",
+                "nodes": each("its nodes", "string: a node"),
+                "ranks": "integer: how many ranks it has",
+                "running": "integer: how many of them run",
+                "state": "string: in words; begins with running, failing, failed, ended, stopped, unknown, …",
+                "unreachable": each("nodes that gave no answer", "string: a node"),
+                "recorded": "boolean: whether this is what was known last, not what its nodes say now",
+                "launcher": "string: deepspeed, torchrun, accelerate, command, per-node; or empty",
+                "foreign": "boolean: whether something else started it",
+                "program": each("its command line", "string: a word"),
+                "started": "number: unix seconds",
+                "standing": "string: since when no step was made, in words; empty: it makes steps",
+                "step": "integer|null: the last step",
+                "step_t": "number|null: when it ended, unix seconds",
+                "step_s": "number|null: median seconds a step",
+                "step_estimated": "boolean: whether the step is derived, not read",
+            },
+        ),
+    ),
+    "ps-run": obj(
+        "`cockpit ps RUN --json`: a run with its nodes and ranks",
+        {
+            "run": "string: its name",
+            "state": "string: in words, as in ps",
+            "step": "integer|null: the step of the front",
+            "steps_since_start": "boolean: whether steps are counted since the start of the log",
+            "nodes": each("its nodes", obj("a node", NODE)),
+            "ranks": each("its ranks", obj("a rank", RANK)),
+            "findings": each("what is wrong, worst first", obj("a finding", FINDING)),
+            "watch": obj("what whoever watches says of its steps", WATCH),
+            "pages": each("pages about it", PAGE),
+            "total_steps": "integer|null: steps it is to make",
+            "eta_s": "number|null: seconds until it is through",
+            "evidence": each(
+                "what nodes saved of ranks that stood still or failed",
+                obj(
+                    "one",
+                    {
+                        "path": "string: here",
+                        "t": "number: unix seconds",
+                        "why": "string: by which node, and why",
+                        **FINDING,
+                    },
+                ),
+            ),
+        },
+    ),
+    "stacks": obj(
+        "`cockpit stacks … --json`: stacks of all ranks, merged",
+        {
+            "event": {"description": "always the same", "const": "stacks"},
+            "job": "string: name of the job",
+            "run": "string: name of the run; empty: cockpit did not start it",
+            "snapshot": "string: folder where it is saved; empty: it is not",
+            "samples": each(
+                "the samples",
+                obj(
+                    "one",
+                    {
+                        "at": "number: unix seconds",
+                        "took_s": "number: seconds",
+                        "silent": by("nodes without an answer, and why", "string: why"),
+                    },
+                ),
+            ),
+            "verdict": VERDICT,
+            "classes": each(
+                "ranks with the same stack, largest first",
+                obj(
+                    "a class",
+                    {
+                        "ranks": "string: its ranks",
+                        "count": "integer: how many",
+                        "kind": "string: collective, io, sleep, lock, library, user, …",
+                        "doing": "string: in words",
+                        "movement": "string: between two samples: frozen, polls, moves; empty: one sample",
+                        "state": "string: state of their processes",
+                        "source": "string: the line of the program",
+                        "stack": each("frames, outermost first", "string: function file:line"),
+                    },
+                ),
+            ),
+            "ras": {"description": "what NCCL's RAS says", "type": ["object", "null"]},
+            "missing": by("ranks without a stack, and why", "string: why"),
+            "ranks": by(
+                "ranks by number",
+                obj(
+                    "a rank",
+                    {
+                        "node": "string: its node",
+                        "local_rank": "integer|null: on its node",
+                        "pid": "integer: of the node",
+                        "ns_pid": "integer|null: in its container",
+                        "inferred": "string: how its number was inferred; empty: it is known",
+                        "state": "string: state of the process, as ps(1) writes it",
+                        "way": "string: how py-spy read it",
+                        "notes": each("what is special", "string: a note"),
+                    },
+                ),
+            ),
+            "collectives": {"description": "what flight recorders say", "type": ["object", "null"]},
+        },
+    ),
+    "doctor": obj(
+        "`cockpit doctor … --json`: are the nodes fit?",
+        {
+            "verdict": "string: in one sentence",
+            "nodes": each("nodes that were examined", "string: a node"),
+            "findings": each("what is wrong, worst first", obj("a finding", FINDING)),
+            "memory?": {
+                "description": "with --model: memory needed per GPU, by way of training",
+                "type": "array",
+            },
+            "deep?": {"description": "with --deep: torch between the nodes", "type": "object"},
+        },
+    ),
+    "plan": {
+        "description": "`cockpit plan … --json`: what would run",
+        "anyOf": [
+            obj(
+                "the plan of each node",
+                {
+                    "plans": {
+                        "description": "a plan a node: argv, env (secrets left out), files",
+                        "type": "array",
+                        "items": {"type": "object"},
+                    },
+                    "not_sent": each("variables of this shell that would not be sent", "string: a variable"),
+                },
+            ),
+            obj(
+                "with --sbatch: a batch script",
+                {
+                    "sbatch": "string: the script",
+                    "nodes": "integer: how many",
+                    "ranks_per_node": "integer: how many",
+                    "words": each("words of the options", "string: a word"),
+                },
+            ),
+        ],
+    },
+    "collect": obj(
+        "`cockpit collect … --json`: what was fetched",
+        {
+            "event": {"description": "always the same", "const": "collected"},
+            "folder": "string: where the files are",
+            "reports": each(
+                "files",
+                obj(
+                    "a file",
+                    {
+                        "node": "string: where it was",
+                        "name": "string: its name there",
+                        "size": "integer: bytes",
+                        "file": "string: below folder",
+                        "sha256": "string: of both copies",
+                        "state": {
+                            "description": "what became of it",
+                            "enum": ["waiting", "fetching", "collected", "changed", "failed", "same"],
+                        },
+                        "why": "string: why it failed",
+                        "here": "integer: bytes that are here",
+                        "path": "string: of a file that was asked for: its path there",
+                        "real": "string: where links lead from there",
+                        "place": "string: its folder there, of NCCL's dumps",
+                    },
+                ),
+            ),
+            "missing": by("nodes without a report, and why", "string: why"),
+            "passed_over": by(
+                "files beside the reports that are none, by node",
+                {"type": "array", "items": {"type": "string"}},
+            ),
+            "absent": by(
+                "words that stand for no file, by node", {"type": "array", "items": {"type": "string"}}
+            ),
+            "warning": "string: what reports contain",
+        },
+    ),
+    "stop": obj(
+        "`cockpit stop RUN --json`: what became of the ranks",
+        {
+            "run": "string: its name",
+            "ranks": by("how each rank ended, in words", "string: in words"),
+            "survivors": by(
+                "processes that are left, by node", {"type": "array", "items": {"type": "object"}}
+            ),
+            "not_asked": each("nodes that could not be asked", "string: a node"),
+            "sent?": by("TERM or KILL, by node", "string: a signal"),
+        },
+    ),
+    "metrics": obj(
+        "`cockpit metrics RUN --json`: numbers per step",
+        {
+            "run": "string: its name",
+            "state": "string: in words",
+            "ranks": "integer: how many",
+            "log": {"description": "the log they are read from: node, rank", "type": ["object", "null"]},
+            "pages": each("pages about it", PAGE),
+            "steps": each(
+                "one object a step; null: not known; numbers that are not finite are texts",
+                obj(
+                    "a step",
+                    {
+                        **{name: {"description": text} for name, text in COLUMNS.items()},
+                        "step": "integer|null: its number",
+                        "slow": each(
+                            "slow ranks",
+                            obj("one", {"rank": "integer: a rank", "excess": "number: 1.0: twice the work"}),
+                        ),
+                    },
+                ),
+            ),
+        },
+    ),
+    "stacks-list": each(
+        "`cockpit stacks RUN --list --json`: snapshots, oldest first",
+        obj(
+            "a snapshot",
+            {
+                "path": "string: its folder; cockpit stacks PATH shows it",
+                "t": "number|null: when it was taken, unix seconds",
+                "ranks": "integer: how many ranks it has",
+                "samples": "integer: how many samples",
+                "by_nodes": "string: why nodes saved it; empty: a cockpit took it",
+                "verdict": VERDICT,
+            },
+        ),
+    ),
+    "where": by("`cockpit where --json`: paths by what is there", "string: a path"),
+    "config": by(
+        "`cockpit config --json`: settings in effect, by name", {"type": ["string", "number", "boolean"]}
+    ),
+    "logs": obj(
+        "a line of `cockpit logs RUN --json`",
+        {
+            "event": {"description": "log: a line; gap: bytes that are missing here", "enum": ["log", "gap"]},
+            "node": "string: its node",
+            "rank?": "integer|null: its rank; null: the launcher's console",
+            "offset?": "integer: where the line begins in the log, bytes",
+            "text?": "string: the line",
+            "t?": "number: when it was there, unix seconds",
+            "cut?": "boolean: whether the line goes on in the next object",
+            **{f"{name}?": {"description": "of a gap"} for name in ("file", "at", "size", "why")},
+        },
+    ),
+    "run": {
+        "description": "a line of `cockpit run … --json`, or attach: an event (docs/how-it-works.md)",
+        "type": "object",
+        "properties": {
+            "event": {
+                "description": "its kind",
+                "enum": sorted({*RECORD, *OWN, "log", "gap", "over", "stacks", "collected"}),
+            },
+            "t": of("number: unix seconds"),
+            "node": of("string: a node; empty: of the run"),
+        },
+        "required": ["event"],
+    },
+}
+"""By the name of the file."""
+
+
+def schema(name: str) -> Schema:
+    """One of them, as it is in its file."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"cockpit/{name}/{VERSION}"}
+    return {**head, "title": f"cockpit {name}", **SCHEMAS[name]}
+
+
+def write() -> None:
+    """Write all of them, and remove what is none any more."""
+    FOLDER.mkdir(exist_ok=True)
+    for path in FOLDER.glob("*.json"):
+        if path.stem not in SCHEMAS:
+            path.unlink()
+    for name in SCHEMAS:
+        (FOLDER / f"{name}.json").write_text(json.dumps(schema(name), indent=1, ensure_ascii=False) + "\n")
