@@ -181,7 +181,12 @@ class BaseApp(App[int]):
         self.notify(f"busy: {keys} typed meanwhile did nothing", severity="warning")
 
     def notify(self, message: str, **how: Any) -> None:
-        """Show a message without any markup; the first key after there was time to read it removes it."""
+        """Show a message without any markup; the first key after there was time to read it removes it.
+
+        One that is on the screen already is not shown twice.
+        """
+        if any(message == shown.message for shown in self._notifications):
+            return
         seconds = READ_ERROR_S if how.get("severity") == "error" else READ_S
         self._unread_until = max(self._unread_until, time.monotonic() + seconds)
         super().notify(message, **{**how, "markup": False})

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from string import Formatter
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from textual import events, getters, on
@@ -186,7 +187,7 @@ class CommandScreen(Screen[None], inherit_bindings=False):
             "copy": Handler(self._copy),
             "zoom": Handler(self.zoom),
             "palette": Handler(self._find_place),
-            "help": Handler(lambda: self.app.find("keys", self.items())),
+            "help": Handler(lambda: self.app.find("keys", self._items_here())),
             "help_here": Handler(self._help_here),
             **self.own_handlers(),
         }
@@ -205,6 +206,8 @@ class CommandScreen(Screen[None], inherit_bindings=False):
     def action_command(self, name: Id) -> None:
         """Run a command of the registry, or say why it cannot work."""
         why = self.why_not(name)
+        if why and name == "back":
+            return  # whoever presses it once more wants nothing else
         if why:
             text = f"{self.app.commands[name].title}: {why}"
             self.notify(text, severity="warning", timeout=4)
@@ -215,6 +218,15 @@ class CommandScreen(Screen[None], inherit_bindings=False):
     def items(self) -> Iterator[Item]:
         """The commands, as they can be found by name."""
         yield from command_items(self.commands, self.why_not, self.action_command)
+
+    def _items_here(self) -> Iterator[Item]:
+        """The commands, first those that the help on the pane in use names."""
+        title, lines = self.ABOUT[str(self.pane.id)]
+        items = {item.name: item for item in self.items()}
+        for _, name, _, _ in Formatter().parse(" ".join(lines)):
+            if name in items:
+                yield replace(items.pop(name), group=f"Here: {title}")
+        yield from items.values()
 
     @property
     def pane(self) -> Pane:

@@ -240,7 +240,6 @@ WHY_NOT = {
     "K": "nothing is about to be stopped",
     "n": "no filter yet",
     "F": "no rank has failed",
-    "escape": "nothing to go back from",
     "minus": "no view before this one",
     "r": "nothing went wrong here",
 }
@@ -253,6 +252,47 @@ def test_a_key_that_cannot_work_says_why() -> None:
                 assert not said(app, says)
                 await pilot.press(key)
                 await until(pilot, lambda says=says: said(app, says), says)  # type: ignore[misc]
+
+    asyncio.run(main())
+
+
+def test_escape_with_nothing_to_go_back_to_says_nothing() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+            await pilot.press("down", "escape", "escape", "escape")
+            await settled(pilot)
+            assert screen(app)._view.chosen is None
+            assert not len(app._notifications)
+
+    asyncio.run(main())
+
+
+def test_a_note_that_is_shown_is_not_shown_twice() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+            await pilot.press("F", "F", "K")
+            await settled(pilot)
+            assert said(app, "no rank has failed") == 1
+            assert said(app, "nothing is about to be stopped") == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("pane", "heading", "first"),
+    [("1", "Here: nodes and ranks", "mark"), ("2", "Here: log", "last"), ("6", "Here: pace", "longer")],
+)
+def test_all_keys_begin_with_those_of_the_pane_in_use(pane: str, heading: str, first: str) -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+            await pilot.press(pane, "question_mark")
+            await settled(pilot)
+            assert isinstance(app.screen, Finder)
+            lines = text_of(app).split("\n")
+            at = next(number for number, line in enumerate(lines) if heading in line)
+            assert BY_ID[first].title in lines[at + 1]
+            listed = [item.name for item in screen(app)._items_here()]
+            assert sorted(listed) == sorted(command.id for command in in_scope("run"))
 
     asyncio.run(main())
 

@@ -14,6 +14,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.fuzzy import FuzzySearch
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -79,24 +80,55 @@ def found(items: Iterable[Item], query: str) -> list[Item]:
         return list(items)
     ranked = [(rank, item.changes, item) for item in items if (rank := _rank(item, words))]
     ranked.sort(key=itemgetter(0, 1))
-    best = [item for rank, _, item in ranked if rank < _ABOUT]
+    best = [item for (place, _), _, item in ranked if place < _ABOUT]
     return best or [item for _, _, item in ranked]
 
 
-_ABOUT = 4
+_HELD, _FUZZY, _ABOUT = 3, 4, 5
+"""Ranks, 1 is best: the words stand in it, or its letters do, or the words stand in what is said of it."""
+
+Rank = tuple[int, float]
 
 
-def _rank(item: Item, words: Sequence[str]) -> int:
-    """How well an item matches: 1 is best; 0: not at all."""
+def _rank(item: Item, words: Sequence[str]) -> Rank | None:
+    """How well an item matches, the least is best; None: not at all."""
     title = item.title.lower()
     if " ".join(words) in (item.name, title, item.keys):
-        return 1
+        return 1, 0.0
     starts = [item.name, *re.findall(r"[\w.-]+", title)]
     if all(any(start.startswith(word) for start in starts) for word in words):
-        return 2
+        return 2, 0.0
     if all(word in f"{item.keys} {title} {item.name} {item.group}".lower() for word in words):
-        return 3
-    return _ABOUT if all(word in item.about.lower() for word in words) else 0
+        return _HELD, 0.0
+    letters = "".join(words)
+    if score := max(2 * _likeness(letters, item.name), _likeness(letters, title)):
+        return _FUZZY, -score
+    return (_ABOUT, 0.0) if all(word in item.about.lower() for word in words) else None
+
+
+SHORTEST = 3
+"""Letters from which on those of a query may stand apart: nearly everything has any two."""
+
+
+def _likeness(letters: str, text: str) -> float:
+    """How well a text has these letters in their order, the first one at the start of a word; 0: it has not.
+
+    Textual's score, but of one place a word: its search tries all places of all letters, which takes for ever
+    where they repeat.
+    """
+    best = 0.0
+    for start in re.finditer(rf"\b{re.escape(letters[0])}", text) if len(letters) >= SHORTEST else ():
+        places = [start.start()]
+        for letter in letters[1:]:
+            places.append(text.find(letter, places[-1] + 1))
+            if places[-1] < 0:
+                break
+        else:
+            best = max(best, _SEARCH.score(text, places))
+    return best
+
+
+_SEARCH = FuzzySearch()
 
 
 class Finder(ModalScreen[Run]):
@@ -173,7 +205,7 @@ class Finder(ModalScreen[Run]):
         """Put the cursor on the first item; on one that changes the run only if its name was typed."""
         words = query.lower().split()
         for at, item in enumerate(self._listed):
-            named = words and _rank(item, words) < 3
+            named = words and (_rank(item, words) or (_ABOUT, 0.0))[0] < _HELD
             if named or not (item.changes or (item.why_not and not words)):
                 self._list.highlighted = self._list.get_option_index(str(at))
                 self._describe(item)
