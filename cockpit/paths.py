@@ -24,6 +24,16 @@ def stacks() -> Path:
     return state() / "stacks"
 
 
+def copied() -> Path:
+    """The file with the text that was copied last in the app."""
+    return state() / "copied.txt"
+
+
+def screenshots() -> Path:
+    """Folder of the app's screenshots."""
+    return state() / "screenshots"
+
+
 def plans() -> Path:
     """Folder of the 0600 files that printed plans take their secrets from."""
     return state() / "plans"

@@ -30,7 +30,7 @@ from cockpit.core.calls.calls import Call
 from cockpit.core.run.events import Event
 from cockpit.engine.files import create
 from cockpit.engine.run.session import Session
-from cockpit.errors import CockpitError, Exit
+from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.private import private_dir
 from cockpit.transport.login_prompts import DESK, Prompter
 from cockpit.tui.commands import Id, keymap
@@ -159,7 +159,7 @@ class BaseApp(App[int]):
     def copy(self, text: str) -> None:
         """Put text on the clipboard (OSC 52) and into a file, since not every terminal takes it."""
         self.copy_to_clipboard(text)
-        path = paths.state() / "copied.txt"
+        path = paths.copied()
         try:
             private_dir(path.parent)
             with create(path) as file:
@@ -169,6 +169,17 @@ class BaseApp(App[int]):
             return
         lines = text.count("\n") + 1
         self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", timeout=4)
+
+    def screenshot(self) -> None:
+        """Keep what is on the screen, and say where."""
+        from cockpit.tui.screenshot import take  # few ever do
+
+        try:
+            path = take(self)
+        except OSError as error:
+            self.complain(os_error("no screenshot: it cannot be written", paths.screenshots(), error))
+            return
+        self.notify(f"screenshot: {path}, and as text {path.with_suffix('.txt').name}", timeout=12)
 
     def ring(self, call: Call) -> None:
         """Let the terminal call somebody who does not look."""

@@ -185,6 +185,7 @@ class CommandScreen(Screen[None], inherit_bindings=False):
             "next_pane": Handler(lambda: self.focus_next(".pane")),
             "previous_pane": Handler(lambda: self.focus_previous(".pane")),
             "copy": Handler(self._copy),
+            "screenshot": Handler(self.app.screenshot),
             "zoom": Handler(self.zoom),
             "palette": Handler(self._find_place),
             "help": Handler(lambda: self.app.find("keys", self._items_here())),

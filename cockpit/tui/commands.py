@@ -267,6 +267,13 @@ EVERY: tuple[Command, ...] = (
     ),
     _view("copy_command", "Y", "copy the shell command for this view", scope=EVERYWHERE),
     _view(
+        "screenshot",
+        "C",
+        "screenshot as SVG and as text",
+        help="Says where the two files are; cockpit where names the folder.",
+        scope=EVERYWHERE,
+    ),
+    _view(
         "zoom",
         "z",
         "the pane alone on the screen, or all panes",

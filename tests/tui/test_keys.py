@@ -161,6 +161,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "previous_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
     "next_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu01", 0)),
     "copy_command": ("running", (), lambda app: app.clipboard == f"cockpit logs {RUN} --rank 0 --time"),
+    "screenshot": ("running", (), lambda app: list(paths.screenshots().glob("*.txt"))),
     "zoom": ("running", (), lambda app: not screen(app).query_one("#right").display),
     "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
     "remember": ("running", (), lambda app: paths.config().exists()),
