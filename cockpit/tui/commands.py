@@ -167,11 +167,12 @@ EVERY: tuple[Command, ...] = (
     _log(
         "filter",
         "slash",
-        "filter the log",
+        "filter the log, or narrow nodes and ranks",
         "filter",
         "A regular expression (RE2: without look-around), live while you type; a leading ! inverts; small "
         "letters match capitals too. "
-        "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes.",
+        "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes. "
+        "With the cursor in the nodes it narrows these: gpu[01-04], rank 13, 0-3, failed, slow, !done.",
         20,
         panes=("grid", "log"),
     ),
@@ -240,7 +241,7 @@ EVERY: tuple[Command, ...] = (
         "slash",
         "narrow to a function, a file or ranks",
         "filter",
-        "Live while you type: read_shard, data.py, 13, 8-15; a leading ! inverts.",
+        "Live while you type: read_shard, data.py, 13, 8-15, gpu[01-04]; a leading ! inverts.",
         40,
     ),
     _stacks(

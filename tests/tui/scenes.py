@@ -484,7 +484,7 @@ SCENES: dict[str, Scene] = {
     "stalled": Scene(play=stands_still),
     "stalled-log": Scene(play=stands_still, keys=("escape",)),
     "no-step": Scene(play=nobody_is_named),
-    "filtered": Scene(keys=("slash", *"loss 2.3")),
+    "filtered": Scene(keys=("2", "slash", *"loss 2.3")),
     "frozen": Scene(keys=("p",)),
     "help": Scene(keys=("question_mark",)),
     "palette": Scene(keys=("colon",)),

@@ -47,7 +47,7 @@ pytestmark = pytest.mark.usefixtures("frozen_clock")
 
 SIZE = (140, 45)
 RUN = "20261121-0412-otter"
-SEARCH = ("slash", *"needle", "enter", "escape", "2")
+SEARCH = ("2", "slash", *"needle", "enter", "escape", "2")
 
 
 def profiled() -> Stage:
@@ -434,7 +434,7 @@ def test_the_copied_command_prints_what_the_log_shows(monkeypatch: pytest.Monkey
             assert await copied("down", "space", "space") == f"cockpit logs {RUN} --node 'gpu[01-02]'"
             # Consoles belong to nodes: a rank among the marks leaves them out.
             assert await copied("right", "space") == f"cockpit logs {RUN} --rank 0-16"
-            await pilot.press("slash", *"@0,13-15", "space", *"it", "space", *"is", "enter")
+            await pilot.press("2", "slash", *"@0,13-15", "space", *"it", "space", *"is", "enter")
             await settled(pilot)
             assert await copied() == f"cockpit logs {RUN} --rank 0,13-15 --grep 'it is'"
             await pilot.press("o", "5", "G")

@@ -27,7 +27,7 @@ def test_a_kept_filter_is_seen_until_it_is_cleared() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
             assert "/step/" not in text_of(app)
-            await pilot.press("slash", *"step", "enter")
+            await pilot.press("2", "slash", *"step", "enter")
             await until(pilot, lambda: "/step/" in text_of(app), "the filter on the log's frame")
             await pilot.press("3", "2")
             await settled(pilot)

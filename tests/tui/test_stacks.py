@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from cockpit import paths
 from cockpit.base.stacks.dump import Frame
 from cockpit.config import Config
 from cockpit.core.ranks import mask_within
@@ -155,6 +156,7 @@ EFFECTS: dict[Id, tuple[tuple[str, ...], Check]] = {
     "threads": (("L",), lambda app: focused(app) == "threads"),
     "next_pane": (("1",), lambda app: focused(app) == "threads"),
     "previous_pane": ((), lambda app: focused(app) == "classes"),
+    "screenshot": ((), lambda app: list(paths.screenshots().glob("*.txt"))),
     "zoom": ((), lambda app: not screen(app).query_one("#right").display),
     "previous_sample": (("z",), lambda app: "sample 1 of 2" in text_of(app)),
     "next_sample": ((), lambda app: "sample 2 of 2" in text_of(app)),
@@ -225,7 +227,7 @@ def test_the_key_does_it() -> None:
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_a_key_that_cannot_work_says_why(recorded: bool) -> None:
-    why = {"escape": "nothing to go back from", "left": "no other rank", "x": "no sample is being taken"}
+    why = {"left": "no other rank", "x": "no sample is being taken"}
     if recorded:
         why = {"s": "a snapshot from disk", "n": "taken without native", "l": "taken with locals"}
     else:

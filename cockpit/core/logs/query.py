@@ -47,17 +47,7 @@ class Query:
 
         :raises CockpitError: a set that is none, or no regular expression
         """
-        ranks: frozenset[int] = frozenset()
-        nodes: frozenset[str] = frozenset()
-        while text.startswith("@"):
-            word, _, text = text[1:].partition(" ")
-            if not word:
-                break
-            if _RANKS.fullmatch(word):
-                ranks |= read_ranks(word)
-            else:
-                nodes |= read_nodes(word)
-        return cls(ranks, nodes, text)
+        return cls(*leading_sets(text))
 
     @property
     def text(self) -> str:
@@ -111,3 +101,21 @@ class Query:
         nodes = dict.fromkeys(node for node, _ in known)
         if unknown := self.nodes - set(nodes):
             raise CockpitError(f"no node {min(unknown)}", where=where, hint=f"it has {nodes_text(nodes)}")
+
+
+def leading_sets(text: str) -> tuple[frozenset[int], frozenset[str], str]:
+    """Ranks and nodes of the sets in front of a text, and the rest of it.
+
+    :raises CockpitError: a set that is none
+    """
+    ranks: frozenset[int] = frozenset()
+    nodes: frozenset[str] = frozenset()
+    while text.startswith("@"):
+        word, _, text = text[1:].partition(" ")
+        if not word:
+            break
+        if _RANKS.fullmatch(word):
+            ranks |= read_ranks(word)
+        else:
+            nodes |= read_nodes(word)
+    return ranks, nodes, text

@@ -67,8 +67,12 @@ class FilterBar(Horizontal):
         yield Input(compact=True, select_on_focus=False)
         yield Static(HINT, classes="filter-bar--says", markup=False)
 
-    def open(self, pattern: str = "") -> None:
-        """Show the bar with an initial pattern."""
+    def open(self, pattern: str = "", apply: Callable[[str], None] | None = None) -> None:
+        """Show the bar with an initial pattern.
+
+        :param apply: what applies it this time
+        """
+        self._apply = apply or self._apply
         self._before = self.screen.focused
         self._place, self._draft = len(self._history), pattern
         field = self.query_one(Input)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from textual.content import Content
 from textual.widget import Widget
 
 from cockpit.base.answers import EnvironAnswer
@@ -29,6 +30,7 @@ from cockpit.tui.run.detail_lines import About
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
 from cockpit.tui.run.grid_lines import Mark
+from cockpit.tui.run.narrowed import Narrowed
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.stall import standing, stands_still
 from cockpit.tui.run.stall_banner import StallBanner
@@ -109,6 +111,7 @@ class Drawing:
         self._ranks_of = {node.name: node.ranks for node in self.board.manifest.nodes}
         self._environs = Environs(self.session, recorded=self.recorded)
         self._behind = notices.Since()
+        self.narrowed = Narrowed(self.screen, self.board)
         self._notice = notices.Notice(self.board, self.session, self.screen.app.keys, recorded=self.recorded)
 
     @property
@@ -131,7 +134,7 @@ class Drawing:
         changed = self.board.take_changed()
         if changed:
             with app.contained():
-                self._grid.update_model(self.board.model, changed, time.time())
+                self.narrowed.draw(changed, time.time())
         if new:
             self._log.refresh_log()
 
@@ -146,7 +149,7 @@ class Drawing:
         ended = self.recorded or board.model.over
         self._grid.pace, self._grid.ended = board.pace, ended
         self._grid.slow = frozenset(() if ended else (slow.rank for slow in board.pace.slow()))
-        self._grid.update_model(board.model, None, now)
+        self.narrowed.draw(None, now)
 
     def draw_head(self, now: float) -> None:
         """The top line and the banners."""
@@ -164,8 +167,24 @@ class Drawing:
         self.screen.query_one(TopBar).show(head)
         self.screen.query_one(StallBanner).show(board.model, now, low=low)
         self.screen.query_one(FailureBanner).show(board.model, board.model.judged, self.session.stops_at, now)
-        counts = f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}{self._named()}"
+        self._title_grid()
+
+    def _title_grid(self) -> None:
+        """How many nodes and ranks; a filter hides some, so it must be noticeable."""
+        counts = f"{self.narrowed.counts}{self._named()}"
         entitle(self._grid, f"{self.screen.app.key_of('nodes')} nodes", counts)
+        text = one_line(self.narrowed.text, limit=30)
+        kept = Content.styled(f" /{text}/ ", "bold reverse") if text else Content("")
+        if self._grid.border_subtitle != kept.markup:
+            self._grid.border_subtitle = kept
+
+    def narrow_grid(self, text: str) -> None:
+        """Show only the nodes and ranks that a text means.
+
+        :raises CockpitError: it means nothing
+        """
+        self.narrowed.narrow(text)
+        self._title_grid()
 
     def _named(self) -> str:
         """Who is marked in the grid, also where its row is not on the screen."""

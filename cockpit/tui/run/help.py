@@ -13,6 +13,7 @@ _GRID = (
     "link: only what stands out: slow (its round trip), lost (for how long), ended.",
     "",
     "up, down: nodes · left, right: ranks · {mark} marks · {open} opens the log",
+    "{filter} narrows: gpu[01-04], rank 13, 0-3, or words such as failed, slow, stale; !word: all others.",
     "The log on the right narrows to where the cursor is; {back} widens it again.",
     "{zoom}: alone on the screen, with a line for each rank: its step, age, behind, work.",
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
@@ -21,6 +22,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.slow_links import SLOW_S, slow_from
+from cockpit.core.run.states import renewed
 from cockpit.tui.look.glyphs import UNICODE, Glyphs
 from cockpit.tui.panes.moving_pane import MovingPane
 from cockpit.tui.panes.text_pane import Piece
@@ -99,6 +101,8 @@ class RankGrid(MovingPane):
         self.ended = False
         """The run is over: nothing gets older."""
         self._model = model
+        self._only: Mapping[str, tuple[int, ...]] | None = None
+        """The ranks of each node that is shown; None: all of them."""
         self._names: list[str] = []
         self._rows: dict[str, int] = {}
         self._short: dict[str, str] = {}
@@ -123,10 +127,10 @@ class RankGrid(MovingPane):
 
         :param now: unix seconds
         """
-        self._model, self._now = model, now
-        names = list(model.nodes)
+        self._model, self._now = self._narrowed(model), now
+        names = list(self._model.nodes)
         gpu = self._gpu or any(model.nodes[item].gpus for item in changed or names if item in model.nodes)
-        if names != self._names or gpu != self._gpu:
+        if names != self._names or gpu != self._gpu or self._laid is None:
             self._names, self._gpu, self._laid = names, gpu, None
             self._rows = {name: row for row, name in enumerate(names)}
             self._short = short_names(names)
@@ -148,6 +152,24 @@ class RankGrid(MovingPane):
             return
         for row in rows:
             self._refresh_row(row)
+
+    def narrow(self, shown: Mapping[str, tuple[int, ...]] | None) -> None:
+        """From the next drawing on show only these ranks of these nodes; nothing is selected until then.
+
+        :param shown: in the run's order; None: all of them
+        """
+        self.unselect()
+        self._only, self._laid, self._cursor = shown, None, (0, None)
+        self.scroll_to(y=0, animate=False)
+        self.refresh()  # also the lines that nothing is in any more
+
+    def _narrowed(self, model: RunModel) -> RunModel:
+        """The model with the nodes that are shown, and the ranks of each."""
+        if self._only is None:
+            return model
+        view = copy.copy(model)
+        view.nodes = {name: renewed(model.nodes[name], ranks=ranks) for name, ranks in self._only.items()}
+        return view
 
     def _refresh_aged(self) -> None:
         """Redraw the visible lines that are not what was drawn last."""

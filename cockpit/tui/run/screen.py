@@ -504,6 +504,7 @@ class RunScreen(CommandScreen):
             (self._log.searching, self._log.cancel_search),
             (self._log.unfolded, self._log.fold),
             (self._log.filter, partial(self._tabs.filter, "")),
+            (self._drawing.narrowed.text, partial(self._drawing.narrow_grid, "")),
             (self._grid.marks, self._grid.clear_marks),
             (self._view.chosen, partial(self._show_view, View(self._view.tab))),
             (self.zoomed, self.unzoom),
@@ -512,8 +513,11 @@ class RunScreen(CommandScreen):
     # The log
 
     def _do_filter(self) -> None:
+        if isinstance(self.pane, RankGrid):
+            self.filter_bar.open(self._drawing.narrowed.text, self._drawing.narrow_grid)
+            return
         self._go("log")
-        self.filter_bar.open(self._log.filter)
+        self.filter_bar.open(self._log.filter, self._tabs.filter)
 
     def _failed(self) -> Rank | None:
         """The rank that failed first, or that is gone and seems to have failed."""

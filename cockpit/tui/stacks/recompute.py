@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
+from cockpit.core.narrowing import Narrowing
 from cockpit.engine.stacks.take import Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.stacks.samples import SampleCursor
-from cockpit.tui.stacks.view_model import Folding, Sight, look, problem
+from cockpit.tui.stacks.view_model import Folding, Sight, look
 
 
 class Lookout:
@@ -57,9 +58,7 @@ class Lookout:
 
         :raises CockpitError: it is not a regular expression
         """
-        wrong = problem(pattern)
-        if wrong:
-            raise CockpitError(wrong)
+        Narrowing(pattern)
         self.pattern = pattern
         self._not_before = 0.0
 

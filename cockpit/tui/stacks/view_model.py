@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.kinds import Doing
-from cockpit.core.expressions import Expression
 from cockpit.core.finding import Finding
 from cockpit.core.masks import mask_of
+from cockpit.core.narrowing import Narrowing, Search
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.snapshot import Sample, Snapshot
 from cockpit.core.stacks.tree import StackTree
 from cockpit.core.stacks.tree_lines import Key, TreeRow, rows
 from cockpit.core.stacks.verdict import verdict
-from cockpit.errors import CockpitError
-
-_RANKS = re.compile(r"\s*\d+\s*(-\s*\d+\s*)?(,\s*\d+\s*(-\s*\d+\s*)?)*(,\s*)?")
-
 
 Folding = tuple[frozenset[Key], bool]
 
@@ -124,55 +119,26 @@ def narrowed(found: RankClass, shown: int) -> RankClass:
 
 
 def filtered(pattern: str, snapshot: Snapshot, every: Sequence[RankClass]) -> int:
-    """The ranks that match a pattern: numbers (``13``, ``8-15``), a node, or what is on one of their stacks.
-
-    Everything but numbers is a regular expression; small letters match capitals too; a leading ``!`` inverts.
+    """The ranks that match a pattern: see :class:`Narrowing`; of each are said its node and its stacks.
 
     :raises CockpitError: it is not a regular expression
     """
-    world = snapshot.world
-    text = pattern.strip()
-    inverted = text.startswith("!")
-    text = text[1:] if inverted else text
-    if not text:
-        return world
-    found = _numbers(text) & world if _RANKS.fullmatch(text) else _matching(text, snapshot, every)
-    return world & ~found if inverted else found
+    nodes: dict[str, int] = {}
+    for rank, place in snapshot.ranks.items():
+        nodes[place.node] = nodes.get(place.node, 0) | 1 << rank
+
+    def about(search: Search) -> int:
+        mask = 0
+        for node, ranks in nodes.items():
+            mask |= ranks if search(node) else 0
+        for each in every:
+            mask |= each.ranks if _is_about(each, search) else 0
+        return mask
+
+    return Narrowing(pattern).ranks(nodes, about)
 
 
-def problem(pattern: str) -> str:
-    """What is wrong with a pattern; empty if nothing is."""
-    try:
-        Expression(pattern.strip().removeprefix("!"))
-    except CockpitError as error:
-        return f"not a regular expression: {error.what}"
-    return ""
-
-
-def _numbers(text: str) -> int:
-    mask = 0
-    for part in text.replace(" ", "").strip(",").split(","):
-        first, _, last = part.partition("-")
-        begin, end = sorted((int(first[:6]), int((last or first)[:6])))
-        mask |= ((1 << (end - begin + 1)) - 1) << begin
-    return mask
-
-
-def _matching(text: str, snapshot: Snapshot, every: Sequence[RankClass]) -> int:
-    wrong = problem(text)
-    if wrong:
-        raise CockpitError(wrong)
-    search = Expression(text, fold=text.islower()).search
-    nodes = {place.node for place in snapshot.ranks.values()}
-    wanted = {node for node in nodes if search(node)}
-    mask = mask_of(rank for rank, place in snapshot.ranks.items() if place.node in wanted)
-    for each in every:
-        if _is_about(each, search):
-            mask |= each.ranks
-    return mask
-
-
-def _is_about(found: RankClass, search: Callable[[str], object]) -> bool:
+def _is_about(found: RankClass, search: Search) -> bool:
     words = (f"{frame.name} {frame.file}:{frame.line}" for frame in found.frames)
     return bool(search(found.doing.text)) or any(search(text) for text in words)
 
