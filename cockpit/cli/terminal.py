@@ -135,11 +135,11 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
         code = await app.run_async()
     if app.session is None:
         return int(Exit.LEFT)
-    run = flight.name
+    flight = app.flight  # another run may have been opened
     if code == Exit.LEFT:
         say_left(app.session.folder, flight.leaving)
         return int(Exit.LEFT)
-    for line in summary(app.session.model, run, logs=not flight.leaving):
+    for line in summary(app.session.model, flight.name, logs=not flight.leaving):
         say(line)
     return int(Exit.RANK_FAILED if code is None else code)
 

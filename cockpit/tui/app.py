@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from cockpit.config import Config
+from cockpit.core.watch.options import WatchOptions
+from cockpit.engine.records.folder import RunFolder
+from cockpit.errors import CockpitError
+from cockpit.plans.launch import PER_NODE
 from cockpit.tui.base_app import BaseApp
-from cockpit.tui.run.purpose import Flight
+from cockpit.tui.panes.finder import Item
+from cockpit.tui.run.purpose import Flight, Joining
+from cockpit.tui.run.runs import run_items
 from cockpit.tui.run.start import StartScreen
 
 SOON_S = 0.2
@@ -26,12 +33,16 @@ class CockpitApp(BaseApp):
     ) -> None:
         super().__init__(config, read_only=read_only)
         self.calls_by = notify
-        self._flight = flight
+        self.flight = flight
+        """What is shown: what it was opened for, or the run that was opened since."""
 
     def on_mount(self) -> None:
         """Start."""
-        start = StartScreen(self._flight)
-        if self._flight.launches:
+        self._start()
+
+    def _start(self) -> None:
+        start = StartScreen(self.flight)
+        if self.flight.launches:
             self.push_screen(start)
         else:
             self.run_worker(self._open(start), group="start", exit_on_error=False)
@@ -46,6 +57,36 @@ class CockpitApp(BaseApp):
             raise
         arrived = opening.done() and not opening.cancelled() and opening.exception() is None
         self.push_screen(start.arrived(opening.result()) if arrived else start)
+
+    def run_items(self, *, states: bool = False) -> Iterator[Item]:
+        """The other runs known here; none can be opened where leaving this one would end it."""
+        return run_items(self.flight.name, self._show_run, self.flight.leaving, states=states)
+
+    def _show_run(self, folder: RunFolder) -> None:
+        """Leave this run, which continues, and open another one."""
+        if self.flight.leaving:
+            self.notify(f"run {folder.name} is not opened: {self.flight.leaving}", severity="warning")
+            return
+        try:
+            launcher = folder.manifest.launcher
+        except CockpitError as error:
+            self.complain(error)
+            return
+        # Options of the command line were for the run that it named.
+        watch = self.config.watch
+        on_hang = "note" if launcher == PER_NODE else watch.on_hang
+        stalls = WatchOptions(watch.look, watch.hang_after, on_hang, watch.stop_after)
+        self.run_worker(self._switch(Joining(folder, stalls=stalls)), group="leave", exclusive=True)
+
+    async def _switch(self, flight: Flight) -> None:
+        while len(self.screen_stack) > 1:
+            await self.pop_screen()
+        if self.session is not None:
+            with self.contained():
+                await self.part(self.session)
+            self.session = None
+        self.flight = flight
+        self._start()
 
     async def _leave(self) -> None:
         for screen in self.screen_stack:

@@ -244,19 +244,29 @@ class BaseApp(App[int]):
     async def _leave(self) -> None:
         code = Exit.LEFT
         try:
-            session = self.session
-            if session is not None:
-                over = session.model.over
-                code = session.model.exit_code() if over else Exit.LEFT
-                if not over and not session.model.done:
-                    with suppress(OSError, CockpitError):  # a full disk must not keep anybody here
-                        session.folder.write(Event(time.time(), "", Left()))
-                await session.close()
+            if (session := self.session) is not None:
+                code = Exit(session.model.exit_code()) if session.model.over else Exit.LEFT
+                await self.part(session)
         except Exception as error:
             # Said once the terminal is back: nothing must delay leaving.
             self.error = self.error or explained(error)
         finally:
             self.exit(int(code))
+
+    async def part(self, session: Session) -> None:
+        """Close a session; the run continues, and notes that it was left."""
+        if not session.model.over and not session.model.done:
+            with suppress(OSError, CockpitError):  # a full disk must not keep anybody here
+                session.folder.write(Event(time.time(), "", Left()))
+        await session.close()
+
+    def run_items(self, *, states: bool = False) -> Iterator[Item]:
+        """The other runs known here, to open one.
+
+        :param states: say how each is, which takes reading all that was recorded of it
+        :raises CockpitError: they cannot be read
+        """
+        return iter(())
 
     def leave_soon(self) -> None:
         """As :meth:`leave`, from a signal handler."""

@@ -257,7 +257,10 @@ class CommandScreen(Screen[None], inherit_bindings=False):
             self.app.copy(text)
 
     def _find_place(self) -> None:
-        self.app.find("go to", [*self.items(), *self.app.theme_items(), *self.places()])
+        runs: list[Item] = []
+        with self.app.contained():
+            runs = list(self.app.run_items())
+        self.app.find("go to", [*self.items(), *self.places(), *runs, *self.app.theme_items()])
 
     def _help_here(self) -> None:
         name, lines = self.ABOUT[str(self.pane.id)]

@@ -127,6 +127,12 @@ EVERY: tuple[Command, ...] = (
         "After an error on this machine, or when a lost link needs a password or a code again.",
         1,
     ),
+    _run(
+        "runs",
+        "R",
+        "another run in place of this one",
+        help="Those known here, as cockpit ps lists them. This one continues, as after leaving it.",
+    ),
     _run("leave", "q", "leave; the run continues", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),
     _run("interrupt", "ctrl+c", "copy the selection, end a sample, or ask how to leave", scope=EVERYWHERE),
     _move("open", "enter", "open what the cursor is on", "open", footer=30, scope=EVERYWHERE),
@@ -291,7 +297,12 @@ EVERY: tuple[Command, ...] = (
         "remember this theme, timestamps and wrapping",
         help="Saves them in your own settings (cockpit where prints the path). Nothing else there changes.",
     ),
-    _view("palette", "ctrl+p,colon", "palette: commands, nodes, ranks and themes by name", scope=EVERYWHERE),
+    _view(
+        "palette",
+        "ctrl+p,colon",
+        "palette: commands, nodes, ranks, runs and themes by name",
+        scope=EVERYWHERE,
+    ),
     _view("help", "question_mark", "all keys; type to search", "all keys", footer=60, scope=EVERYWHERE),
     _view("help_here", "f1", "help on the focused pane", scope=EVERYWHERE),
 )

@@ -155,6 +155,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
     "stacks": ("stacks", (), lambda app: isinstance(app.screen, StackScreen)),
     "stall_stacks": ("stalled", (), lambda app: isinstance(app.screen, StackScreen)),
+    "runs": ("grid", ("1",), lambda app: said(app, "no other run is known here")),
     "evidence": ("kept", (), lambda app: isinstance(app.screen, KeptScreen)),
     "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]

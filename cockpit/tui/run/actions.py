@@ -179,6 +179,23 @@ class Deeds:
 
         return Looks(self._screen, self._board, self._session, self.noted)
 
+    def list_runs(self) -> None:
+        """Let a person choose another run to look at."""
+        self._screen.run_worker(self._list_runs(), group="runs", exclusive=True)
+
+    async def _list_runs(self) -> None:
+        app = self._screen.app
+        try:
+            # What was recorded of twenty long runs takes a while to read.
+            items = await asyncio.to_thread(lambda: list(app.run_items(states=True)))
+        except CockpitError as error:
+            app.complain(error)
+            return
+        if items:
+            app.find("runs", items)
+        else:
+            self._screen.notify("no other run is known here", severity="warning")
+
     # Files
 
     def collect(self) -> None:
