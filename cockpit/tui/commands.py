@@ -130,7 +130,7 @@ EVERY: tuple[Command, ...] = (
     _run(
         "runs",
         "R",
-        "another run in place of this one",
+        "another run instead of this one",
         help="Those known here, as cockpit ps lists them. This one continues, as after leaving it.",
     ),
     _run("leave", "q", "leave; the run continues", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),

@@ -17,7 +17,8 @@ import pytest
 from cockpit.cli.main import main
 from cockpit.demo import ending, training
 from cockpit.demo.cluster import cluster
-from cockpit.engine.records.folder import list_runs
+from cockpit.demo.keepsakes import saved_by_hand
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
 from cockpit.errors import CockpitError, Exit
 from tests.needs import require_module
 from tests.waiting import until
@@ -114,6 +115,12 @@ def test_a_crash_is_the_last_ranks(demos: Demos) -> None:
     demos.assert_nothing_left()
 
 
+def test_that_a_slow_rank_is_not_named_without_torch_is_said(demos: Demos) -> None:
+    assert demos.run(*FAST, "--fault", "slow") == Exit.OK, demos.text()
+    assert "without torch no rank is called slow" in demos.text()
+    demos.assert_nothing_left()
+
+
 def test_leaving_stops_the_run_and_is_said(demos: Demos) -> None:
     process = demos.start(*LONG, "--keep")
     until(demos.trains, "steps of all ranks")
@@ -144,6 +151,41 @@ def test_another_shell_knows_the_run_while_it_lives(demos: Demos, capsys: pytest
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == Exit.LEFT, demos.text()
     assert list_runs() == []
+
+
+def test_what_somebody_saved_outlives_it(demos: Demos, capsys: pytest.CaptureFixture[str]) -> None:
+    process = demos.start(*LONG)
+    until(demos.trains, "steps of all ranks")
+    assert main(["stacks", "last"]) == 0
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == Exit.LEFT, demos.text()
+    demos.assert_nothing_left()
+    (kept,) = list_runs()
+    (stacks,) = (kept.path / "stacks").iterdir()
+    assert f"its run is kept with what you saved in it: {stacks}" in demos.text()
+    capsys.readouterr()
+    assert main(["stacks", str(stacks)]) == 0
+    assert "train_plain.py" in capsys.readouterr().out
+
+
+def test_what_the_watch_took_does_not(demos: Demos) -> None:
+    process = demos.start(*LONG, "--fault", "hang", "--hang-after", "2", "--step-time", "0.05")
+    until(demos.trains, "steps of all ranks")
+    (living,) = list_runs()
+    until(lambda: any((living.path / "stacks").glob("*/snapshot.json")), "the stacks of the stall")
+    until(lambda: "node2:3" in demos.text() and living.model().watch.snapshot, "the watch tells of them")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == Exit.LEFT, demos.text()
+    assert list_runs() == []
+
+
+def test_collected_files_are_kept_too() -> None:
+    nodes = [NodeEntry("node1", "/nowhere", [0])]
+    folder = RunFolder.create(Manifest("otter", 1.0, nodes, "command", ["train.py"], "/"))
+    assert list(saved_by_hand(folder)) == []
+    (folder.path / "files" / "node1").mkdir(parents=True)
+    assert list(saved_by_hand(folder)) == [folder.path / "files"]
+    folder.discard()
 
 
 def test_kill_9_leaves_nothing(demos: Demos) -> None:

@@ -15,12 +15,19 @@ from cockpit.cli.parsing import Parser, add_flag, add_seconds, whole
 from cockpit.cli.verbs import run
 from cockpit.demo import training
 from cockpit.demo.cluster import Cluster, cluster
+from cockpit.demo.keepsakes import saved_by_hand
 from cockpit.engine.records.folder import RunFolder, new_name
 from cockpit.engine.run.session import Session
 from cockpit.plans.launchers.registry import LAUNCHERS
 
 LEAVING = "the demo ends, and stops its run"
 """What leaving means here; for any other run it means that the run continues."""
+
+UNNAMED = (
+    "without torch no rank is called slow: all take as long a step as the slowest one, and only torch tells "
+    "how long each waited; s in the app, or cockpit stacks last, shows whom the others wait for"
+)
+"""What is said of a slow rank where nothing tells how long a rank waits for others."""
 
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL when the demo's run is stopped."""
@@ -39,7 +46,8 @@ _EPILOG = """examples:
   cockpit demo --nodes 8 --slots 8 --launcher command
 
 The nodes are ssh servers on loopback with names and keys of their own; all else is what `cockpit run` does.
-Leaving ends the demo: its run is stopped, and no process and no file of it is left.
+Leaving ends the demo: its run is stopped, and no process and no file of it is left, unless you saved
+stacks or collected files: then the run's record here is kept with them. What was copied and screenshots stay.
 """
 
 
@@ -48,21 +56,27 @@ def main(words: list[str]) -> int:
     args = parser().parse_args(words)
     chosen = training.choose(args.launcher, training.pythons(os.environ))
     say(f"demo: {args.nodes} × {args.slots} ranks; {chosen.why}")
+    if args.fault == "slow" and chosen.launcher == "command":
+        say(f"demo: {UNNAMED}")
     name = new_name()
     with cluster(args.nodes, args.slots) as made:
         training.copy_examples(made.folder / "examples")
         say(f"demo: leaving means that {LEAVING}")
         say(f"demo: in another shell: cockpit ps {quote(name)}, or logs, metrics, stacks, attach")
+        left = "nothing of it is left"
         try:
             code = run.main(_words(args, chosen, made, name), LEAVING)
         finally:
             if (paths.runs() / name).is_dir():
                 folder = RunFolder.find(name)
                 asyncio.run(_stop(folder))
-                if not args.keep:
+                if args.keep:
+                    left = f"what was recorded is kept: cockpit logs {quote(name)}"
+                elif there := next(saved_by_hand(folder), None):
+                    left = f"its run is kept with what you saved in it: {there}"
+                else:
                     folder.discard()
-    kept = f"what was recorded is kept: cockpit logs {quote(name)}" if args.keep else "nothing of it is left"
-    say(f"demo: over, {kept}")
+    say(f"demo: over, {left}")
     return code
 
 
