@@ -27,7 +27,7 @@ from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import Scene, fails, played, settled, text_of, until
 from tests.tui.stack_scenes import Played, StackScene, at_rest, odd_one, stacked
 from tests.tui.stage import Stage
-from tests.tui.test_keys import asks, log, noisy, said, screen, shown
+from tests.tui.test_keys import asks, grid, log, noisy, said, screen, shown
 from tests.tui.test_stacks import focused
 from tests.tui.test_stacks import screen as stack_screen
 from tests.waiting import soon
@@ -79,8 +79,9 @@ BURSTS: dict[str, tuple[str, Check]] = {
     "and what comes after it": (":events" + ENTER + "3", lambda app, _: shown(app) == "detail"),
     "a rank": (":rank 13" + ENTER, lambda app, _: screen(app)._view.chosen == ("gpu02", 13)),
     "a command in help": ("?freeze" + ENTER, lambda app, _: screen(app)._drawing.frozen),
-    "a filter": ("/needle 1" + ENTER, lambda app, _: log(app).filter == "needle 1"),
-    "a filter with keys of commands": ("/xsKop" + ENTER, lambda app, _: log(app).filter == "xsKop"),
+    "a filter": ("2/needle 1" + ENTER, lambda app, _: log(app).filter == "needle 1"),
+    "nodes narrowed": ("/gpu02" + ENTER + "G", lambda app, _: grid(app).selected == ("gpu02", None)),
+    "a filter with keys of commands": ("2/xsKop" + ENTER, lambda app, _: log(app).filter == "xsKop"),
     "a filter taken back": ("/needle" + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
     "words that are nothing's name": (":qqqq" + ENTER + ESCAPE + "4", lambda app, _: shown(app) == "events"),
     "another word for stopping": (":quit" + ENTER + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
@@ -184,7 +185,7 @@ def _unharmed(stage: Stage) -> None:
 def test_escape_closes_help_and_takes_nothing_else_back() -> None:
     async def main() -> None:
         async with played(Scene(play=noisy), SIZE) as (app, pilot, _):
-            burst(app, "/needle" + ENTER + ":rank 13" + ENTER)
+            burst(app, "2/needle" + ENTER + ":rank 13" + ENTER)
             await nothing_waits(app, pilot)
             for opens in ("?", ":", "x", "\x03"):
                 app.post_message(events.Key("ctrl+c", None)) if opens == "\x03" else burst(app, opens)
@@ -225,7 +226,7 @@ def test_a_burst_does_what_its_keys_do_on_the_stacks(name: str) -> None:
 def test_a_paste_comes_in_its_turn() -> None:
     async def main() -> None:
         async with played(Scene(play=noisy), SIZE) as (app, pilot, _):
-            burst(app, "/")
+            burst(app, "2/")
             app.post_message(events.Paste("xs needle"))
             burst(app, ENTER)
             await nothing_waits(app, pilot)

@@ -216,7 +216,10 @@ class RunScreen(CommandScreen):
                 self.deeds.retry,
                 needs(lambda: self.deeds.trouble or self.session.pool.waiting, "nothing went wrong here"),
             ),
-            "runs": Handler(lambda: self.deeds.list_runs(), lambda: self._flight.leaving),
+            "runs": Handler(
+                lambda: self.deeds.list_runs(),
+                lambda: self._flight.leaving and f"then {self._flight.leaving}",
+            ),
             "open": Handler(self._do_open, self._no_open),
             "previous_view": Handler(
                 lambda: self._show_view(tabs.past.pop(), remember=False),
