@@ -182,7 +182,7 @@ async def ranks(rounds: int, slow: Collection[int] = (500,)) -> dict[str, Any]:
         keys = {
             "scroll": ("down", "pagedown"),
             "select": ("right", "left"),
-            "filter": ("slash", "7", "escape"),
+            "filter": ("2", "slash", "7", "escape", "1"),
             "pace": ("6", "right_square_bracket", "2"),
             "zoom": ("6", "z", "z", "2"),
             "time": ("6", *["greater_than_sign"] * 3, *["less_than_sign"] * 3, "2"),

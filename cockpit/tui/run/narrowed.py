@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from cockpit.core.masks import mask_of
+from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.narrowing import Narrowing, Search
 from cockpit.core.run.model import RunModel
 from cockpit.engine.run.board import Board
@@ -67,19 +67,18 @@ class Narrowed:
     def _found(self) -> dict[str, tuple[int, ...]]:
         nodes = self._model.nodes
         masks = {name: mask_of(node.ranks) for name, node in nodes.items()}
-        found = self._narrowing.ranks(masks, self._about)
-        shown = (
-            (name, tuple(rank for rank in node.ranks if found >> rank & 1)) for name, node in nodes.items()
-        )
+        found = frozenset(ranks_of(self._narrowing.ranks(masks, self._about)))
+        shown = ((name, tuple(filter(found.__contains__, node.ranks))) for name, node in nodes.items())
         return {name: ranks for name, ranks in shown if ranks}
 
     def _about(self, search: Search) -> int:
-        return mask_of(rank for rank in self._model.ranks if search(self._said(rank)))
-
-    def _said(self, number: int) -> str:
-        """Node, number, state and link, as the grid and the palette call them."""
-        rank, grid = self._model.ranks[number], self._grid
+        """The ranks of which a search finds something in node, number, state or link."""
+        grid, nodes = self._grid, self._model.nodes
         marks = (("slow", grid.slow), ("missing", grid.missing), ("waiting", grid.held))
-        more = " ".join(word for word, ranks in marks if number in ranks)
-        link = self._model.nodes[rank.node].link
-        return f"{rank.node} rank {number} {state_name(rank)} {rank.text} {more} {link}"
+        mask = 0
+        for number, rank in self._model.ranks.items():
+            more = " ".join(word for word, ranks in marks if number in ranks)
+            link = nodes[rank.node].link
+            if search(f"{rank.node} rank {number} {state_name(rank)} {rank.text} {more} {link}"):
+                mask |= 1 << number
+        return mask
