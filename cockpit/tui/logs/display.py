@@ -39,6 +39,9 @@ REST = 5
 BEHIND_S = 1.0
 """Seconds of lag that are worth mentioning."""
 
+FEW_ROWS, MANY_ROWS = 5, 100
+"""Rows that a log has at least; more than a screen has."""
+
 
 class LogDisplay(Widget):
     """Lines of a :class:`~cockpit.engine.logs.book.Logbook`, newest at the bottom.
@@ -451,6 +454,19 @@ class LogDisplay(Widget):
         return ["no output yet", *chain.from_iterable(why)]
 
     # What is new, and the status
+
+    @property
+    def filled(self) -> int | None:
+        """The rows that all there is fills, none wrapped; None: not known, or more than a screen."""
+        window = None if self._place is None else self._place.window
+        if window is None or not window.at_start:
+            return None
+        rows = len(window.rows) + len(self._pending)
+        return rows if rows < MANY_ROWS else None
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """As many rows as it would fill, and a few in which more can appear."""
+        return max(FEW_ROWS, MANY_ROWS if self.filled is None else self.filled)
 
     def _count(self) -> int | None:
         """How many lines there are under the query, if known."""

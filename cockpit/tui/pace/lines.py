@@ -26,6 +26,8 @@ GROWTH = 1.02
 """Columns of the whole run are the next power of this wide: at most one in fifty is before its first step."""
 FRAME = ("notes and the names of columns", "times of day")
 """The lines around the rows of the map."""
+ROOM = 1000
+"""Rows that are more than any screen has."""
 UNKNOWN_S = 1.0
 """Seconds of a column while nobody knows how long a step takes."""
 
@@ -54,9 +56,7 @@ SINCE_START = (
 def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> Sequence[Line]:
     """The lines for a pane of this size."""
     if sight.pace.front is None:
-        whose = sight.nodes, sight.chosen, sight.every
-        signs = sign_lines(sight.pace, *whose, sight.now, width, height, ascii_only=sight.ascii_only)
-        return signs or [Line.of(text, "label") for text in EMPTY]
+        return _without_steps(sight, width, height)
     about = [text for text in _about(sight) if height >= LOW and len(text) < width][:1]
     found, tall = _shared_out(sight, height - len(FRAME) - len(about), height)
     frame = _frame(sight, width, found)
@@ -74,6 +74,20 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> Sequence[Li
             *(Line.of(f" {text}", "label") for text in about),
         ]
     )
+
+
+def _without_steps(sight: Sight, width: int, height: int) -> Sequence[Line]:
+    whose = sight.nodes, sight.chosen, sight.every
+    signs = sign_lines(sight.pace, *whose, sight.now, width, height, ascii_only=sight.ascii_only)
+    return signs or [Line.of(text, "label") for text in EMPTY]
+
+
+def lines_at_most(sight: Sight, width: int) -> int:
+    """How many lines there are where there is room for all of them."""
+    if sight.pace.front is None:
+        return len(_without_steps(sight, width, ROOM))
+    found = _found(sight, _apart(sight), ROOM)
+    return HIGHEST * len(known(sight)) + len(FRAME) + len(_about(sight)[:1]) + len(found)
 
 
 Shown = Sequence[tuple[Row, Pair]]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from cockpit.core.pace.heat import Heat
-from cockpit.tui.pace.lines import pace_lines
+from cockpit.tui.pace.lines import lines_at_most, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, SHADES
 from cockpit.tui.pace.view_model import Sight
 from cockpit.tui.panes.meanings import PACE
@@ -36,6 +36,10 @@ class PacePane(TextPane):
         if self._sight is None:
             return []
         return pace_lines(self._sight, self._heat, width, self.scrollable_size.height)
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """As many lines as it has something to draw in."""
+        return 0 if self._sight is None else lines_at_most(self._sight, width)
 
     def _say_legend(self, sight: Sight) -> None:
         if sight.pace.front is None:

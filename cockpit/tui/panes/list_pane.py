@@ -76,11 +76,6 @@ class ListPane(TextPane, Generic[T]):
             for line in hanging((), one_line(text, limit=2000), width, self.EMPTY_ROLE)
         ]
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """As many lines as there are at that width: the current ones were made for the previous width."""
-        width -= self.scrollbar_size_vertical
-        return len(self.lines if width in (0, self.scrollable_size.width) else self.build(width))
-
     def show_items(self, items: Sequence[T]) -> None:
         """Show these."""
         if self.FOLLOWS and len(items) == len(self.items) and all(map(is_, items, self.items)):

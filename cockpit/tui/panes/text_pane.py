@@ -159,6 +159,11 @@ class TextPane(MovingPane):
     def build(self, width: int) -> Sequence[Line]:
         """The lines for a pane of this many columns."""
 
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """As many lines as there are at that width: the current ones were made for the previous width."""
+        width -= self.scrollbar_size_vertical
+        return len(self.lines if width in (0, self.scrollable_size.width) else self.build(width))
+
     def rebuild(self) -> None:
         """Build the lines again; nothing is drawn if those on the screen are the same."""
         width = self.scrollable_size.width

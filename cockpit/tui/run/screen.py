@@ -11,7 +11,7 @@ from typing import ClassVar
 from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -30,6 +30,7 @@ from cockpit.tui.commands import RUN, Id
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.pace.view_model import STRETCHES
+from cockpit.tui.panes.column import Column
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
@@ -54,11 +55,14 @@ SLOW_TICK_S = 0.5
 
 LAST = len(STRETCHES) - 1
 
+LEFT = {"grid": 0.5, "glance": 0.3, "recent": 0.2}
+"""The parts of the left side that its panes have at least, if there are not enough rows for all of it."""
+
 TWINS = {"glance": "detail", "recent": "events"}
 """Small panes on the left, and the tabs that show the same."""
 NARROW, LOW, FLAT = 100, 30, 20
-"""Columns below which panes are stacked; rows below which the left has only the grid, and below which no log
-is beneath the map."""
+"""Columns below which panes are stacked; rows below which banners are short, and below which the left has
+only the grid and no log is beneath the map."""
 
 
 class RunScreen(CommandScreen):
@@ -76,14 +80,11 @@ class RunScreen(CommandScreen):
     DEFAULT_CSS = """
     RunScreen #left { width: 30%; min-width: 47; }
     RunScreen .pane:focus-within { border: round $key; }
-    RunScreen #grid { height: auto; max-height: 60%; }
-    RunScreen #glance { height: auto; max-height: 35%; }
-    RunScreen #recent { height: 1fr; min-height: 3; }
+    RunScreen #grid, RunScreen #glance { height: auto; }
     RunScreen #notice { background: $panel; }
     RunScreen #notice.-trouble { background: $notice; }
 
-    RunScreen #right > #pace { height: 2fr; }
-    RunScreen #right > #log.-below { display: block; height: 1fr; min-height: 7; }
+    RunScreen #right > #log.-below { display: block; }
     RunScreen.-zoom-right #right > #log.-below, RunScreen.-flat #right > #log.-below { display: none; }
 
     RunScreen.-narrow #right > #log.-below { display: none; }
@@ -91,11 +92,9 @@ class RunScreen(CommandScreen):
     RunScreen.-narrow.-paced.-zoom-right #right > #log.-below { display: none; }
     RunScreen.-narrow.-paced.-flat #right > #log.-below { display: none; }
     RunScreen.-narrow.-paced #left { display: none; }
-    RunScreen.-narrow #grid, RunScreen.-zoom-left #grid { max-height: 100%; }
     RunScreen.-zoom-left #glance, RunScreen.-zoom-left #recent { display: none; }
     RunScreen.-narrow #glance, RunScreen.-narrow #recent { display: none; }
-    RunScreen.-low #glance, RunScreen.-low #recent { display: none; }
-    RunScreen.-low #grid { max-height: 100%; }
+    RunScreen.-flat #glance, RunScreen.-flat #recent { display: none; }
     """
 
     _tabs = getters.query_one(Tabs)
@@ -126,7 +125,7 @@ class RunScreen(CommandScreen):
         yield FailureBanner(run=self.board.folder.name, keys=self.app.keys.__getitem__, id="banner")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
-            with Vertical(id="left"):
+            with Column(LEFT, id="left"):
                 yield RankGrid(self.board.model, glyphs=glyphs, id="grid")
                 yield Detail(ascii_only=ascii_only, id="glance")
                 yield EventList(ascii_only=ascii_only, id="recent")
@@ -340,6 +339,7 @@ class RunScreen(CommandScreen):
 
     def _draw_panes(self, now: float) -> None:
         self._drawing.draw_panes(self._view.chosen, now)
+        self._tabs.fit()
 
     def _mind_stall(self, now: float) -> None:
         """Once for each stall: show where it is, unless somebody is at work here."""

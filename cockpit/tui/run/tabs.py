@@ -11,7 +11,6 @@ from itertools import chain
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 
 from cockpit.core.logs.query import Query
@@ -20,6 +19,7 @@ from cockpit.core.text import one_line
 from cockpit.tui.commands import Id
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.pace.pane import PacePane
+from cockpit.tui.panes.column import Column
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.event_list import EventList
@@ -79,8 +79,11 @@ def stepped(chosen: Mark | None, step: int, nodes: Mapping[str, Sequence[int]]) 
 PAST = 50
 """Views that one can go back to."""
 
+PARTS = {"pace": 0.66, "log": 0.34}
+"""The parts that the map, and the log below it, have at least, if there are not enough rows for both."""
 
-class Tabs(Vertical):
+
+class Tabs(Column):
     """Five panes, and what they were before.
 
     :param ranks: those of each node
@@ -98,11 +101,12 @@ class Tabs(Vertical):
         ascii_only: bool = False,
         id: str | None = None,
     ) -> None:
-        super().__init__(id=id)
+        super().__init__(PARTS, id=id)
         self._ranks = ranks
         self._keys = keys
         self._ascii = ascii_only
         self._marks: Collection[Mark] = ()
+        self._filled: int | None = None
         self.view = View()
         """What is shown."""
         self.past: list[View] = []
@@ -141,6 +145,13 @@ class Tabs(Vertical):
             f"[@click=screen.command('log')]{key} log[/]" if below else self._names("log")
         )
         self.narrow(self._marks)
+
+    def fit(self) -> None:
+        """Give the rows that the log below the map does not fill to the map."""
+        rows = self.log_view.filled
+        if rows != self._filled and self.log_view.has_class("-below"):
+            self._filled = rows
+            self.log_view.refresh(layout=True)
 
     def narrow(self, marks: Collection[Mark]) -> None:
         """Make the log show the right sources: what is marked, else what is chosen."""
