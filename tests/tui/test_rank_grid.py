@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -79,33 +79,103 @@ def lines(model: RunModel, *keys: str, **how: Any) -> list[str]:
 # What it says
 
 
-def test_a_row_a_node_a_cell_a_rank() -> None:
-    assert lines(running(3, 8)) == [
-        "  node  ranks     cpu mem gpu        link",
-        "  gpu01 ●●●● ●●●●  ▅   ▅   █",
-        "  gpu02 ●●●● ●●●●  ▅   ▅   █",
-        "  gpu03 ●●●● ●●●●  ▅   ▅   █",
+def busy(model: RunModel, node: str, load: float = 8.0, memory: int = 256, gpu: int = 100) -> set[str | int]:
+    """How a node with 16 cores and 512 GiB is."""
+    sample = {"load": load, "cores": 16, "memory_bytes": memory << 30, "memory_total_bytes": 512 << 30}
+    return measured(model, node, sample=sample, gpus=[{"utilisation_percent": gpu}])
+
+
+def test_a_row_a_node_a_cell_a_rank_and_one_line_for_what_is_alike() -> None:
+    assert lines(running(3, 8), size=(60, 9)) == [
+        "  node  ranks",
+        "  gpu01 ●●●● ●●●●",
+        "  gpu02 ●●●● ●●●●",
+        "  gpu03 ●●●● ●●●●",
+        "  gpu 100 % · mem 50 % · cpu 50 % · links ok",
     ]
+    assert lines(running(3, 8), size=(30, 9))[-1] == "  gpu 100 % · mem 50 %"
 
 
-def test_nodes_without_gpus_have_no_column_for_them() -> None:
+def test_what_no_node_has_is_not_said() -> None:
     model = running(1, 2)
     measured(model, "gpu01", gpus=[])
-    head, row = lines(model)
-    assert head.split() == ["node", "ranks", "cpu", "mem", "link"]
-    assert row.split() == ["gpu01", "●●", "▅", "50%", "▅", "50%"]
+    assert lines(model)[-1] == "  mem 50 % · cpu 50 % · links ok"
+    happens(model, "gpu01", "link", NOW - 60, state="stale")
+    assert lines(model)[-1] == "  gpu01 ●●      stale 60s"
 
 
-@pytest.mark.parametrize("width", [43, 76])
-def test_with_room_the_bars_have_numbers(width: int) -> None:
-    head, row = lines(running(1, 8), size=(width, 9))
-    assert row.replace("█100%", "█ 100%").split() == [
-        *("gpu01", "●●●●", "●●●●"),
-        *("▅", "50%", "▅", "50%", "█", "100%"),
+def test_a_meter_is_drawn_where_nodes_differ() -> None:
+    model = running(3, 8)
+    busy(model, "gpu02", gpu=64)
+    assert lines(model, size=(60, 9)) == [
+        "  node  ranks     gpu",
+        "  gpu01 ●●●● ●●●● ▰▰▰▰▰▰ 100 %",
+        "  gpu02 ●●●● ●●●● ▰▰▰▰▱▱  64 %",
+        "  gpu03 ●●●● ●●●● ▰▰▰▰▰▰ 100 %",
+        "  gpu 100 %, gpu02 64 % · mem 50 % · cpu 50 % · links ok",
     ]
-    for name, number in (("cpu", "50%"), ("gpu", "100%")):
-        end = head.index(name) + 3
-        assert row[:end].endswith(number), "each number ends below its name"
+    busy(model, "gpu03", gpu=70, load=12)
+    shown = lines(model, size=(70, 9), glyphs=ASCII)
+    assert shown[0].split() == ["node", "ranks", "gpu", "cpu"]
+    assert shown[3].split()[3:] == ["####..", "70", "%", "####..", "75", "%"]
+    assert shown[-1].startswith("  gpu 70 %, gpu01 100 % +1 more · cpu 50 %, gpu03 75 %")
+
+
+def test_a_meter_is_drawn_where_one_is_high_and_stays_for_a_while() -> None:
+    model = running(1, 8)
+    busy(model, "gpu01", memory=500)
+    columns: list[list[str]] = []
+
+    async def play(grid: RankGrid, pilot: Pilot[None]) -> None:
+        for memory, now in ((500, NOW), (256, NOW + 3), (256, NOW + 70)):
+            happens(model, "gpu01", "link", now, state="ok")
+            grid.update_model(model, busy(model, "gpu01", memory=memory), now)
+            grid.update_model(model, None, now)
+            await pilot.pause()
+            columns.append(cast(Grid, grid.app).lines()[0].split())
+
+    lines(model, play=play)
+    assert columns == [["node", "ranks", "mem"]] * 2 + [["node", "ranks"]]
+
+
+@pytest.mark.parametrize(
+    ("width", "names"), [(43, ["gpu", "mem"]), (42, ["gpu"]), (76, ["gpu", "mem", "cpu"])]
+)
+def test_there_are_as_many_meters_as_there_is_room_for(width: int, names: list[str]) -> None:
+    model = running(2, 8)
+    busy(model, "gpu02", 14.0, 400, 50)
+    head, row, *_ = lines(model, size=(width, 9))
+    assert head.split()[2:] == names
+    assert all(row[head.index(name)] == "▰" for name in names), "each begins below its name"
+
+
+def test_nodes_are_side_by_side_where_panes_are_stacked() -> None:
+    async def stacked(grid: RankGrid, pilot: Pilot[None]) -> None:
+        grid.screen.add_class("-narrow")
+        grid.update_model(grid._model, None, NOW)
+        grid._laid = None
+        grid.refresh(layout=True)
+        await pilot.pause()
+        for key in ("down", "down", "down", "down", "right"):
+            await pilot.press(key)
+        await pilot.click(grid, offset=(27, 1))
+        await pilot.click(grid, offset=(3, 2))
+        await pilot.pause()
+
+    app = played(running(5, 8), size=(60, 9), play=stacked)
+    assert app.told[-1] == [
+        "  node  ranks        node  ranks",
+        "  gpu01 ●●●● ●●●●    gpu04 ●●●● ●●●●",
+        "▌ gpu02 ●●●● ●●●●    gpu05 ●●●● ●●●●",
+        "  gpu03 ●●●● ●●●●",
+        "  gpu 100 % · mem 50 % · cpu 50 % · links ok",
+    ]
+    assert [told[1:] for told in app.told[3:-1]] == [
+        ("gpu04", None),
+        ("gpu04", 24),
+        ("gpu04", 24),
+        ("gpu02", None),
+    ]
 
 
 def test_the_first_failure_stands_out_among_those_that_followed() -> None:
@@ -126,7 +196,7 @@ def test_a_slow_rank_is_marked_but_hides_no_state() -> None:
         grid.slow = frozenset({1, 2, 13})
         grid.update_model(model, None, NOW)
 
-    _, first, second = lines(model, play=slow)
+    _, first, second, _ = lines(model, play=slow)
     assert first.split()[1:3] == ["●✖✓●", "●●●●"]
     assert second.split()[1:3] == ["●●●●", "●▲●●"]
     assert lines(model, play=slow, glyphs=ASCII)[2].split()[1:3] == ["oooo", "o!oo"]
@@ -175,7 +245,7 @@ def test_of_links_that_are_up_only_the_slow_ones_are_said() -> None:
     ],
 )
 def test_the_link_in_words_that_fit(kind: str, data: dict[str, Any], long: str, short: str) -> None:
-    model = running(1, 8)
+    model = running(2, 8)
     happens(model, "gpu01", kind, NOW - 14, **data)
     assert lines(model, size=(49, 9))[1].endswith(f" {long}")
     assert lines(model, size=(24, 9))[1].endswith(f" {short}")
@@ -183,7 +253,7 @@ def test_the_link_in_words_that_fit(kind: str, data: dict[str, Any], long: str, 
 
 def test_what_is_stale_stays_to_be_seen_in_another_colour() -> None:
     model = running(1, 4)
-    columns = columns_for(42, 5, 4, True)
+    columns = columns_for(60, 5, 4, ("gpu", "cpu"), link=True)
     look = Look(now=NOW)
     fresh = node_line(model.nodes["gpu01"], 0, model, columns, look)
     happens(model, "gpu01", "link", state="stale")
@@ -195,7 +265,7 @@ def test_what_is_stale_stays_to_be_seen_in_another_colour() -> None:
 
 def test_measurements_that_stopped_are_stale() -> None:
     model = running(1, 4)
-    columns = columns_for(42, 5, 4, True)
+    columns = columns_for(42, 5, 4, ("gpu", "cpu"), link=False)
     roles = {p.role for p in node_line(model.nodes["gpu01"], 0, model, columns, Look(now=NOW + 6))}
     assert "bar" not in roles
     assert "running" in roles
@@ -204,14 +274,14 @@ def test_measurements_that_stopped_are_stale() -> None:
 def test_many_ranks_of_a_node_take_several_lines() -> None:
     shown = lines(running(1, 64))
     assert shown[1].split()[:5] == ["gpu01", *["●●●●"] * 4]
-    assert [line.split()[0] for line in shown[2:]] == ["16", "32", "48"]
+    assert [line.split()[0] for line in shown[2:-1]] == ["24", "48"]
     assert sum(line.count("●") for line in shown) == 64
 
 
 def test_names_that_are_cut_still_differ() -> None:
     names = [f"ip-10-0-{number}-17.eu-central-1.compute.internal" for number in range(4)]
     shown = lines(running(names, 8), size=(30, 9))
-    assert len({line.split()[0] for line in shown[1:]}) == 4
+    assert len({line.split()[0] for line in shown[1:5]}) == 4
 
 
 def test_the_shared_domain_is_left_out() -> None:
@@ -223,11 +293,17 @@ def test_the_shared_domain_is_left_out() -> None:
     assert short_names([]) == {}
 
 
-@given(width=st.integers(1, 200), name=st.integers(1, 60), ranks=st.integers(0, 300), gpu=st.booleans())
+@given(
+    width=st.integers(1, 200),
+    name=st.integers(1, 60),
+    ranks=st.integers(0, 300),
+    drawn=st.sampled_from([(), ("gpu",), ("gpu", "mem", "cpu")]),
+    link=st.booleans(),
+)
 def test_every_rank_has_a_cell_and_the_head_stands_above(
-    width: int, name: int, ranks: int, gpu: bool
+    width: int, name: int, ranks: int, drawn: tuple[str, ...], link: bool
 ) -> None:
-    columns = columns_for(width, name, ranks, gpu)
+    columns = columns_for(width, name, ranks, drawn, link=link)
     head = "".join(piece.text for piece in head_line(columns))
     model = running(["n" * name], ranks)
     pieces = [
@@ -286,7 +362,7 @@ def test_a_node_may_send_anything(sample: Any, gpus: list[Any], rtt: float, sinc
     with suppress(Malformed):
         happens(model, "a", "link", since, state="stale")
     names = short_names(model.nodes)
-    columns = columns_for(width, max(map(len, names.values())), 4, True)
+    columns = columns_for(width, max(map(len, names.values())), 4, ("gpu", "mem"), link=True)
     head = "".join(piece.text for piece in head_line(columns))
     for node in model.nodes.values():
         text = "".join(piece.text for piece in node_line(node, 0, model, columns, Look(names=names, now=NOW)))
@@ -324,7 +400,7 @@ def test_the_last_rank_and_the_last_node_are_the_end() -> None:
 
 def test_down_goes_through_the_lines_of_a_large_node() -> None:
     app = played(running(2, 32), "down", "right", "right", "down", "down", "up")
-    assert [told[2] for told in app.told[1:-1]] == [0, 1, 17, 33, 17]
+    assert [told[2] for told in app.told[1:-1]] == [0, 1, 25, 33, 25]
 
 
 def test_the_cursor_is_drawn_and_the_name_stands_out() -> None:
@@ -332,7 +408,7 @@ def test_the_cursor_is_drawn_and_the_name_stands_out() -> None:
     assert app.told[-1][2].startswith("▌ gpu02")
     model = running(2, 4)
     look = Look(cursor=("gpu02", 4), now=NOW)
-    pieces = node_line(model.nodes["gpu02"], 0, model, columns_for(42, 5, 4, True), look)
+    pieces = node_line(model.nodes["gpu02"], 0, model, columns_for(42, 5, 4, (), link=False), look)
     assert [tuple(piece) for piece in pieces[:5]] == [
         ("▌", "cursor"),
         (" ", "mark"),
@@ -417,17 +493,17 @@ def test_a_click_finds_ranks_in_the_lines_of_a_large_node() -> None:
     async def play(grid: RankGrid, pilot: Pilot[None]) -> None:
         await pilot.click(grid, offset=(8, 3))
 
-    assert played(running(1, 64), play=play).told[0] == ("selected", "gpu01", 32)
+    assert played(running(1, 64), play=play).told[0] == ("selected", "gpu01", 48)
 
 
 def test_scrolling_keeps_the_head_and_the_cursor_in_sight() -> None:
     shown = lines(running(128, 8), "down", "end", size=(46, 10))
     assert shown[0].split()[:2] == ["node", "ranks"]
-    assert shown[-1].startswith("▌ gpu128")
+    assert shown[-2].startswith("▌ gpu128")
     shown = lines(running(128, 8), "down", "end", "home", size=(46, 10))
     assert shown[1].startswith("▌ gpu01")
     shown = lines(running(128, 8), "down", "pagedown", "pagedown", size=(46, 10))
-    assert any(line.startswith("▌ gpu17") for line in shown)
+    assert any(line.startswith("▌ gpu15") for line in shown)
 
 
 def test_a_click_in_scrolled_rows() -> None:
@@ -435,7 +511,7 @@ def test_a_click_in_scrolled_rows() -> None:
         await pilot.click(grid, offset=(3, 1))
 
     app = played(running(128, 8), "down", "end", size=(46, 10), play=play)
-    assert app.told[-2] == ("selected", "gpu120", None)
+    assert app.told[-2] == ("selected", "gpu121", None)
 
 
 def test_rows_never_move() -> None:
@@ -453,7 +529,7 @@ def test_another_width_another_layout() -> None:
         await pilot.pause()
 
     shown = lines(running(1, 64), "down", size=(60, 9), play=play)
-    assert len(shown) == 3, "a line less, and the height follows"
+    assert len(shown) == 4, "a line less, and the height follows"
 
 
 def test_a_theme_changes_the_colours_at_once() -> None:

@@ -5,20 +5,18 @@ The role of a piece may have a suffix ``+first``, ``+mark`` or ``+cursor``, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len, set_cell_size
 
-from cockpit.base.events import NodeSample
 from cockpit.core.cutting import cut_middle
 from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
 from cockpit.core.run.slow_links import SLOW_S
 from cockpit.core.text import one_line
 from cockpit.tui.look.glyphs import UNICODE, Glyphs, state_name
-from cockpit.tui.look.spark import bar
 from cockpit.tui.panes.text_pane import Piece
-from cockpit.tui.run.detail_lines import STALE_S
+from cockpit.tui.run import meters
 from cockpit.tui.run.rank_lines import Paces, RankLook, rank_line
 
 Mark = tuple[str, int | None]
@@ -30,12 +28,6 @@ GROUP = 4
 EDGE = 2
 """Columns before a node's name: the cursor, and whether it is marked."""
 
-SCARCE = 0.95
-"""From this share of a node's memory in use, it gets a colour; so does memory that heads for its limit."""
-
-NUMBERED = 6
-"""From this many columns a bar has its number beside it: a gap, the bar, and at most ``100%``."""
-
 STAGES = {
     "term": ("stopping", "stop"),
     "finalising": ("finalising", "report"),
@@ -44,10 +36,8 @@ STAGES = {
 }
 """What is said about a node that is being stopped, in full and in short."""
 
-# Columns of one bar and of the link, the best first: bars with numbers, with room for their names, close.
-_WIDE = ((7, 12), (NUMBERED, 7), (4, 10))
-_CLOSE = ((1, 10), (1, 7))
-_LINK = 12
+LINKS = (12, 7)
+"""Columns of what is said about links, and where there is little room."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +46,16 @@ class Columns:
 
     :param name: columns of a node's name
     :param per_line: ranks in one line; a node with more takes several
-    :param bar: columns of one bar; 0: none are drawn
-    :param gpu: whether there is a bar for GPUs
+    :param meters: the measures that have a meter
     :param link: columns of the link; 0: it is not drawn
+    :param least: columns that all of it takes at least
     """
 
     name: int
     per_line: int
-    bar: int
-    gpu: bool
+    meters: tuple[str, ...]
     link: int
+    least: int = 0
 
     @property
     def cells_at(self) -> int:
@@ -75,7 +65,7 @@ class Columns:
     @property
     def all(self) -> int:
         """Columns of all of it."""
-        return self.cells_at + self.cells + _bars(self.bar, self.gpu) + self.link
+        return max(self.least, self.cells_at + self.cells + meters.WIDE * len(self.meters) + self.link)
 
     @property
     def cells(self) -> int:
@@ -104,44 +94,38 @@ def _span(ranks: int) -> int:
     return ranks + max(0, ranks - 1) // GROUP
 
 
-def _bars(columns: int, gpu: bool) -> int:
-    """Columns of all bars of a line."""
-    count = 3 if gpu else 2
-    return 0 if not columns else 1 + count if columns == 1 else columns * count
-
-
-def columns_for(width: int, name: int, ranks: int, gpu: bool) -> Columns:
+def columns_for(width: int, name: int, ranks: int, drawn: tuple[str, ...], *, link: bool) -> Columns:
     """Divide a width.
 
-    Room is made by drawing bars close together, by cutting names, by leaving out the bars, and finally by
-    wrapping: each rank is always drawn, and the link if there is any room.
+    Room is made by leaving out meters, by cutting names, and finally by wrapping: each rank is always drawn,
+    and the link if there is any room.
 
     :param name: columns of the longest name
     :param ranks: of the node that has the most
+    :param drawn: the measures to draw, the most important first
+    :param link: whether there is anything to say about links
     """
     ranks = max(1, ranks)
     cuts = dict.fromkeys(min(name, most) for most in (24, 12, 8))
-    tries = [(columns, cut) for cut in cuts for columns in (*_WIDE, *_CLOSE)]
-    tries += [((0, 7), cut) for cut in cuts]
-    for (columns, link), cut in tries:
-        left = width - EDGE - cut - 1 - _room(ranks) - _bars(columns, gpu) - link
-        if left >= 0:
-            return Columns(cut, ranks, columns, gpu, min(_LINK, link + left))
-    return _wrapped(width, min(name, 12 if width >= 40 else 8), gpu)
+    links = LINKS if link else (0,)
+    tries = [(count, cut) for cut in cuts for count in range(len(drawn), 0, -1)] + [(0, cut) for cut in cuts]
+    for count, cut in tries:
+        left = width - EDGE - cut - 1 - _room(ranks) - meters.WIDE * count
+        for room in links:
+            if left >= room:
+                return Columns(cut, ranks, drawn[:count], room)
+    return _wrapped(width, min(name, 12 if width >= 40 else 8), links[-1])
 
 
-def _wrapped(width: int, name: int, gpu: bool) -> Columns:
-    columns, link = (1, 7)
+def _wrapped(width: int, name: int, link: int) -> Columns:
     room = width - EDGE - name - 1
-    if room - _bars(columns, gpu) - link < _span(8):
-        columns = 0
-    if room - _bars(columns, gpu) - link < _span(GROUP):
+    if room - link < _span(GROUP):
         link = 0
-    room = max(1, room - _bars(columns, gpu) - link)
+    room = max(1, room - link)
     count = (room + 1) // (GROUP + 1) * GROUP
     # People count a node's ranks in eights.
     count = count // 8 * 8 or count or room
-    return Columns(name, count, columns, gpu, link)
+    return Columns(name, count, (), link)
 
 
 @dataclass(frozen=True)
@@ -186,11 +170,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 def head_line(columns: Columns, paces: Paces | None = None) -> list[Piece]:
     """What the columns are."""
     text = " " * EDGE + set_cell_size("node", columns.name) + " " + set_cell_size("ranks", columns.cells)
-    names = ["cpu", "mem", "gpu"] if columns.gpu else ["cpu", "mem"]
-    if columns.bar == 1:
-        text += " " + "".join(name[0] for name in names)
-    elif columns.bar:
-        text += "".join(f"{name:>{columns.bar}}" for name in names)
+    text += "".join(f" {name:<{meters.WIDE - 1}}" for name in columns.meters)
     head = Piece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")
     return [head] if paces is None else [_wide(head, columns), paces.head()]
 
@@ -213,7 +193,9 @@ def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Lo
     pieces += _cells(node, numbers, model.ranks, look)
     pieces.append(Piece(" " * (columns.cells - _span(len(numbers)))))
     if part == 0:
-        pieces += [*_measures(node, columns, look), _link(node, columns, look)]
+        for name in columns.meters:
+            pieces += meters.meter(node, name, look.now, ascii_only=look.glyphs.ascii)
+        pieces.append(_link(node, columns, look))
         if look.paces is not None and node.ranks:
             pieces += [Piece(" " * (columns.all - sum(cell_len(piece.text) for piece in pieces)))]
             pieces += look.paces.of(node.ranks)
@@ -301,43 +283,10 @@ def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look
     return pieces
 
 
-def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
-    """Bars of a node's cores, memory and GPUs; blank if it has reported nothing."""
-    if not columns.bar:
-        return
-    sample = node.sample or NodeSample()
-    memory = _share(sample.memory_bytes, sample.memory_total_bytes)
-    shares = [
-        (_share(sample.load, sample.cores), "bar"),
-        (memory, "scarce" if node.filling or (memory is not None and memory >= SCARCE) else "bar"),
-        (_gpu_share(node), "gpu"),
-    ]
-    old = stale(node) or node.over or look.now - (node.sampled_at or 0.0) > STALE_S
-    if columns.bar == 1:
-        yield Piece(" ")
-    for share, role in shares if columns.gpu else shares[:2]:
-        sign = " " if share is None else bar(share, look.glyphs.ascii)
-        role = "stale" if old else role
-        if columns.bar == 1:
-            yield Piece(sign, role)
-        elif columns.bar < NUMBERED:
-            yield Piece(f"  {sign} ", role)
-        else:
-            number = "" if share is None else f"{share:.0%}"
-            yield Piece(f" {sign}", role)
-            yield Piece(f"{number:>{columns.bar - 2}}", "stale" if old else "number")
-
-
-def _share(part: float | None, whole: float | None) -> float | None:
-    """A part of a whole, 0 to 1; None if either is unknown."""
-    return None if part is None or not whole else min(1.0, part / whole)
-
-
-def _gpu_share(node: Node) -> float | None:
-    """How busy the GPUs of a node are, all together."""
-    found = [_share(gpu.utilisation_percent, 100) for gpu in node.gpus]
-    shares = [share for share in found if share is not None]
-    return sum(shares) / len(shares) if shares else None
+def link_is_said(nodes: Collection[Node], look: Look) -> bool:
+    """Whether there is anything to say about a link; that all nodes have ended is said elsewhere."""
+    said = {_link_words(node, look)[0] for node in nodes}
+    return said not in ({""}, {"ended"}, set())
 
 
 def _link(node: Node, columns: Columns, look: Look) -> Piece:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import ClassVar
 
@@ -26,8 +27,25 @@ from cockpit.core.run.states import renewed
 from cockpit.tui.look.glyphs import UNICODE, Glyphs
 from cockpit.tui.panes.moving_pane import MovingPane
 from cockpit.tui.panes.text_pane import Piece
-from cockpit.tui.run.grid_lines import Columns, Look, Mark, columns_for, head_line, node_line, short_names
-from cockpit.tui.run.rank_lines import LEAST, Paces
+from cockpit.tui.run import meters
+from cockpit.tui.run.grid_lines import (
+    EDGE,
+    Columns,
+    Look,
+    Mark,
+    columns_for,
+    head_line,
+    link_is_said,
+    node_line,
+    short_names,
+)
+from cockpit.tui.run.rank_lines import LEAST, RANK, Paces
+
+ACROSS, GAP = 2, 2
+"""Nodes side by side where panes are stacked, and the columns between them."""
+
+HEAD, NOTE = -1, -2
+"""What stays in place of lines: the names of the columns, and what is said of all nodes."""
 
 MANY = 8
 """At most this many rows are redrawn one by one: beyond that, redrawing all at once is less work."""
@@ -39,19 +57,39 @@ class _Layout:
 
     :param starts: the first line of each node, followed by the total number of lines
     :param ranked: each rank has a line of its own, below its node's
+    :param across: nodes side by side, each in one line; the first column has the first half of them
     """
 
     width: int
     columns: Columns
     starts: Sequence[int]
     ranked: bool = False
+    across: int = 1
 
-    def at(self, line: int) -> tuple[int, int] | None:
-        """The node of a line, as its place in the order, and which of its lines it is."""
+    @property
+    def tall(self) -> int:
+        """Lines of all of it."""
+        return -(-self.starts[-1] // self.across)
+
+    @property
+    def step(self) -> int:
+        """Columns from one node to the one beside it."""
+        return self.columns.all + GAP
+
+    def at(self, line: int, x: int = 0) -> tuple[int, int] | None:
+        """The node of a line, as its place in the order, and which of its lines it is.
+
+        :param x: the column of the pane
+        """
+        line += min(x // self.step, self.across - 1) * self.tall
         if not 0 <= line < self.starts[-1]:
             return None
         row = bisect_right(self.starts, line) - 1
         return row, line - self.starts[row]
+
+    def top(self, row: int) -> int:
+        """The first line of a node."""
+        return self.starts[row] % self.tall if self.across > 1 else self.starts[row]
 
 
 class RankGrid(MovingPane):
@@ -106,8 +144,12 @@ class RankGrid(MovingPane):
         self._names: list[str] = []
         self._rows: dict[str, int] = {}
         self._short: dict[str, str] = {}
-        self._gpu = False
-        """Whether any node has reported a GPU."""
+        self._measured: list[meters.Measured] = []
+        """What is said of all nodes."""
+        self._needed: dict[str, float] = {}
+        """Until when each meter is drawn, unix seconds."""
+        self._linked = False
+        """Whether there is anything to say about a link."""
         self._first: int | None = None
         self._judged: Finding | None = None
         self._now = 0.0
@@ -129,24 +171,26 @@ class RankGrid(MovingPane):
         """
         self._model, self._now = self._narrowed(model), now
         names = list(self._model.nodes)
-        gpu = self._gpu or any(model.nodes[item].gpus for item in changed or names if item in model.nodes)
-        if names != self._names or gpu != self._gpu or self._laid is None:
-            self._names, self._gpu, self._laid = names, gpu, None
+        if names != self._names or self._laid is None:
+            self._names, self._laid = names, None
             self._rows = {name: row for row, name in enumerate(names)}
             self._short = short_names(names)
-            self._lay_out()
             changed = None
+        if changed is None:
+            self._slow_s = slow_from(model)
+            self._measure()
+            if self._full_size != self.virtual_size:
+                self._lay_out()
         if changed is None or self._judged is not model.judged or self._may_be_first(changed):
             self._judged, failed = model.judged, blamed(model, model.judged)
             first = failed.rank if failed else None
             if first != self._first:
                 self._first, changed = first, None
         if changed is None:
-            self._slow_s = slow_from(model)
             self._refresh_aged()
             return
         seen = self._seen()
-        rows = {self._rows.get(self._node_of(item), -1) for item in changed}.intersection(seen)
+        rows = {self._rows.get(self._node_of(item), -1) for item in changed} & seen
         if len(rows) > max(MANY, len(seen) // 2):
             self.refresh()
             return
@@ -171,6 +215,20 @@ class RankGrid(MovingPane):
         view.nodes = {name: renewed(model.nodes[name], ranks=ranks) for name, ranks in self._only.items()}
         return view
 
+    def _measure(self) -> None:
+        """How nodes differ, and which columns that takes."""
+        nodes, now = list(self._model.nodes.values()), self._now
+        before = self._drawn(), self._linked, bool(self._measured)
+        self._measured = meters.measured(nodes, self._short, now)
+        self._needed |= {one.name: now + meters.LASTS_S for one in self._measured if one.odd or one.high}
+        self._linked = link_is_said(nodes, self._look())
+        if before != (self._drawn(), self._linked, bool(self._measured)):
+            self._laid = None
+
+    def _drawn(self) -> tuple[str, ...]:
+        """The measures that have a meter."""
+        return tuple(name for name in meters.MEASURES if self._needed.get(name, -math.inf) >= self._now)
+
     def _refresh_aged(self) -> None:
         """Redraw the visible lines that are not what was drawn last."""
         lines = range(self.size.height)
@@ -185,12 +243,20 @@ class RankGrid(MovingPane):
         before = self._strips.get(line)
         return not pieces or (before is not None and before[0] == pieces)
 
-    def _seen(self) -> range:
+    def _seen(self) -> set[int]:
         """The visible nodes, as their places in the order."""
         layout, top = self._layout, self.scroll_offset.y
-        first = layout.at(top)
-        last = layout.at(min(top + self.size.height, layout.starts[-1]) - 1)
-        return range(first[0], last[0] + 1) if first and last else range(0)
+        seen: set[int] = set()
+        for x in range(0, layout.step * layout.across, layout.step):
+            first = layout.at(top, x)
+            last = layout.at(min(top + self._rows_shown, layout.tall) - 1, x)
+            seen |= {*range(first[0], (last or (len(self._names) - 1,))[0] + 1)} if first else set()
+        return seen
+
+    @property
+    def _rows_shown(self) -> int:
+        """Lines that scroll: all but the head and what is said of all nodes."""
+        return max(1, self.size.height - 1 - bool(self._measured))
 
     def _may_be_first(self, changed: set[str | int]) -> bool:
         """Whether the first failure may now be a different one.
@@ -213,10 +279,10 @@ class RankGrid(MovingPane):
 
     def _refresh_row(self, row: int) -> None:
         """Redraw a node if it is visible."""
-        starts = self._layout.starts
-        top = starts[row] + 1 - self.scroll_offset.y
-        end = starts[row + 1] + 1 - self.scroll_offset.y
-        top, end = max(1, top), min(end, self.size.height)
+        layout = self._layout
+        top = layout.top(row) + 1 - self.scroll_offset.y
+        end = top + layout.starts[row + 1] - layout.starts[row]
+        top, end = max(1, top), min(end, 1 + self._rows_shown)
         if top < end:
             self.refresh(Region(0, top, self.size.width, end - top))
 
@@ -233,7 +299,7 @@ class RankGrid(MovingPane):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as the nodes take, and the head."""
-        return max(2, self._layout_for(width).starts[-1] + 1)
+        return max(2, self._layout_for(width).tall + 1 + bool(self._measured))
 
     @property
     def _layout(self) -> _Layout:
@@ -250,9 +316,15 @@ class RankGrid(MovingPane):
         paces = self._paces() if ranked else None
         room = width - (0 if paces is None else paces.width)
         most = max((len(node.ranks) for node in nodes), default=1)
-        columns = columns_for(room, max(4, name), most, self._gpu)
+        how = max(4, name), most, self._drawn()
+        columns, across = columns_for(room, *how, link=self._linked), 1
+        columns = replace(columns, least=min(room, RANK)) if ranked else columns
+        if len(nodes) > ACROSS and not ranked and self.screen.has_class("-narrow"):
+            beside = columns_for((room - GAP) // ACROSS, *how, link=self._linked)
+            if beside.per_line >= most and beside.name >= columns.name:
+                columns, across = beside, ACROSS
         tall = (columns.lines(len(node.ranks)) + ranked * len(node.ranks) for node in nodes)
-        return _Layout(width, columns, [0, *accumulate(tall)], ranked)
+        return _Layout(width, columns, [0, *accumulate(tall)], ranked, across)
 
     def _ranked(self, width: int) -> bool:
         """Whether each rank has a line of its own."""
@@ -263,9 +335,15 @@ class RankGrid(MovingPane):
             return None
         return Paces(self.pace, self.missing, self.held, None if self.ended else self._now)
 
+    @property
+    def _full_size(self) -> Size:
+        return Size(self._layout.width, self._layout.tall + 1 + bool(self._measured))
+
     def _lay_out(self) -> None:
         """Take as many lines as are needed, and keep the cursor in sight."""
-        size = Size(self._layout.width, self._layout.starts[-1] + 1)
+        if not self._layout.width:
+            return  # so many lines as no columns take would bring a scrollbar, which stays
+        size = self._full_size
         if size != self.virtual_size:
             self.virtual_size = size
             self.refresh(layout=True)
@@ -279,16 +357,28 @@ class RankGrid(MovingPane):
         return self._strip(line, pieces, width) if pieces else Strip.blank(width, self.style_of(""))
 
     def _pieces(self, y: int) -> tuple[int, list[Piece]]:
-        """Which line is shown in this row, -1 for the head, and what it says; below the last one: nothing."""
+        """Which line is shown in this row, and what it says; below the last one: nothing."""
         layout = self._layout
-        line = y - 1 + self.scroll_offset.y
-        paces = self._paces() if layout.ranked else None
-        if y == 0:
-            return -1, head_line(layout.columns, paces)
-        at = layout.at(line)
-        if at is None:
-            return line, []
-        look = Look(
+        if y > self._rows_shown:
+            return NOTE, self._note(layout.width)
+        line = y - 1 + self.scroll_offset.y if y else HEAD
+        look = self._look()
+        pieces: list[Piece] = []
+        for x in range(0, layout.step * layout.across, layout.step):
+            if y == 0:
+                added = head_line(layout.columns, look.paces)
+            elif (at := layout.at(line, x)) is not None:
+                node = self._model.nodes[self._names[at[0]]]
+                added = node_line(node, at[1], self._model, layout.columns, look)
+            else:
+                break
+            if x:  # below the one above
+                pieces.append(Piece(" " * (x - sum(cell_len(piece.text) for piece in pieces))))
+            pieces += added
+        return line, pieces
+
+    def _look(self) -> Look:
+        return Look(
             self.glyphs,
             self._first,
             self.selected,
@@ -299,10 +389,22 @@ class RankGrid(MovingPane):
             self._short,
             self._slow_s,
             self._now,
-            paces,
+            self._paces() if self._laid is not None and self._laid.ranked else None,
         )
-        node = self._model.nodes[self._names[at[0]]]
-        return line, node_line(node, at[1], self._model, layout.columns, look)
+
+    def _note(self, width: int) -> list[Piece]:
+        """What is said of all nodes, as far as there is room; first that in which they differ."""
+        nodes = self._model.nodes.values()
+        texts = [one.text for one in self._measured]
+        if not self._linked and any(node.link == "ok" for node in nodes if not node.over):
+            texts.append("links ok")
+        said = ""
+        for text in texts:
+            more = f"{said} · {text}" if said else text
+            if EDGE + cell_len(more) > width:
+                break
+            said = more
+        return [Piece(" " * EDGE + said, "label")]
 
     def _strip(self, line: int, pieces: list[Piece], width: int) -> Strip:
         """A line; the same object as before if nothing changed, so that what is made from it is kept."""
@@ -373,14 +475,14 @@ class RankGrid(MovingPane):
         layout = self._layout
         if layout.ranked and place is not None:
             return layout.starts[row] + self._own_lines(row) + place
-        return layout.starts[row] + (place or 0) // layout.columns.per_line
+        return layout.top(row) + (place or 0) // layout.columns.per_line
 
     def _own_lines(self, row: int) -> int:
         """Lines of a node before those of its ranks."""
         return self._layout.columns.lines(len(self._model.nodes[self._names[row]].ranks))
 
     def _scroll_to_cursor(self) -> None:
-        line, top, room = self._line(), self.scroll_offset.y, max(1, self.size.height - 1)
+        line, top, room = self._line(), self.scroll_offset.y, self._rows_shown
         if line < top:
             self.scroll_to(y=line, animate=False)
         elif line >= top + room:
@@ -391,8 +493,8 @@ class RankGrid(MovingPane):
         row, place = self._cursor
         if not self._shown or not self._names:
             self._place(row, place)
-        elif place is None and not self._layout.ranked:
-            self._place(row + rows, None)
+        elif self._layout.across > 1 or (place is None and not self._layout.ranked):
+            self._place(row + rows, place)
         else:
             self._to_line(self._line() + rows)
 
@@ -418,8 +520,11 @@ class RankGrid(MovingPane):
 
     def page(self, step: int) -> None:
         """A screen of nodes up or down."""
-        if self._shown and self._names:
-            self._to_line(self._line() + step * max(1, self.size.height - 2))
+        rows = step * max(1, self._rows_shown - 1)
+        if self._shown and self._names and self._layout.across > 1:
+            self._place(self._cursor[0] + rows, self._cursor[1])
+        elif self._shown and self._names:
+            self._to_line(self._line() + rows)
         else:
             self.move(0)
 
@@ -454,14 +559,15 @@ class RankGrid(MovingPane):
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
-        if offset is None or offset.y == 0:
+        if offset is None or not 0 < offset.y <= self._rows_shown:
             return
-        at = self._layout.at(offset.y - 1 + self.scroll_offset.y)
+        layout = self._layout
+        at = layout.at(offset.y - 1 + self.scroll_offset.y, offset.x)
         if at is None:
             return
         row, part = at
-        columns = self._layout.columns
-        place = columns.rank_at(offset.x)
+        columns = layout.columns
+        place = columns.rank_at(offset.x % layout.step if layout.across > 1 else offset.x)
         if self._layout.ranked and part >= self._own_lines(row):
             place = part - self._own_lines(row)
         elif place is not None:

@@ -22,6 +22,9 @@ LEAST = 60
 INDENT, NAME = 4, 10
 """Columns before a rank's number, and that this one takes with its noun."""
 
+RANK = INDENT + NAME + 24
+"""Columns that a rank and its state take before the table."""
+
 ROLES = {"label": "number", "pace-slow": "slow", "warning": "scarce"}
 """What pieces of the table mean here."""
 

@@ -66,14 +66,15 @@ class TopBar(Bar):
         well = "bad" if bad else "good" if alive == total else "strong"
         slowest = self._slowest(head)
         short = Part(((f"{sign} job ended", style),), 0)
+        name = (one_line(head.run), "strong")
         parts = [
-            Part((("cockpit ", "name"), (one_line(head.run), "strong")), 1),
+            Part((("cockpit ", "name"), name), 1, Part((name,), 1)),
             still or Part(((f"{sign} {state}", style),), 0, short if ended else None),
-            Part(((elapsed_text(elapsed), "dim"),), 4),
+            Part(((elapsed_text(elapsed), "dim"),), 7),
             *self._progress(head, slow=bool(slowest)),
             *slowest,
-            # That all are there says less than how far they are, when one of them is slow.
-            Part((("ranks ", "dim"), (f"{alive}/{total}", well)), 4 if slowest and alive == total else 2),
+            # That all are there says less than how far they are.
+            Part((("ranks ", "dim"), (f"{alive}/{total}", well)), 6 if alive == total else 2),
         ]
         link = _slowest(model, head.now)
         return [*parts, link] if link and not head.recorded else parts
@@ -93,7 +94,7 @@ class TopBar(Bar):
             values = [value for _, value in head.metrics.series("loss")]
             loss = ("loss ", "dim"), (number_text(latest.loss), "strong")
             spark = (f" {sparkline(values, 9, ascii_only=self._glyphs.ascii)}", "spark")
-            parts.append(Part((*loss, spark), 6, Part(loss, 6)) if len(values) > 1 else Part(loss, 6))
+            parts.append(Part((*loss, spark), 5, Part(loss, 5)) if len(values) > 1 else Part(loss, 5))
         if step_s is not None and 0 <= step_s < AGES:
             # Beside the rank that makes steps long, how long they are says more than the rest.
             parts.append(Part(((f"{_step_text(step_s)}/step", ""),), 4 if slow else 7))
