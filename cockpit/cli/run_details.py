@@ -21,6 +21,7 @@ from cockpit.core.run.failure import job_ended
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.probes import probe_state
 from cockpit.core.run.standstill import standing
+from cockpit.core.run.starting import doing
 from cockpit.core.run.summary import state_text
 from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.logs.step_log import tracker_json
@@ -29,7 +30,7 @@ from cockpit.engine.run import work_unknown
 from cockpit.engine.run.eta import Left
 from cockpit.engine.run.join import Pools
 from cockpit.engine.run.now import keep, model_now
-from cockpit.engine.run.paces import PaceBook, estimate
+from cockpit.engine.run.paces import PaceBook, estimate, starting_here
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.work_sampler import glance, untold
@@ -56,8 +57,12 @@ def show(
     if as_json:
         out_json(run_json(folder, model, state, pace, more))
         return Exit.OK
-    out(f"{folder.name}: {state}")
+    starting = starting_here(folder, model, stepped=pace.front is not None)
+    out(f"{folder.name}: {'starting' if starting and state == 'running' else state}")
     out()
+    if starting:
+        out_lines(doing(model, time.time()))
+        out()
     table(
         [("NODE", "LINK", "CLOCK", "LOAD", "MEMORY", "DISK FREE", "GPU"), *map(_node, model.nodes.values())]
     )

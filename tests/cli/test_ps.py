@@ -46,12 +46,17 @@ def listed(**more: Any) -> None:
             {
                 **{"run": "otter", "state": "ended", "unreachable": [], "ranks": 2, "running": 0},
                 **{"standing": "", "step": None, "step_t": None, "step_s": None},
-                **{"step_estimated": False},
+                **{"step_estimated": False, "starting": False},
                 **{"started": 1_795_233_881.0, "nodes": ["zeus", "apollo"], "program": PROGRAM},
                 **more,
             }
         ]
     )
+
+
+def test_before_its_first_step_it_is_starting(capsys: pytest.CaptureFixture[str]) -> None:
+    listed(state="running", starting=True, running=2, foreign=False)
+    assert "otter  starting  2/2" in capsys.readouterr().out
 
 
 def test_whole_where_no_person_reads_it(capsys: pytest.CaptureFixture[str]) -> None:

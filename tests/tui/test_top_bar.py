@@ -52,7 +52,7 @@ def test_everything_at_a_glance() -> None:
 def test_nothing_is_said_that_nobody_knows() -> None:
     model = RunModel()
     happens(model, "", "planned", nodes={"gpu01": [0, 1]})
-    assert shown(model) == " cockpit otter  ◌ launching  00:12:41  ranks 0/2"
+    assert shown(model) == " cockpit otter  ◌ starting  00:12:41  ranks 0/2"
 
 
 def test_for_want_of_room_the_least_important_goes() -> None:

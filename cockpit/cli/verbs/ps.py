@@ -155,13 +155,14 @@ async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict
             "program": [],
             "started": folder.created,
             **{"standing": "", "step": None, "step_t": None, "step_s": None, "step_estimated": False},
+            "starting": False,
         }
 
 
 async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
     from cockpit.core.run.standstill import standing
     from cockpit.engine.logs.last_words import last_cause
-    from cockpit.engine.run.paces import front_here
+    from cockpit.engine.run.paces import front_here, starting_here
 
     manifest = folder.manifest
     known = model = folder.model()
@@ -180,6 +181,7 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
         model, state, unreachable = found
     if model.first_failure() is not None:
         await asyncio.to_thread(last_cause, model, folder)
+    front = front_here(folder, model)
     return {
         "run": manifest.run,
         "nodes": [node.name for node in manifest.nodes],
@@ -193,7 +195,8 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
         "program": manifest.program,
         "started": manifest.created,
         "standing": standing(known, time.time()) if model.alive() else "",
-        **front_here(folder, model),
+        **front,
+        "starting": starting_here(folder, model, stepped=front["step"] is not None),
     }
 
 
@@ -225,7 +228,7 @@ def _step(row: dict[str, Any]) -> str:
 def _table(rows: list[dict[str, Any]]) -> None:
     lines = [("RUN", "STATE", "RUNNING", "STEP", "NODES", "STARTED", "PROGRAM")]
     for row in rows:
-        state = row["state"]
+        state = "starting" if row["starting"] and row["state"] == "running" else row["state"]
         if row.get("recorded"):
             state += " (as recorded here)"
         if row["standing"]:

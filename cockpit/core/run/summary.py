@@ -62,8 +62,11 @@ def first_text(model: RunModel, told: Finding | None) -> str:
     return f"{told.what} ({first.node})" if told.ranks == 1 << first.rank else told.what
 
 
-def state_text(model: RunModel) -> str:
-    """A run's state in a few words, the cause of a failure among them."""
+def state_text(model: RunModel, *, starting: bool = False) -> str:
+    """A run's state in a few words, the cause of a failure among them.
+
+    :param starting: none of its ranks has got to work yet (:mod:`cockpit.core.run.starting`)
+    """
     first = model.judged or failure(model, "")
     if model.job_end and first is None:
         return shown(model.job_end)
@@ -80,9 +83,18 @@ def state_text(model: RunModel) -> str:
     if first is not None:
         return f"failing: {first.what}"
     if any(node.link == "ok" and not node.over for node in model.nodes.values()) or model.alive():
-        starting = any(rank.state in LIVE for rank in model.ranks.values())
-        return "running" if model.alive() else "starting" if starting else "ending"
+        return live_word(model, starting=starting)
     return "unknown: no node answers"
+
+
+def live_word(model: RunModel, *, starting: bool) -> str:
+    """``starting``, ``running`` or ``ending``: of a run that is not over, the same word everywhere.
+
+    :param starting: as for :func:`state_text`
+    """
+    if model.alive() and not starting:
+        return "running"
+    return "starting" if any(rank.state in LIVE for rank in model.ranks.values()) else "ending"
 
 
 def shown(sentence: str) -> str:

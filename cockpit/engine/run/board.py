@@ -19,6 +19,7 @@ from cockpit.core.run.event_table import our_time, witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.first import listened
 from cockpit.core.run.model import RankState, RunModel
+from cockpit.core.run.starting import doing, is_starting
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import one_line
@@ -65,8 +66,8 @@ class Board:
         self.pace = Pace()
         self.pages = Pages()
         """Pages of W&B and TensorBoard that its logs name."""
-        self.building: tuple[str, float] | None = None
-        """The extension that a rank is compiling, and since when (unix seconds): minutes without output."""
+        self.building: dict[int, tuple[str, float]] = {}
+        """The extension that each rank compiles, and since when (unix seconds): minutes without output."""
         self._words = LastWords(folder)
         self._judging: asyncio.Future[Finding | None] | None = None
         self._judged = (0, 0)
@@ -174,7 +175,7 @@ class Board:
         if rank is not None:
             self._read_numbers(rank, data, time.time())
             if b" extension module " in data:
-                self._note_building(data)
+                self._note_building(rank, data)
 
     def _read_numbers(self, rank: int, data: bytes, at: float) -> None:
         if not self.metrics.feed(rank, data, at):
@@ -183,12 +184,14 @@ class Board:
         if reading.step is not None:
             self.pace.stepped(rank, int(reading.step), at, exact=False)
 
-    def _note_building(self, data: bytes) -> None:
+    def _note_building(self, rank: int, data: bytes) -> None:
         found = _EXTENSION.findall(data)
         if found:
             what, name = found[-1]
             shown = one_line(name, limit=40)
-            self.building = (shown, time.time()) if what == b"Building" else None
+            self.building.pop(rank, None)
+            if what == b"Building":
+                self.building[rank] = shown, time.time()
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied to the model."""
@@ -204,6 +207,35 @@ class Board:
         self.timeline.tell(event)
 
     # What is drawn
+
+    def starting(self, now: float) -> bool:
+        """Whether no rank has got to work yet, as far as is known.
+
+        :param now: unix seconds
+        """
+        stepped = self.pace.front is not None or self.metrics.latest.step is not None
+        # What it printed may not be here yet, or nowhere where it can be read.
+        printed = not self._loaded_at or self.manifest.foreign is not None or bool(self.book.lines)
+        works = printed or (not stepped and any(map(self._entered, self.model.ranks)))
+        return is_starting(self.model, now, stepped=stepped, printed=works)
+
+    def _entered(self, rank: int) -> int | None:
+        """How many collectives a rank has entered, if nothing tells its steps; None: not known."""
+        sign = self.pace.of(rank).sign
+        return None if sign is None else sign.collectives
+
+    def doing(self, now: float) -> list[str]:
+        """What ranks do before the first step, in lines.
+
+        :param now: unix seconds
+        """
+        logs, homes = self.book.logs, {rank: each.node for rank, each in self.model.ranks.items()}
+
+        def printed(rank: int) -> bool:
+            return self.manifest.foreign is not None or logs.size(logs.number((homes[rank], rank))) > 0
+
+        builds = {rank: name for rank, (name, _) in self.building.items()}
+        return doing(self.model, now, builds=builds, entered=self._entered, printed=printed)
 
     def take_changed(self) -> set[str | int]:
         """Names of nodes and numbers of ranks that changed since the last call."""

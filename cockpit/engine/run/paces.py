@@ -37,6 +37,7 @@ from cockpit.core.pace.thinning import APART_S, thinned
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
+from cockpit.core.run.starting import is_starting
 from cockpit.engine.files import lines, open_regular
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import last_steps
@@ -118,6 +119,20 @@ def front_here(folder: RunFolder, model: RunModel) -> dict[str, Any]:
             took = last and last.span
             return {"step": step, "step_t": at, "step_s": took, "step_estimated": step is not None}
     return {"step": last.step, "step_t": last.at, "step_s": last.span, "step_estimated": not last.exact}
+
+
+def starting_here(folder: RunFolder, model: RunModel, *, stepped: bool) -> bool:
+    """Whether no rank of a run has got to work yet, as far as is known without asking anybody.
+
+    :param stepped: whether a step of any rank is known
+    """
+    # Only while somebody watches the run its output is here.
+    unknown = folder.manifest.foreign is not None
+    with suppress(CockpitError):
+        unknown = unknown or folder.writer.vacant()
+    with closing(SpooledLogs(folder)) as logs:
+        printed = unknown or any(logs.size(number) for number in range(len(logs.files)))
+    return is_starting(model, time.time(), stepped=stepped, printed=printed)
 
 
 def said_here(folder: RunFolder, model: RunModel) -> tuple[int, float] | None:

@@ -162,6 +162,7 @@ class Drawing:
             now,
             self.recorded,
             board.pace,
+            board.starting(now),
         )
         low = self.screen.has_class("-low")
         self.screen.query_one(TopBar).show(head)
@@ -284,9 +285,7 @@ class Drawing:
         """An empty log says what the run is doing."""
         if self.board.shown.lines:
             return
-        age = now - self.board.manifest.created
-        foreign = self.board.manifest.foreign is not None
-        text = notices.waiting_text(self.board.model, age, recorded=self.recorded, foreign=foreign)
+        text = notices.waiting_text(self.board, now, recorded=self.recorded)
         if text != self._log.empty_text:
             self._log.empty_text = text
             self._log.refresh()

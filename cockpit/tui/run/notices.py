@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.run.model import LIVE, RankState, RunModel
+from cockpit.core.run.model import LIVE, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.text import one_line
 from cockpit.engine.run.board import Board
@@ -109,26 +109,20 @@ class Notice:
         return f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are still shown"
 
 
-def waiting_text(model: RunModel, age_s: float, *, recorded: bool, foreign: bool = False) -> str:
-    """What the run is doing while there is no output.
+def waiting_text(board: Board, now: float, *, recorded: bool) -> str:
+    """What the run is doing while there is no output, in lines.
 
-    :param age_s: seconds since the launch
-    :param foreign: others started it, and its nodes' notes say where its output goes
+    :param now: unix seconds
     """
+    model = board.model
     notes = dict.fromkeys(note for node in model.nodes.values() for note in node.notes)
-    if foreign and notes:
+    if board.manifest.foreign is not None and notes:
+        # Others started it, and the notes say where its output goes.
         return one_line("; ".join(notes), limit=600)
     if recorded or model.over:
         return "and none will come: the run has ended"
-    text = f"{span_text(max(0.0, age_s))} after the launch: "
-    starting = [
-        rank.rank for rank in model.ranks.values() if rank.state in (RankState.WAITING, RankState.STARTING)
-    ]
-    if starting:
-        return f"{text}waiting for ranks {ranks_text(starting)} to start"
-    children = sum(rank.sample.children or 0 for rank in model.ranks.values() if rank.sample)
-    more = f", with {children} child processes" if children else "; imports may take a while"
-    return f"{text}all ranks run{more}"
+    age = span_text(max(0.0, now - board.manifest.created))
+    return "\n".join([f"{age} after the launch:", *board.doing(now)])
 
 
 def nodes_activity(board: Board, behind: int) -> Activity | None:
@@ -143,8 +137,8 @@ def nodes_activity(board: Board, behind: int) -> Activity | None:
         stage = max(stages.values(), key=list(SHORT_STAGES).index)
         names = [name for name, each in stages.items() if each == stage]
         return Activity(f"{nodes_text(names)}: {SHORT_STAGES[stage]}")
-    if board.building is not None:
-        name, since = board.building
+    if board.building:
+        name, since = min(board.building.values(), key=lambda one: one[1])
         return Activity(f"building op {name}, {time.time() - since:.0f} s")
     return Activity(f"{behind / 1e6:,.1f} MB of logs behind") if behind > BEHIND else None
 

@@ -10,7 +10,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.run import standstill
 from cockpit.core.run.model import Node, RankState, RunModel
 from cockpit.core.run.slow_links import slow_from
-from cockpit.core.run.summary import shown
+from cockpit.core.run.summary import live_word, shown
 from cockpit.core.text import one_line
 from cockpit.tui.look.glyphs import UNICODE, Glyphs
 from cockpit.tui.look.spark import sparkline
@@ -29,6 +29,7 @@ class Head:
     :param began: when the run was started, unix seconds
     :param recorded: nothing is live: the clock stands where the run ended
     :param pace: the steps that ranks note themselves count more than what their logs say
+    :param starting: none of its ranks has got to work yet
     """
 
     run: str
@@ -38,6 +39,7 @@ class Head:
     now: float
     recorded: bool = False
     pace: Pace | None = None
+    starting: bool = False
 
 
 class TopBar(Bar):
@@ -55,7 +57,8 @@ class TopBar(Bar):
         """The parts of the line, from left to right."""
         model = head.model
         ended = model.over and bool(model.job_end) and model.first_failure() is None
-        sign, state, style = state_of(model, recorded=head.recorded, glyphs=self._glyphs)
+        how = {"recorded": head.recorded, "starting": head.starting}
+        sign, state, style = state_of(model, glyphs=self._glyphs, **how)
         end = _ended_at(model) if model.over or head.recorded else None
         still = _still(head, self._glyphs.running)
         elapsed = (head.now if end is None else end) - head.began
@@ -147,7 +150,9 @@ def _goes_on(head: Head) -> bool:
     return not (head.recorded or model.over or model.stop_reason or model.first_failure())
 
 
-def state_of(model: RunModel, *, recorded: bool = False, glyphs: Glyphs = UNICODE) -> tuple[str, str, str]:
+def state_of(
+    model: RunModel, *, recorded: bool = False, starting: bool = False, glyphs: Glyphs = UNICODE
+) -> tuple[str, str, str]:
     """Sign, word and style of a run's state as a whole."""
     nodes = list(model.nodes.values())
     failed = any(rank.failed for rank in model.ranks.values())
@@ -174,9 +179,8 @@ def state_of(model: RunModel, *, recorded: bool = False, glyphs: Glyphs = UNICOD
         return glyphs.failed, "failed", "bad"
     if nodes and all(node.link == "gone" for node in nodes if not node.over):
         return glyphs.lost, "no link", "bad"
-    if model.alive():
-        return glyphs.running, "running", "good"
-    return glyphs.starting, "launching", "dim"
+    word = live_word(model, starting=starting)
+    return (glyphs.running, word, "good") if word == "running" else (glyphs.starting, word, "starting")
 
 
 def elapsed_text(seconds: float) -> str:
