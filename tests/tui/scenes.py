@@ -111,10 +111,10 @@ def healthy(**manifest: Any) -> Stage:
     return stage
 
 
-def sized(names: Sequence[str], slots: int) -> Stage:
+def sized(names: Sequence[str], slots: int, age_s: float = 700.0) -> Stage:
     """So many nodes and ranks, in the middle of their training."""
-    stage = Stage(list(names), slots)
-    stage.runs()
+    stage = Stage(list(names), slots, created=time.time() - age_s - 61)
+    stage.runs(age_s)
     return stage
 
 
@@ -127,6 +127,15 @@ def trains(stage: Stage, steps: int = 26) -> None:
         )
     for rank in stage.model.ranks:
         stage.prints(rank, "[INFO] [logging.py:96:log_dist] [Rank 0] step=1216, skipped=0, lr=[1e-04]\n")
+
+
+def goes_well(stage: Stage) -> None:
+    """Every rank has noted its steps for a quarter of an hour, in which rank 13 was slow for a while."""
+    paces(stage, 816, 1217, slow=(13,), since=1010, until=1050, checkpoints=range(900, 1217, 100))
+    for step in range(1190, 1217):
+        for rank in stage.model.ranks:
+            stage.prints(rank, said(step, rank, 1.99))
+    stage.samples("gpu06", gpu=89)
 
 
 def slows(stage: Stage) -> None:
@@ -224,13 +233,18 @@ def paces(
     *,
     slow: Sequence[int],
     since: int,
+    until: int | None = None,
     checkpoints: Sequence[int] = (),
     ago: float = 0.9,
 ) -> None:
-    """Every rank notes its steps, of 2 s, or as long as the slow one works; the last ended so long ago."""
+    """Every rank notes its steps, of 2 s, or as long as the slow one works; the last ended so long ago.
+
+    :param until: the step from which it is slow no more
+    """
     assert stage.board is not None
     pace = stage.board.pace
-    usual = {step: 2.96 if step >= since else 1.99 for step in range(first, last)}
+    slowly = range(since, until or last)
+    usual = {step: 2.96 if step in slowly else 1.99 for step in range(first, last)}
     spans = [usual[step] + 11 * (step in checkpoints) for step in usual]
     at = time.time() - ago - sum(spans)
     for step, span in zip(range(first, last), spans, strict=True):
@@ -238,7 +252,7 @@ def paces(
         at += span
         for rank in stage.model.ranks:
             ripple = (rank * 37 + step * 11) % 17 / 400
-            late = 0.97 if rank in slow and step >= since else 0.0
+            late = 0.97 if rank in slow and step in slowly else 0.0
             pace.stepped(rank, step, at + (ripple + late if step == last - 1 else ripple))
             pace.worked(rank, step, 1.97 + late + ripple)
         stage.board.metrics.feed(0, said(step, 0, usual[step]).encode(), at)
@@ -246,7 +260,10 @@ def paces(
             stage.happens("", kind="saved", at=at, step=step, seconds=11.0)
         if step == since + 9:
             tells(stage, slow, since, at)
-    for step in range(last - 4, last):
+        if step == until:
+            for rank in slow[:3]:
+                stage.happens("", kind="notice", at=at, id="slow", of=str(rank), what="", since=at, over=True)
+    for step in range(last - 4, last if until is None else 0):
         for rank in stage.model.ranks:
             stage.prints(rank, said(step, rank, usual[step]))
 
@@ -457,7 +474,7 @@ SCENES: dict[str, Scene] = {
     "login-code": Scene(lambda: WantsCode(EIGHT, 8), nothing),
     "cannot-start": Scene(refused, nothing),
     "launching": Scene(launched, nothing),
-    "running": Scene(),
+    "running": Scene(lambda: sized(EIGHT, 8, age_s=870.0), goes_well),
     "failed": Scene(play=fails),
     "ended": Scene(play=ends),
     "finalising": Scene(play=finalises),

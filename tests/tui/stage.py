@@ -129,8 +129,11 @@ class Stage:
                 self.happens(entry.name, kind="rank_started", at=at + 3, rank=rank, pid=41_000 + rank)
             self.samples(entry.name)
 
-    def samples(self, node: str) -> None:
-        """One measurement of a node and its ranks."""
+    def samples(self, node: str, gpu: int = 96) -> None:
+        """One measurement of a node and its ranks.
+
+        :param gpu: how busy its GPUs are, per cent
+        """
         ranks = {
             rank: {"cpu_percent": 98.0, "rss_bytes": 31 << 30, "threads": 42, "children": 4}
             for rank in self._nodes[node].ranks
@@ -146,7 +149,7 @@ class Stage:
             {
                 "index": index,
                 "name": "H200",
-                "utilisation_percent": 96,
+                "utilisation_percent": gpu,
                 "memory_bytes": 79 << 30,
                 "memory_total_bytes": 140 << 30,
                 "processes": {},

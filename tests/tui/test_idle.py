@@ -54,6 +54,7 @@ def test_a_node_that_changed_is_drawn_and_no_other(monkeypatch: pytest.MonkeyPat
 
     async def main() -> None:
         async with played(SCENES["running"], (140, 45)) as (app, pilot, stage):
+            stage.happens(stage.nodes[7], kind="link", state="stale", why="no answer")  # links have a column
             await settled(pilot)
             grid = app.screen.query_one(RankGrid)
 
@@ -78,7 +79,8 @@ def test_a_pane_has_its_lines_in_its_first_picture(monkeypatch: pytest.MonkeyPat
     """It does not wait until what ages is drawn the next time; and a pane that was left is not drawn."""
 
     async def main() -> None:
-        async with played(SCENES["running"], (140, 45)) as (app, pilot, stage):
+        # So low a screen has no strip, which is the same pane.
+        async with played(SCENES["filtered"], (140, 29)) as (app, pilot, stage):
             screen, pane = app.screen, app.screen.query_one(PacePane)
             assert isinstance(screen, RunScreen)
             slows(stage)

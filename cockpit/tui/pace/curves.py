@@ -26,16 +26,21 @@ POINTS = 4
 BEFORE = 20
 """Values of which the median says how it was before."""
 
+LATELY_S = 600.0
+"""Seconds over which it is said how much a loss has changed."""
+
 STEP_TIME = "step time"
 THROUGHPUT = {"tokens_s": "tokens/s", "samples_s": "samples/s"}
 LEAST, HIGHEST = 2, 4
 """Lines of a curve, and on a high screen."""
+SCALED = 3
+"""From so many lines on, a curve has a scale."""
 LOW, HIGH = 8, 24
 """A pane with fewer lines has no curve: the map has them all; from how many on it has all curves."""
 
 
 @dataclass(frozen=True)
-class _Curve:
+class Curve:
     name: str
     values: Sequence[float | None]
     over: Sequence[float | None]
@@ -55,11 +60,11 @@ def curves(sight: Sight, frame: Frame, tall: Mapping[str, int]) -> Iterator[Line
     :param tall: how many lines each has, from the top
     """
     for name, lines in tall.items():
-        each = _step_time(sight, frame) if name == STEP_TIME else _series(sight, frame, name)
+        each = step_time(sight, frame) if name == STEP_TIME else _series(sight, frame, name)
         yield from _drawn(each, frame, lines)
 
 
-def _series(sight: Sight, frame: Frame, name: str) -> _Curve:
+def _series(sight: Sight, frame: Frame, name: str) -> Curve:
     points = sight.metrics.series(name)
     values = _binned(points, frame)
     newest = next((value for value in reversed(values) if value is not None), None)
@@ -67,8 +72,18 @@ def _series(sight: Sight, frame: Frame, name: str) -> _Curve:
     if newest is not None:
         text = short_text if name in THROUGHPUT else number_text
         said.append((Piece(f" {text(newest)}", "title"),))
-        said += _before(sight.pace, points, newest) if name in THROUGHPUT else ()
-    return _Curve(THROUGHPUT.get(name, name), values, (), said)
+        said += _before(sight.pace, points, newest) if name in THROUGHPUT else _lately(sight, points)
+    return Curve(THROUGHPUT.get(name, name), values, (), said)
+
+
+def _lately(sight: Sight, points: Sequence[tuple[float, float]]) -> Iterator[tuple[Piece, ...]]:
+    """How much a loss has changed, and at which rate it learns."""
+    at, newest = points[-1]
+    before = [value for when, value in points if when <= at - LATELY_S][-1:]
+    if before:
+        yield (Piece(f" {newest - before[0]:+.2g} in {LATELY_S / 60:.0f} min", "label"),)
+    if (lr := sight.metrics.latest.lr) is not None:
+        yield (Piece(f" lr {number_text(lr)}", "label"),)
 
 
 def _before(pace: Pace, points: Sequence[tuple[float, float]], newest: float) -> Iterator[tuple[Piece, ...]]:
@@ -98,7 +113,7 @@ def _without(sight: Sight) -> Iterator[tuple[Piece, ...]]:
         yield (Piece(f" ETA {span_text(sight.left * (1 - saved / usual))} without {whom}", "label"),)
 
 
-def _step_time(sight: Sight, frame: Frame) -> _Curve:
+def step_time(sight: Sight, frame: Frame) -> Curve:
     """The median rank's steps, and above them those of the slowest rank where it stands out.
 
     Of work, where that is known: whole steps are as long as the slowest rank makes them, on all ranks. Steps
@@ -131,7 +146,7 @@ def _step_time(sight: Sight, frame: Frame) -> _Curve:
         said.append(_usual(sight, usual))
     said += _without(sight)
     name = "enqueueing" if pace.lags else "work" if works else STEP_TIME
-    return _Curve(name, _binned(middle[::-1], frame), _binned(worst[::-1], frame), said)
+    return Curve(name, _binned(middle[::-1], frame), _binned(worst[::-1], frame), said)
 
 
 def _shown(sight: Sight, frame: Frame) -> Iterator[tuple[Step, Step]]:
@@ -178,25 +193,37 @@ def _binned(points: Sequence[tuple[float, float]], frame: Frame) -> list[float |
     return values
 
 
-def _drawn(each: _Curve, frame: Frame, tall: int) -> Iterator[Line]:
+def _drawn(each: Curve, frame: Frame, tall: int) -> Iterator[Line]:
     found = [value for value in (*each.values, *each.over) if value is not None] or [0.0]
     # Times and speeds begin at 0, so that noise looks like noise; a loss has no natural zero.
     low, high = min(found) if each.name == "loss" else _low(each), max(found)
     below = curve(each.values, tall, low, high, ascii_only=frame.ascii_only)
     above = curve(each.over, tall, low, high, ascii_only=frame.ascii_only) if each.over else [""] * tall
     for at, (under, over) in enumerate(zip(below, above, strict=True)):
-        name = each.name if at == 0 else ""
-        pieces = [Piece(f" {name}".ljust(frame.label + 1)[: frame.label + 1], "label")]
+        pieces = [labelled(each.name, at, tall, low, high, frame)]
         pieces += _laid(under, over, frame.window.columns)
-        room = sum(frame.columns.values())
-        for piece in each.said[at] if at < len(each.said) else ():
-            room -= cell_len(piece.text)
-            if room >= 0:
-                pieces.append(piece)
-        yield Line(tuple(pieces))
+        yield Line((*pieces, *beside(each.said, at, frame)))
 
 
-def _low(each: _Curve) -> float:
+def labelled(name: str, line: int, tall: int, low: float, high: float, frame: Frame) -> Piece:
+    """What stands before a line of a curve: its name, and in a tall one its greatest and its least value."""
+    ends = {1: high, tall - 1: low} if tall >= SCALED and high > low else {}
+    said = number_text if name == "loss" else short_text if name in THROUGHPUT.values() else seconds
+    text = name if line == 0 else (said(ends[line]) if ends[line] else "0") if line in ends else ""
+    return Piece(f" {text}".ljust(frame.label + 1)[: frame.label + 1], "label")
+
+
+def beside(said: Sequence[tuple[Piece, ...]], line: int, frame: Frame) -> Iterator[Piece]:
+    """What is said beside a line of a curve, as far as there is room."""
+    room = sum(frame.columns.values())
+    for text, role in said[line] if line < len(said) else ():
+        text = text if cell_len(text) <= room else text.partition(",")[0]
+        room -= cell_len(text)
+        if room >= 0:
+            yield Piece(text, role)
+
+
+def _low(each: Curve) -> float:
     """The value of the bottom: 0, or so much that the curve above has lines, and its colour, to itself."""
     over = [value for value in each.over if value is not None]
     usual = [value for value in each.values if value is not None]

@@ -172,13 +172,13 @@ def _frame(sight: Sight, width: int, found: Shown) -> Frame:
     label = min(LABELS, width // 3, max(len(STEP_TIME) + 2, widest + 2))
     shown = columns_for(width, sight.pace, stalled=sight.stalled)
     room = max(1, width - label - 1 - sum(shown.values()))
-    wide = _wide(sight, room)
+    wide = column_width(sight, room)
     window = Window(math.ceil(sight.now / wide) * wide, wide, room)
     shades = ASCII_SHADES if sight.ascii_only else SHADES if sight.plain else ""
     return Frame(label, window, shown, shades, sight.ascii_only)
 
 
-def _wide(sight: Sight, columns: int) -> float:
+def column_width(sight: Sight, columns: int) -> float:
     """Seconds of a column."""
     least = sight.pace.usual() or UNKNOWN_S
     if sight.stretch is None:

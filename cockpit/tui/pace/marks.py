@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cockpit.core.pace.heat import Window
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.pauses import Pause
 from cockpit.core.pace.pauses import pauses as pace_pauses
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import ranks_text
@@ -136,15 +137,16 @@ def pauses(pace: Pace, frame: Frame, saves: Sequence[float] = ()) -> list[Note]:
 
     :param saves: when logs named a checkpoint: nothing is called one without that
     """
-    notes: list[Note] = []
-    for pause in islice(pace_pauses(pace, saves, frame.window.since), PAUSES):
-        if pause.until < frame.window.until:
-            column, long = column_of(pause.until, frame), span_text(pause.seconds)
-            word = "checkpoint" if pause.saved else "no step"
-            words = beside(column, word, frame)
-            more = (*beside(column, f"{word} {long}", frame), *words)
-            notes.append(Note((*words, *beside(column, long, frame)), more))
-    return notes
+    found = islice(pace_pauses(pace, saves, frame.window.since), PAUSES)
+    return [pause_note(pause, frame) for pause in found if pause.until < frame.window.until]
+
+
+def pause_note(pause: Pause, frame: Frame) -> Note:
+    """What is said of one."""
+    column, long = column_of(pause.until, frame), span_text(pause.seconds)
+    word = "checkpoint" if pause.saved else "no step"
+    words = beside(column, word, frame)
+    return Note((*words, *beside(column, long, frame)), (*beside(column, f"{word} {long}", frame), *words))
 
 
 def stopping(pace: Pace, frame: Frame) -> list[Note]:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from cockpit.core.pace.heat import Heat
+from cockpit.tui.look.units import span_text
 from cockpit.tui.pace.lines import lines_at_most, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, SHADES
+from cockpit.tui.pace.strip import strip_lines
 from cockpit.tui.pace.view_model import Sight
 from cockpit.tui.panes.meanings import PACE
 from cockpit.tui.panes.text_pane import Line, TextPane
@@ -27,23 +29,32 @@ class PacePane(TextPane):
 
     def show(self, sight: Sight) -> None:
         """Draw this; call it again when anything about it may have changed."""
+        if self._sight is None or self._sight.tall != sight.tall:
+            self.refresh(layout=True)
         self._sight = sight
         self.rebuild()
-        self._say_legend(sight)
+        if sight.tall:
+            self._say(_span(sight))
+        else:
+            self._say_legend(sight)
 
     def build(self, width: int) -> Sequence[Line]:
         """The lines shown."""
         if self._sight is None:
             return []
+        if self._sight.tall:
+            return strip_lines(self._sight, width, self._sight.tall)
         return pace_lines(self._sight, self._heat, width, self.scrollable_size.height)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """As many lines as it has something to draw in."""
-        return 0 if self._sight is None else lines_at_most(self._sight, width)
+        if self._sight is None:
+            return 0
+        return self._sight.tall or lines_at_most(self._sight, width)
 
     def _say_legend(self, sight: Sight) -> None:
         if sight.pace.front is None:
-            self.border_subtitle = ""
+            self._say(Content())
             return
         shades = ASCII_SHADES if self.ascii_only else SHADES if sight.plain else ""
         parts: list[str | tuple[str, str]] = []
@@ -52,9 +63,19 @@ class PacePane(TextPane):
             sign = shades[level] if shades else "■"
             text = _LEGEND[level] if not self.ascii_only else _LEGEND[level].replace("×", "x")
             parts += [(sign, "" if shades else f"${_variable(level)}"), f" {text}  "]
-        legend = Content.assemble(*parts)
-        if self.border_subtitle != legend.markup:  # else the whole pane would be drawn anew
-            self.border_subtitle = legend
+        self._say(Content.assemble(*parts))
+
+    def _say(self, below: Content) -> None:
+        if self.border_subtitle != below.markup:  # else the whole pane would be drawn anew
+            self.border_subtitle = below
+
+
+def _span(sight: Sight) -> Content:
+    """How much of the past the strip has."""
+    began = sight.pace.began_at
+    if began is None or sight.doing:
+        return Content()
+    return Content(f"{'' if sight.ended else 'last '}{span_text(max(0.0, sight.now - began))}")
 
 
 def _variable(level: int) -> str:

@@ -34,6 +34,8 @@ class Sight:
     :param missing: ranks for which the others wait, while the run stands still
     :param stalled: whether it does
     :param saves: when logs named a checkpoint, unix seconds
+    :param tall: lines of the strip above the log, which the pane is then; 0: it is the map
+    :param doing: what ranks do before the first step, for the strip
     :param left: seconds until the last step, as the log says; None: not known, or the run is over
     """
 
@@ -49,6 +51,8 @@ class Sight:
     missing: frozenset[int] = frozenset()
     stalled: bool = False
     saves: Sequence[float] = ()
+    tall: int = 0
+    doing: Sequence[str] = ()
     left: float | None = None
     ended: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from textual.content import Content
 from textual.widget import Widget
@@ -20,8 +20,10 @@ from cockpit.transport.base import LinkError
 from cockpit.tui.command_screen import CommandScreen, entitle
 from cockpit.tui.error_reporting import explained
 from cockpit.tui.logs.view import LogView
+from cockpit.tui.look.units import span_text
 from cockpit.tui.pace.pane import PacePane
-from cockpit.tui.pace.view_model import STRETCHES, Sight
+from cockpit.tui.pace.strip import strip_height
+from cockpit.tui.pace.view_model import STRETCHES, WHOLE, Sight
 from cockpit.tui.run import notices
 from cockpit.tui.run.actions import Deeds
 from cockpit.tui.run.command_list import CommandList
@@ -34,6 +36,7 @@ from cockpit.tui.run.narrowed import Narrowed
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.stall import standing, stands_still
 from cockpit.tui.run.stall_banner import StallBanner
+from cockpit.tui.run.tabs import Tabs
 from cockpit.tui.run.top_bar import Head, TopBar
 
 
@@ -210,9 +213,11 @@ class Drawing:
             events = query(f"#{name}", EventList)
             if _is_shown(events):
                 events.show(list(self.board.timeline.entries))
-        pace = query(PacePane)
-        if _is_shown(pace):
-            pace.show(self._pace(now, None if about is None else about[1]))
+        pace, tabs = query(PacePane), query(Tabs)
+        sight = self._pace(now, None if about is None else about[1])
+        tabs.strip(bool(sight.tall))
+        if sight.tall or _is_shown(pace):
+            pace.show(sight)
         commands = query(CommandList)
         if _is_shown(commands):
             commands.show(self.deeds.ran)
@@ -220,14 +225,14 @@ class Drawing:
     def _pace(self, now: float, chosen: int | None) -> Sight:
         board = self.board
         ended = board.pace.last_at if self.recorded or board.model.over else None
-        app = self.screen.app
-        return Sight(
+        app, screen = self.screen.app, self.screen
+        sight = Sight(
             board.pace,
             board.metrics,
             self._ranks_of,
             now if ended is None else ended,
             chosen,
-            every=self.screen.has_class("-zoom-right"),
+            every=screen.has_class("-zoom-right"),
             stretch=tuple(STRETCHES)[self.stretch],
             plain=app.no_color or app.current_theme.ansi,
             ascii_only=app.glyphs.ascii,
@@ -237,6 +242,14 @@ class Drawing:
             left=board.metrics.time_left(now) if ended is None else None,
             ended=ended is not None,
         )
+        if screen.on_the_right != "log":
+            return sight
+        narrow = screen.has_class("-narrow")
+        if not narrow and board.book.lines and board.starting(now):
+            age = span_text(max(0.0, now - board.manifest.created))
+            sight = replace(sight, doing=(f"starting, {age} after the launch", *board.doing(now)))
+        tall = strip_height(sight, screen.size.height, narrow=narrow)
+        return replace(sight, tall=tall, stretch=WHOLE)
 
     @property
     def odd(self) -> Mark | None:

@@ -21,6 +21,7 @@ _GRID = (
 _LOG = (
     "All output, merged by time; equal lines of several ranks are one line: [0-63].",
     "",
+    "Above it, where there is room: loss and step time of the whole run; {pace} makes it the map of ranks.",
     "It follows the newest lines until you move; {last} or {follow} follows again.",
     "{filter} filters: a regular expression, live; !word hides lines; {back} clears.",
     "@0,13-15 word, @gpu[01-04] word: only these ranks, only these nodes.",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cockpit.core.pace.heat import STALL
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import LIVE, RunModel
 from cockpit.core.run.summary import endings
@@ -32,6 +33,9 @@ SHORT_STAGES = {
 
 BEHIND = 1_000_000
 """If more bytes of logs than this are outstanding, it is shown."""
+
+FRESH_S = 10.0
+"""Seconds since the last step in which a run certainly has not stalled; else three times the usual."""
 
 LACKING_S = 5.0
 """Seconds that the spool may lack what has arrived here before its writer is called silent."""
@@ -141,6 +145,24 @@ def nodes_activity(board: Board, behind: int) -> Activity | None:
         name, since = min(board.building.values(), key=lambda one: one[1])
         return Activity(f"building op {name}, {time.time() - since:.0f} s")
     return Activity(f"{behind / 1e6:,.1f} MB of logs behind") if behind > BEHIND else None
+
+
+def calm_activity(board: Board, now: float) -> Activity | None:
+    """That the run goes on and no rank is slow, as far as both are known; None: it is not, or more is wrong.
+
+    :param now: unix seconds
+    """
+    model, pace = board.model, board.pace
+    front = pace.front
+    if front is None or model.over or model.stop_reason or model.watch.state not in ("", "going"):
+        return None
+    wrong = model.first_failure() or model.notices or pace.slow() or pace.late()
+    if wrong or any(node.link in ("stale", "gone") for node in model.nodes.values() if not node.over):
+        return None
+    if now - front[1] > max(FRESH_S, STALL * (pace.usual() or 0.0)):
+        return None
+    # Whole steps are alike on all ranks, whoever is slow.
+    return Activity("no stall · no slow rank" if pace.works and not pace.lags else "no stall")
 
 
 def collect_activity(collected: Collected) -> Activity:

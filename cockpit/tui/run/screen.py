@@ -84,7 +84,8 @@ class RunScreen(CommandScreen):
     RunScreen #notice { background: $panel; }
     RunScreen #notice.-trouble { background: $notice; }
 
-    RunScreen #right > #log.-below { display: block; }
+    RunScreen #right > #log.-below, RunScreen #right > #pace.-strip { display: block; }
+    RunScreen.-narrow #right > #pace.-strip { border: none; padding: 0 1; }
     RunScreen.-zoom-right #right > #log.-below, RunScreen.-flat #right > #log.-below { display: none; }
 
     RunScreen.-narrow #right > #log.-below { display: none; }
@@ -94,6 +95,8 @@ class RunScreen(CommandScreen):
     RunScreen.-narrow.-paced #left { display: none; }
     RunScreen.-zoom-left #glance, RunScreen.-zoom-left #recent { display: none; }
     RunScreen.-narrow #glance, RunScreen.-narrow #recent { display: none; }
+    RunScreen.-narrow #left { max-height: 45%; }
+    RunScreen.-zoom-left #left { max-height: 100%; }
     RunScreen.-flat #glance, RunScreen.-flat #recent { display: none; }
     """
 
@@ -369,11 +372,14 @@ class RunScreen(CommandScreen):
         return here | {"open": "copy"} if isinstance(pane, CommandList) else here
 
     def activity(self) -> Activity | None:
-        """What we do, else what the nodes do."""
+        """What we do, else what the nodes do; else, where there is room, that nothing is wrong."""
         if self.deeds.activities:
             return next(iter(self.deeds.activities.values()))
         busy = notices.nodes_activity(self.board, sum(self.session.behind.values()))
-        return busy or (None if self.recorded else watch_activity(self.board.model))
+        if busy or self.recorded:
+            return busy
+        calm = None if self.has_class("-narrow") else notices.calm_activity(self.board, time.time())
+        return watch_activity(self.board.model) or calm
 
     # Messages of widgets
 

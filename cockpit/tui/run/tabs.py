@@ -139,11 +139,10 @@ class Tabs(Column):
         for tab in TABS:
             self.query_one(f"#{tab}").set_class(tab == view.tab, "-shown")
         # Who is slow, and what it prints: the log is below the map where there is room for both.
-        below, key = view.tab == "pace", self._keys["log"]
-        self.log_view.set_class(below, "-below")
-        self.log_view.border_title = (
-            f"[@click=screen.command('log')]{key} log[/]" if below else self._names("log")
-        )
+        self.log_view.set_class(view.tab == "pace", "-below")
+        if view.tab != "log":
+            self.strip(False)
+        self._entitle()
         self.narrow(self._marks)
 
     def fit(self) -> None:
@@ -152,6 +151,26 @@ class Tabs(Column):
         if rows != self._filled and self.log_view.has_class("-below"):
             self._filled = rows
             self.log_view.refresh(layout=True)
+
+    def strip(self, shown: bool) -> None:
+        """Show the run's past above the log, or do not."""
+        pane = self.query_one(PacePane)
+        shown = shown and self.view.tab == "log"
+        if shown != pane.has_class("-strip"):
+            pane.set_class(shown, "-strip")
+            pane.can_focus = not shown  # nothing in it moves
+            self._entitle()
+
+    def _entitle(self) -> None:
+        """The topmost pane has the names of all of them, and the log below another one its own."""
+        pane, tab = self.query_one(PacePane), self.view.tab
+        # One line has no frame.
+        strip = pane.has_class("-strip") and not self.screen.has_class("-narrow")
+        pane.border_title = self._names("log" if strip else "pace")
+        below, key = strip or tab == "pace", self._keys["log"]
+        self.log_view.border_title = (
+            f"[@click=screen.command('log')]{key} log[/]" if below else self._names("log")
+        )
 
     def narrow(self, marks: Collection[Mark]) -> None:
         """Make the log show the right sources: what is marked, else what is chosen."""

@@ -1,0 +1,148 @@
+"""The run's past above its log: when it is there, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.pace import Pace
+from cockpit.tui.pace.strip import strip_height, strip_lines
+from cockpit.tui.pace.view_model import WHOLE, Sight
+from tests.tui.scenes import SCENES, Scene, goes_well, healthy, paces, played, settled, text_of
+from tests.tui.stage import NOW, Stage
+
+WIDTH = 90
+
+
+def sight(slow: range = range(0), saves: tuple[int, ...] = (), works: bool = True) -> Sight:
+    """Four ranks that have done 200 steps of 2 s; rank 3 is slow in some of them."""
+    pace, at, saved = Pace(range(4)), NOW - 420.0, []
+    for step in range(1, 201):
+        saved += [at + 1] * (step in saves)
+        at += (3.0 if step in slow else 2.0) + 12 * (step in saves)
+        for rank in range(4):
+            pace.stepped(rank, step, at)
+            if works:
+                pace.worked(rank, step, 3.0 if rank == 3 and step in slow else 2.0 + rank / 100)
+    return Sight(pace, Metrics(), {"a": range(4)}, at, saves=saved, stretch=WHOLE, tall=9)
+
+
+def said(of: Sight, height: int = 9) -> list[str]:
+    return [line.text for line in strip_lines(of, WIDTH, height)]
+
+
+@pytest.mark.parametrize(("rows", "lines"), [(24, 0), (29, 0), (30, 3), (35, 3), (36, 7), (45, 11), (90, 13)])
+def test_it_is_as_high_as_there_is_room(rows: int, lines: int) -> None:
+    assert strip_height(sight(), rows) == lines
+    assert len(said(sight(), lines)) == lines or not lines
+
+
+def test_it_ends_in_one_sentence_of_what_is_known() -> None:
+    assert said(sight())[-1] == " 2.00 s a step; ranks alike within 2 %"
+    assert said(sight(works=False))[-1] == " 2.00 s a step", "whole steps are alike on all ranks"
+    assert said(sight(saves=(60, 160)))[-1].endswith("; a checkpoint takes 12 s")
+    slow = said(sight(range(150, 201)))
+    assert slow[-1] == " 3.00 s a step; rank 3 works 49 % longer since step 150"
+    assert any("3 slow" in line for line in slow)
+
+
+def test_what_was_slow_is_marked_and_higher_and_checkpoints_are_hatched() -> None:
+    lines = said(sight(range(50, 100), saves=(150,)))
+    mark = next(line for line in lines if "▲ rank 3" in line)
+    top = next(line for line in lines if line.startswith(" work"))
+    at = mark.index("▲")
+    assert top[at + 2] == "█"
+    assert top[at - 2] == " "
+    assert mark[top.index("░")] in "▾ "
+    plain = said(replace(sight(range(50, 100), saves=(150,)), ascii_only=True))
+    assert "! rank 3" in "".join(plain)
+    assert ":" in "".join(line[12:60] for line in plain[:-3])
+    assert "".join(plain).isascii()
+
+
+def shown(scene: Scene, size: tuple[int, int], *keys: str) -> list[str]:
+    """What is on the screen, and what is after each key."""
+
+    async def main() -> list[str]:
+        async with played(scene, size) as (app, pilot, _):
+            texts = [text_of(app)]
+            for key in keys:
+                await pilot.press(key)
+                await settled(pilot)
+                texts.append(text_of(app))
+            return texts
+
+    return asyncio.run(main())
+
+
+@pytest.mark.usefixtures("frozen_clock")
+@pytest.mark.parametrize(("size", "there"), [((140, 45), True), ((140, 29), False), ((80, 45), False)])
+def test_it_is_above_the_log_where_there_is_room(size: tuple[int, int], there: bool) -> None:
+    log, detail = shown(SCENES["running"], size, "3")
+    assert ("a step; ranks alike" in log) == there
+    assert "a step; ranks alike" not in detail
+
+
+@pytest.mark.usefixtures("frozen_clock")
+def test_where_panes_are_stacked_it_is_one_line() -> None:
+    log, pace = shown(SCENES["running"], (80, 24), "6")
+    line = next(line for line in log.splitlines() if line.startswith("  loss "))
+    assert line.split()[2:4] == ["2.968", "work"]
+    assert line.endswith(" 1.99 s")
+    assert not any(line.startswith("  loss ") for line in pace.splitlines())
+
+
+@pytest.mark.usefixtures("frozen_clock")
+def test_the_key_of_pace_makes_it_the_map_and_that_of_the_log_the_strip_again() -> None:
+    strip, pace, again = shown(SCENES["running"], (140, 45), "6", "2")
+    assert "gpu01   0-7 ▇▇▇" in pace
+    assert "ranks alike" not in pace
+    assert again == strip
+
+
+@pytest.mark.usefixtures("frozen_clock")
+def test_before_the_first_step_it_says_what_ranks_do() -> None:
+    def imports(stage: Stage) -> None:
+        for rank in range(8):
+            stage.prints(rank, "FutureWarning: pynvml is deprecated\n")
+
+    def launched() -> Stage:
+        stage = Stage(["gpu01", "gpu02"], 8, created=time.time() - 34)
+        for entry in stage.manifest.nodes:
+            stage.happens(entry.name, kind="supervisor_started", at=time.time() - 30, probe="auto")
+            stage.happens(entry.name, kind="link", at=time.time() - 34, state="ok")
+        for rank in range(8):
+            stage.happens("gpu01", kind="rank_started", at=time.time() - 12, rank=rank, pid=7 + rank)
+        return stage
+
+    (text,) = shown(Scene(launched, imports), (140, 45))
+    assert "◌ starting" in text.splitlines()[0]
+    assert "starting, 34 s after the launch" in text
+    assert "ranks 0-7: started 12 s ago, torch not imported yet" in text
+    assert "ranks 8-15: waiting for the launcher" in text
+    assert "FutureWarning" in text
+
+
+def is_slow(stage: Stage) -> None:
+    paces(stage, 1100, 1217, slow=(13,), since=1170)
+
+
+def is_late(stage: Stage) -> None:
+    paces(stage, 1100, 1217, slow=(), since=1217, ago=30.0)
+
+
+def tells_little(stage: Stage) -> None:
+    stage.prints(0, "hello\n")
+
+
+@pytest.mark.usefixtures("frozen_clock")
+@pytest.mark.parametrize("play", [goes_well, is_slow, is_late, tells_little])
+def test_that_nothing_is_wrong_is_said_only_where_it_is_known(play: Callable[[Stage], None]) -> None:
+    (text,) = shown(Scene(healthy, play), (140, 45))
+    assert ("no stall · no slow rank" in text) == (play is goes_well)
+    assert "no stall" not in text or play is goes_well
