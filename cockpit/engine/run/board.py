@@ -215,7 +215,7 @@ class Board:
         """
         stepped = self.pace.front is not None or self.metrics.latest.step is not None
         # What it printed may not be here yet, or nowhere where it can be read.
-        printed = not self._loaded_at or self.manifest.foreign is not None or bool(self.book.lines)
+        printed = self.book.loading or self.manifest.foreign is not None or bool(self.shown.lines)
         works = printed or (not stepped and any(map(self._entered, self.model.ranks)))
         return is_starting(self.model, now, stepped=stepped, printed=works)
 

@@ -221,7 +221,8 @@ def _apart(pace: Pace) -> float | None:
     """
     if not pace.works or pace.lags or len(pace.steps.ranks) < 2:
         return None
-    judged = [step for step in islice(pace.steps.newest(), 2 * LOOKED_AT) if step.by_work][:LOOKED_AT]
+    # Work is learned up to a minute later.
+    judged = list(islice((step for step in pace.steps.newest() if step.by_work), LOOKED_AT))
     works = [middle([step.works[place] for step in judged]) for place in range(len(pace.steps.ranks))]
     known = [work for work in works if not math.isnan(work)]
     return (max(known) - min(known)) / median(known) if known and median(known) > 0 else None
