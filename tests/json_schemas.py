@@ -215,6 +215,7 @@ SCHEMAS: dict[str, Schema] = {
                 "step_t": "number|null: when it ended, unix seconds",
                 "step_s": "number|null: median seconds a step",
                 "step_estimated": "boolean: whether the step is derived, not read",
+                "starting": "boolean: whether no rank has got to work yet, as far as is known",
             },
         ),
     ),
