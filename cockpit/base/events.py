@@ -221,10 +221,12 @@ class Survivors(Fact, of=RECORD, kind="survivors"):
 
 
 class Note(Fact, of=RECORD, kind="note"):
-    """a sentence for a person; `about`: `samples`, if it says why there are none"""
+    """a sentence for a person; `about`: `samples`, if it says why there are none; `see`: a command that
+    shows the evidence it tells of"""
 
     text: str = bound(gate.SENTENCE, "")
     about: str = bound(gate.WORD, "")
+    see: str = bound(gate.SENTENCE, "")
 
 
 class Ended(Fact, of=RECORD, kind="ended"):

@@ -27,7 +27,7 @@ class Narrator:
         """Say what an event means to a person, if it is news."""
         entry = self._timeline.tell(event)
         if entry is not None and not entry.aside:
-            say(entry.text)
+            say(f"{entry.text}; see: {entry.see}" if entry.see else entry.text)
 
 
 def say_left(folder: RunFolder, leaving: str = "") -> None:

@@ -174,7 +174,7 @@ class Keeper(Listener):
         for one in shown[-3:]:
             if self._told.get(one.path) != one.sentence:
                 self._told[one.path] = one.sentence
-                self._session.remark(f"{one.sentence}; see: {one.command}")
+                self._session.remark(one.sentence, one.command)
 
     async def settled(self) -> None:
         """Wait until what nodes have kept is here, or cannot be had soon.

@@ -173,14 +173,14 @@ EVERY: tuple[Command, ...] = (
     _log(
         "filter",
         "slash",
-        "filter the log, or narrow nodes and ranks",
+        "filter the log or the events, or narrow nodes and ranks",
         "filter",
         "A regular expression (RE2: without look-around), live while you type; a leading ! inverts; small "
         "letters match capitals too. "
         "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes. "
         "With the cursor in the nodes it narrows these: gpu[01-04], rank 13, 0-3, failed, slow, !done.",
         20,
-        panes=("grid", "log"),
+        panes=("grid", "log", "recent", "events"),
     ),
     _log("next_match", "n", "next match", "next", "Of the filter, or of the last one."),
     _log("previous_match", "N", "previous match"),

@@ -190,10 +190,9 @@ def test_evidence_is_told_with_what_there_is_of_it() -> None:
         told.tell(event)
     texts = [entry.text for entry in told.entries]
     assert texts[0] == (
-        "b: its ranks made no progress for 30 s; saved there: stacks of ranks 0-1, recorders of rank 1"
-        " (rank 0: silent)"
+        "b: ranks made no progress for 30 s; saved: stacks of ranks 0-1, recorders of rank 1 (rank 0: silent)"
     )
-    assert texts[1] == "b: its ranks resumed after 40 s"
+    assert texts[1] == "b: ranks resumed after 40 s"
     assert texts[2] == "b: a rank failed; no evidence could be kept: only 3 MB are free"
     ((at, kept),) = made.nodes["b"].evidence
     assert (at, kept.over_s, kept.stacks) == (50.0 + AHEAD, 40.0, (0, 1))

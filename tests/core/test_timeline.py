@@ -107,6 +107,32 @@ def test_what_all_nodes_do_at_once_does_not_push_out_the_cause() -> None:
     assert told[1].text == "gpu02: sent SIGTERM to its ranks", "told line by line, each says its own"
 
 
+def test_what_nodes_say_in_like_words_is_one_entry_with_ranges() -> None:
+    story = Story()
+    for at, node, ranks in ((50.0, "a", [0, 1, 2, 3]), (51.0, "b", [4, 5, 6, 7])):
+        story.tell("evidence", node, at, why="asked", file="20261123-031200-stall.evidence", stacks=ranks)
+    for node, over_s in (("a", 40.0), ("b", 44.0)):
+        story.tell("evidence", node, 90.0, why="stall", file="20261123-031200-stall.evidence", over_s=over_s)
+    asked, over = story.timeline.entries
+    assert (asked.text, asked.evidence) == ("a,b: snapshot requested; saved: stacks", True)
+    assert asked.sources == (("a", None), ("b", None))
+    assert over.text == "a,b: ranks resumed after 40–44 s"
+
+
+def test_how_ranks_ended_is_no_range_and_a_node_is_not_folded_with_itself() -> None:
+    story = Story()
+    for rank, code in enumerate((1, 1, 2)):
+        story.tell("rank_exited", "a", 10.0 + rank / 10, rank=rank, code=code, signal=None)
+    for number in (1, 2):
+        story.tell("note", "a", 20.0, text=f"{number} files are missing")
+    assert story.texts[1:] == [
+        "rank 1 on a exited 1",
+        "rank 2 on a exited 2",
+        "a: 1 files are missing",
+        "a: 2 files are missing",
+    ]
+
+
 def test_a_node_alone_keeps_its_entry() -> None:
     story = Story()
     for at in range(3):

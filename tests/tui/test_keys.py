@@ -23,6 +23,7 @@ from cockpit.tui.panes.key_bar import KeyBar
 from cockpit.tui.run import help as run_help
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.doctor_screen import DoctorScreen
+from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks import help as stacks_help
@@ -329,7 +330,7 @@ def test_a_key_that_is_offered_does_something_in_the_pane_it_is_offered_in() -> 
             await press("enter")
             assert said(app, "all of it is shown here")
             await press("4", "g")
-            assert "filter" not in offered(app)
+            assert "filter" in offered(app)
             await press("5")
             assert offered(app)["open"] == "copy"
             assert "filter" not in offered(app)
@@ -415,6 +416,38 @@ def test_the_log_narrows_to_what_is_chosen_and_esc_widens_it() -> None:
             await pilot.press("down", "space", "space")
             await settled(pilot)
             assert log(app).wanted.nodes == {"gpu01", "gpu02"}
+
+    asyncio.run(main())
+
+
+def test_events_are_filtered_like_lines_and_open_what_was_kept() -> None:
+    def kept(stage: Stage) -> None:
+        fails(stage)
+        stage.happens(
+            "gpu02",
+            kind="evidence",
+            why="failure",
+            file="20261121-040440-failure.evidence",
+            stacks=[13],
+            recorders=[],
+        )
+
+    async def main() -> None:
+        async with played(Scene(play=kept, keys=("4",)), SIZE) as (app, pilot, _):
+            assert "a rank failed; saved: stacks of rank 13 · enter opens it" in text_of(app)
+            await pilot.press("slash", *"@gpu02 failed", "enter")
+            events = app.screen.query_one("#events", EventList)
+            await until(pilot, lambda: len(events.items) == 1, "one event")
+            assert "/@gpu02 failed/" in text_of(app)
+            assert not log(app).filter, "the log is as it was"
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, KeptScreen), "evidence")
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen), "back")
+            await pilot.press("slash", *"no such", "enter")
+            await until(pilot, lambda: "no event matches /@gpu02 failedno such/" in text_of(app), "none")
+            await pilot.press("escape")
+            await until(pilot, lambda: len(events.items) > 1, "all events")
 
     asyncio.run(main())
 

@@ -15,6 +15,7 @@ from cockpit.base import events
 from cockpit.base.events import Fact
 from cockpit.base.record import SIZES
 from cockpit.base.stillness import Pause
+from cockpit.core.logs.folding import Source
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
@@ -69,6 +70,9 @@ class Entry:
     :param rank: the rank it is about, if it is one
     :param aside: left out if only news is wanted; the start of a rank, for example
     :param common: the sentence without its subject, if several may do it at once
+    :param sources: the nodes or ranks that one entry for several is about
+    :param see: a command that shows more
+    :param evidence: it is about evidence that was kept
     """
 
     at: float
@@ -78,6 +82,9 @@ class Entry:
     rank: int | None = None
     aside: bool = False
     common: str = ""
+    sources: tuple[Source, ...] = ()
+    see: str = ""
+    evidence: bool = False
 
 
 Reduce = Callable[[Run, Node, float, Any], Iterable[Node | Rank]]
@@ -396,21 +403,23 @@ def _report_text(fact: events.Report) -> str:
 
 def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.EvidenceKept) -> Entry:
     if fact.over_s is not None:
-        return _of_node(at, node, f"its ranks resumed after {fact.over_s:,.0f} s")
-    why = {"failure": "a rank failed", "stall": "its ranks stalled"}.get(fact.why, "a cockpit asked")
+        return _of_node(at, node, f"ranks resumed after {fact.over_s:,.0f} s")
+    known = run.nodes.get(node)
+    why = {"failure": "a rank failed", "stall": "ranks stalled"}.get(fact.why, "snapshot requested")
     if fact.why == "stall" and fact.since is not None:
-        known = run.nodes.get(node)
         span_s = max(0.0, at - fact.since + (known.offset_s if known is not None else 0.0))
-        why = f"its ranks made no progress for {span_s:,.0f} s"
+        why = f"ranks made no progress for {span_s:,.0f} s"
     if not fact.file:
         return _of_node(at, node, f"{why}; no evidence could be kept: {fact.text}", "warning")
-    parts = [
-        f"{what} of {ranks_named(ranks)}"
-        for what, ranks in (("stacks", fact.stacks), ("recorders", fact.recorders))
-        if ranks
-    ]
+    own = frozenset(known.ranks if known is not None else ())
+    kept = [("stacks", fact.stacks)] if fact.stacks else []
+    kept += [("recorders", fact.recorders)] if fact.recorders else []
+    whole = all(own == frozenset(ranks) for _, ranks in kept)
+    parts = [what if whole else f"{what} of {ranks_named(ranks)}" for what, ranks in kept]
     more = f" ({fact.text})" if fact.text else ""
-    return _of_node(at, node, f"{why}; saved there: {', '.join(parts) or 'what the kernel says'}{more}")
+    text = f"{why}; saved: {', '.join(parts) or 'what the kernel says'}{more}"
+    # Of several nodes, numbers of ranks would be told as one range.
+    return replace(_of_node(at, node, text), evidence=True, common=text if whole else "")
 
 
 def known(run: Run, event: Event) -> bool:
@@ -455,7 +464,9 @@ def _tell_note(run: Run, said: set[str], node: str, at: float, fact: events.Note
         # A node may write endless notes: say once that they are no longer shown.
         text = f"{node}: more than {NOTES} notes; the others are not shown"
         return Entry(at, text, "warning", node) if known.notes_dropped == 1 else None
-    return _of_node(at, node, fact.text, "warning") if node else Entry(at, fact.text, "warning")
+    if not node:
+        return Entry(at, fact.text, "warning", see=fact.see, evidence=bool(fact.see))
+    return _of_node(at, node, fact.text, "warning")
 
 
 def _tell_filling(run: Run, said: set[str], node: str, at: float, fact: events.Filling) -> Entry | None:

@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from cockpit.core.ranks import in_order, nodes_text, ranks_text
+from cockpit.core.logs.folding import Folded, Source, folded
+from cockpit.core.logs.shapes import shape_of
+from cockpit.core.ranks import in_order, nodes_text, ranks_named
 from cockpit.core.run.event_table import TABLE, Entry, our_time
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -28,20 +30,17 @@ class Timeline:
     def __init__(self, model: RunModel) -> None:
         self._model = model
         self._said: set[str] = set()
-        self._folds: dict[tuple[bool, str, str], _Fold] = {}
-        self._grown: list[_Fold] = []
-        self._entries: deque[Entry] = deque(maxlen=LIMIT)
+        self._folds: dict[tuple[bool, str, str | bytes], _Fold] = {}
+        self._told: deque[_Fold] = deque(maxlen=LIMIT)
 
     @property
-    def entries(self) -> deque[Entry]:
+    def entries(self) -> list[Entry]:
         """What happened, in the order it was reported."""
-        # Folding thousands of numbers takes long: once per look, not once per rank.
-        for fold in self._grown:
-            if fold.shown in self._entries:
-                at = self._entries.index(fold.shown)
-                self._entries[at] = fold.grow(self._model.nodes)
-        self._grown.clear()
-        return self._entries
+        return [entry for fold in self._told for entry in fold.entries(self._model.nodes)]
+
+    def precede(self, earlier: Timeline) -> None:
+        """Put what another one has told before all that this one has."""
+        self._told = deque([*earlier._told, *self._told], LIMIT)
 
     def tell(self, event: Event) -> Entry | None:
         """Take in an event; return what it says by itself, if anything.
@@ -57,43 +56,67 @@ class Timeline:
         if entry.common:
             self._fold(entry)
         else:
-            self._entries.append(entry)
+            self._told.append(_Fold(entry))
         return entry
 
     def _fold(self, entry: Entry) -> None:
         """Add an entry that many ranks or nodes may make at the same time: one for all of them."""
-        key = (entry.rank is None, entry.level, entry.common)
+        key = (entry.rank is None, entry.level, _alike(entry))
         fold = self._folds.get(key)
-        if fold is None or abs(entry.at - fold.shown.at) >= FOLD_S:
+        if fold is None or abs(entry.at - fold.first.at) >= FOLD_S or not fold.takes(entry):
             if len(self._folds) >= LIMIT:
                 self._folds.clear()  # a node may say something else each time
             fold = self._folds[key] = _Fold(entry)
-            self._entries.append(entry)
-        elif fold not in self._grown:
-            self._grown.append(fold)
-        fold.nodes.add(entry.node)
-        if entry.rank is not None:
-            fold.ranks.add(entry.rank)
+            self._told.append(fold)
+        fold.add(entry)
+
+
+def _alike(entry: Entry) -> str | bytes:
+    """What entries that are told as one have in common.
+
+    Nodes differ in numbers, as log lines do. How a rank ended is a number: exit 1 is not exit 2.
+    """
+    shape = shape_of(entry.common.encode()) if entry.rank is None else None
+    return entry.common if shape is None else shape.of(entry.common.encode())[0]
 
 
 @dataclass(eq=False)
 class _Fold:
-    """An entry as it is shown, and whom it is about by now."""
+    """What was said at once in like words, and by whom so far."""
 
-    shown: Entry
-    nodes: set[str] = field(default_factory=set)
-    ranks: set[int] = field(default_factory=set)
+    first: Entry
+    said: dict[Source, bytes] = field(default_factory=dict)
+    _shown: list[Entry] = field(default_factory=list)
 
-    def grow(self, order: Iterable[str]) -> Entry:
-        """Show all of them as one, its nodes in this order."""
-        nodes, ranks = self.nodes, self.ranks
-        if len(ranks or nodes) > 1:
-            who = f"ranks {ranks_text(ranks)} " if ranks else f"{nodes_text(in_order(nodes, order))}: "
-            text = f"{who}{self.shown.common}"
-            self.shown = _harmless(replace(self.shown, text=text, node="", rank=None))
-        return self.shown
+    def takes(self, entry: Entry) -> bool:
+        """Whether it may be part of this: nobody says two things at once."""
+        text = entry.common.encode()
+        return self.said.get((entry.node, entry.rank), text) == text
+
+    def add(self, entry: Entry) -> None:
+        """Make it a part of this."""
+        self.said[entry.node, entry.rank] = entry.common.encode()
+        self._shown = []
+
+    def entries(self, order: Iterable[str]) -> list[Entry]:
+        """All of it as few entries, their nodes in this order."""
+        # Folding thousands of numbers takes long: once per look, not once per rank.
+        if not self._shown:
+            self._shown = [self._one(item, order) for item in folded(self.said.items())] or [self.first]
+        return self._shown
+
+    def _one(self, item: Folded, order: Iterable[str]) -> Entry:
+        if len(self.said) == 1:
+            return self.first
+        ranks = [rank for _, rank in item.sources if rank is not None]
+        nodes = in_order({node for node, _ in item.sources}, order)
+        who = f"{ranks_named(ranks)} " if ranks else f"{nodes_text(nodes)}: "
+        node, rank = item.sources[0] if len(item.sources) == 1 else ("", None)
+        text = f"{who}{item.text.decode()}"
+        return _harmless(replace(self.first, text=text, node=node, rank=rank, sources=tuple(item.sources)))
 
 
 def _harmless(entry: Entry) -> Entry:
     shown = one_line(entry.text, limit=2000)
-    return replace(entry, text=shown, common=one_line(entry.common, limit=2000))
+    see = one_line(entry.see, limit=2000)
+    return replace(entry, text=shown, common=one_line(entry.common, limit=2000), see=see)

@@ -88,9 +88,7 @@ class Board:
         async for event in by_turns(sorted(events, key=lambda event: our_time(self.model, event))):
             past.apply(event)
             told.tell(event)
-        since = list(self.timeline.entries)
-        self.timeline.entries.clear()
-        self.timeline.entries.extend([*told.entries, *since])
+        self.timeline.precede(told)
 
     async def load_last(self) -> bool:
         """Of long logs, read the last lines first, into a book of their own; return whether they are there.

@@ -471,9 +471,12 @@ class Session:
         """When logs named a checkpoint, unix seconds: of what was seen since the run is watched from here."""
         return self._noticing.saves
 
-    def remark(self, text: str) -> None:
-        """Say something about the run that concerns whoever watches, and nobody later."""
-        self.note("", events.Note(text), record=False)
+    def remark(self, text: str, see: str = "") -> None:
+        """Say something about the run that concerns whoever watches, and nobody later.
+
+        :param see: a command that shows the evidence it is about
+        """
+        self.note("", events.Note(text, see=see), record=False)
 
     async def concluded(self) -> None:
         """Wait until it is known why the nodes were taken back, if they were, or cannot be known soon."""

@@ -9,10 +9,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
 
 WAIT_S = 0.05
@@ -22,6 +24,12 @@ HISTORY = 50
 """Patterns remembered."""
 
 HINT = "enter keeps · esc clears"
+
+
+def filter_mark(pattern: str) -> Content:
+    """A filter on the frame of what it narrows: it hides something, so it must be noticeable."""
+    shown = one_line(pattern, limit=40)
+    return Content.assemble((f" /{shown}/ ", "bold reverse") if shown else "")
 
 
 class FilterBar(Horizontal):

@@ -212,7 +212,7 @@ class Drawing:
         for name in ("recent", "events"):
             events = query(f"#{name}", EventList)
             if _is_shown(events):
-                events.show(list(self.board.timeline.entries))
+                events.show(self.board.timeline.entries)
         pace, tabs = query(PacePane), query(Tabs)
         sight = self._pace(now, None if about is None else about[1])
         tabs.strip(bool(sight.tall))

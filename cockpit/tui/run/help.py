@@ -46,7 +46,8 @@ _PACE = (
 _EVENTS = (
     "What happened, on one clock over all nodes, newest last.",
     "",
-    "{open} shows the rank it is about.",
+    "{open} shows the rank it is about, or the evidence that was kept.",
+    "{filter} filters, as in the log; {back} clears.",
 )
 
 ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {

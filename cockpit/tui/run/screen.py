@@ -143,6 +143,8 @@ class RunScreen(CommandScreen):
     def on_mount(self) -> None:
         entitle(self.query_one("#recent"), "", "events")
         self._log.back_key = self.app.key_of("back")
+        for pane in self.query(EventList):
+            pane.open_key, pane.back_key = self.app.key_of("open"), self.app.key_of("back")
         if self.app.glyphs.ascii:
             self.add_class("-ascii")
         if not self.app.config.timestamps:
@@ -284,6 +286,8 @@ class RunScreen(CommandScreen):
         if isinstance(pane, CommandList):
             return "" if pane.current else "no command was run yet"
         if isinstance(pane, EventList):
+            if pane.current and pane.current.evidence:
+                return self._no_evidence()
             return "" if pane.current and pane.current.node else "no node or rank to go to"
         return "all of it is shown here"
 
@@ -407,9 +411,11 @@ class RunScreen(CommandScreen):
             self._open_entry(event.pane)
 
     def _open_entry(self, events: EventList) -> None:
-        """Go to the node or rank that an event is about."""
+        """Go to the evidence, the node or the rank that an event is about."""
         entry = events.current
-        if entry is not None and entry.node:
+        if entry is not None and entry.evidence:
+            self.action_command("evidence")
+        elif entry is not None and entry.node:
             self._select(entry.node, entry.rank)
 
     @on(StallBanner.Pressed)
@@ -513,7 +519,8 @@ class RunScreen(CommandScreen):
             (self._brought, self._bring_back),
             (self._log.searching, self._log.cancel_search),
             (self._log.unfolded, self._log.fold),
-            (self._log.filter, partial(self._tabs.filter, "")),
+            (self._tabs.filtered.filter, partial(self._tabs.filter, "")),
+            (self._log.filter, partial(self._tabs.filter, "", self._log)),
             (self._drawing.narrowed.text, partial(self._drawing.narrow_grid, "")),
             (self._grid.marks, self._grid.clear_marks),
             (self._view.chosen, partial(self._show_view, View(self._view.tab))),
@@ -526,8 +533,8 @@ class RunScreen(CommandScreen):
         if isinstance(self.pane, RankGrid):
             self.filter_bar.open(self._drawing.narrowed.text, self._drawing.narrow_grid)
             return
-        self._go("log")
-        self.filter_bar.open(self._log.filter, self._tabs.filter)
+        self._go("events" if isinstance(self.pane, EventList) else "log")
+        self.filter_bar.open(self._tabs.filtered.filter, self._tabs.filter)
 
     def _failed(self) -> Rank | None:
         """The rank that failed first, or that is gone and seems to have failed."""

@@ -17,6 +17,7 @@ from cockpit.core.logs.query import Query
 from cockpit.core.ranks import ranks_text
 from cockpit.core.text import one_line
 from cockpit.tui.commands import Id
+from cockpit.tui.logs.filter_bar import filter_mark
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.panes.column import Column
@@ -92,6 +93,8 @@ class Tabs(Column):
 
     log_view = getters.query_one(LogView)
     """The log."""
+    events = getters.query_one("#events", EventList)
+    """The events."""
 
     def __init__(
         self,
@@ -182,19 +185,23 @@ class Tabs(Column):
         """Whose lines the log shows, and what that is called."""
         return narrowed(self.view.chosen, self._marks, self._ranks)
 
-    def filter(self, pattern: str) -> None:
-        """Show only lines that match.
+    @property
+    def filtered(self) -> LogView | EventList:
+        """What a filter narrows: the events while they are shown, else the log."""
+        return self.events if self.view.tab == "events" else self.log_view
 
+    def filter(self, pattern: str, pane: LogView | EventList | None = None) -> None:
+        """Show only lines or events that match.
+
+        :param pane: None: of what is shown
         :raises CockpitError: it is not a regular expression
         """
-        self.log_view.set_filter(pattern)
+        (pane or self.filtered).set_filter(pattern)
         self.say_status()
 
     @on(LogView.StatusChanged)
     def say_status(self) -> None:
-        """What the log shows, and whether it follows; a filter hides lines, so it must be noticeable."""
+        """What the log shows, and whether it follows."""
         log = self.log_view
-        pattern = one_line(log.filter, limit=40)
         status = one_line(f"{log.title} · {log.status}")
-        kept = (f" /{pattern}/ ", "bold reverse") if pattern else ""
-        log.border_subtitle = Content.assemble(kept, " " if pattern else "", status)
+        log.border_subtitle = Content.assemble(filter_mark(log.filter), " " if log.filter else "", status)
