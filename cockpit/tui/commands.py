@@ -250,6 +250,7 @@ EVERY: tuple[Command, ...] = (
         "Live while you type: read_shard, data.py, 13, 8-15, gpu[01-04]; a leading ! inverts.",
         40,
     ),
+    _stacks("verdict", "v", "the whole verdict, in a low terminal; again: in short", "verdict"),
     _stacks(
         "save",
         "w",

@@ -163,6 +163,7 @@ EFFECTS: dict[Id, tuple[tuple[str, ...], Check]] = {
     "sample": ((), lambda app: "sample 3 of 3" in text_of(app)),
     "copy": (("1", "g"), lambda app: "read_shard" in app.clipboard),
     "copy_command": ((), lambda app: app.clipboard == "cockpit stacks 20261121-0412-otter"),
+    "verdict": ((), lambda app: said(app, "all of it is shown here")),
     "save": ((), lambda app: said(app, "the snapshot is in /home/ada")),
     "filter_stacks": ((), lambda app: screen(app).filter_bar.display),
     "palette": (("escape",), lambda app: isinstance(app.screen, Finder)),
@@ -241,6 +242,29 @@ def test_a_key_that_cannot_work_says_why(recorded: bool) -> None:
                 assert not said(app, says)
                 await pilot.press(key)
                 await until(pilot, lambda says=says: said(app, says), says)  # type: ignore[misc]
+
+    asyncio.run(main())
+
+
+def test_of_a_recorded_snapshot_no_key_is_the_next_step_that_it_refuses() -> None:
+    async def next_of(recorded: bool) -> str:
+        scene = StackScene(lambda: Played(4, lambda rank, at, _: waits(rank, at), recorded=recorded))
+        async with stacked(scene, LARGE) as (app, _, _):
+            return next((line for line in text_of(app).splitlines() if "▌ next" in line), "")
+
+    assert "n: what the library waits for" in asyncio.run(next_of(recorded=False))
+    assert not asyncio.run(next_of(recorded=True))
+
+
+def test_in_a_low_terminal_a_key_shows_the_whole_verdict() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], (80, 24)) as (app, pilot, _):
+            assert "rank 13: state D, in read" not in text_of(app)
+            await pilot.press("v")
+            await until(pilot, lambda: "rank 13: state D, in read" in text_of(app), "all of it")
+            assert "a network file system." in text_of(app)
+            await pilot.press("v")
+            await until(pilot, lambda: "rank 13: state D, in read" not in text_of(app), "in short")
 
     asyncio.run(main())
 

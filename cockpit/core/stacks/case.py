@@ -37,11 +37,16 @@ class Case(Facts):
         """The time over which there are samples, in words."""
         return f"{self.span_s:.1f} s apart" if self.looks == 2 else f"over {self.span_s:.1f} s"
 
-    def wait_fact(self) -> str:
-        """What the waiting ranks do, as evidence."""
+    def wait_fact(self, *, timed: bool = True) -> str:
+        """What the waiting ranks do, as evidence.
+
+        :param timed: say how long they have waited
+        """
         if not self.waits:
             return ""
-        told = f"{number_text(self.waiting)} in {self.blocked or 'collectives'}{self.lasting()}"
+        told = (
+            f"{number_text(self.waiting)} in {self.blocked or 'collectives'}{self.lasting() if timed else ''}"
+        )
         if self.all_frozen:
             return f"{told}, {self.still()}"
         return f"{told}, {'some of them moving' if self.looks > 1 else 'in one sample'}"
@@ -59,12 +64,12 @@ class Case(Facts):
         return f"{ranks_words(part.ranks)}: {part.text}{at}"
 
     def suspect_fact(self, part: ClassPart) -> str:
-        """Whether a suspect moves, as evidence."""
+        """Whether a suspect moves, as evidence that comes after :meth:`wait_fact`."""
         if self.looks < 2:
             return ""
         who = ranks_words(part.ranks)
         if part.frozen:
-            return f"{who} {self.still()}"
+            return f"{who} likewise" if self.waits and self.all_frozen else f"{who} {self.still()}"
         stacks = {python_frames(dump.frames) for dump in self.dumps(next(ranks_of(part.ranks)))}
         return (
             f"{who} at {len(stacks)} places in {self.looks} samples" if len(stacks) > 1 else f"{who} at work"

@@ -137,7 +137,8 @@ class ClassList(ListPane[RankClass]):
             yield Piece(STATES[item.state], "warning")
         if item.ranks & self._moved:
             yield Piece("moved since the sample before", "running")
-        elif item.movement:
+        elif item.movement and (item.doing.kind, item.movement) != ("sleep", "polls"):
+            # Who sleeps wakes up now and then: that it sleeps is said.
             yield Piece(item.movement, "warning" if item.ranks & self._named else "label")
 
 

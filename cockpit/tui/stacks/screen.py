@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -85,6 +86,7 @@ class StackScreen(CommandScreen):
         self._taking = Taking(self, stacks, self._samples)
         self._lookout = Lookout(stacks, self._samples)
         self._low = False
+        self._whole = False
 
     def compose(self) -> ComposeResult:
         yield Bar(id="top")
@@ -156,6 +158,7 @@ class StackScreen(CommandScreen):
             "mark_rank": Handler(self._do_mark_rank, needs(self._has_rank, NO_RANK)),
             "library": Handler(self._right_side.tree_pane.fold_libraries),
             "filter_stacks": Handler(lambda: self.filter_bar.open(self._lookout.pattern)),
+            "verdict": Handler(self._show_whole, needs(lambda: self._low, "all of it is shown here")),
             "save": Handler(
                 taking.save, needs(lambda: self.stacks.snapshot.samples, "no sample has been taken")
             ),
@@ -205,6 +208,9 @@ class StackScreen(CommandScreen):
         if self.pane.id in ("rank", "diff"):
             return "all of it is open"
         return "" if self._has_rank() else NO_RANK
+
+    def _show_whole(self) -> None:
+        self._whole = not self._whole
 
     def _do_sample(self) -> None:
         self._samples.newest()
@@ -331,10 +337,12 @@ class StackScreen(CommandScreen):
 
     def _draw_verdict(self) -> None:
         found = self._lookout.now.verdict
-        self.query_one(VerdictBar).show(
-            BarText(waiting=self._waiting()) if found is None else told(self._lookout.now, found),
-            low=self._low,
-        )
+        text = BarText(waiting=self._waiting())
+        if found is not None:
+            # A key that would be refused is no next step.
+            steps = tuple(step for step in found.steps if not (step.action and self.why_not(step.action)))
+            text = told(self._lookout.now, replace(found, steps=steps))
+        self.query_one(VerdictBar).show(text, low=self._low and not self._whole)
 
     def _waiting(self) -> str:
         key = self.app.key_of("sample")

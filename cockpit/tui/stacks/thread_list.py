@@ -59,7 +59,7 @@ class ThreadList(ListPane[Thread]):
         """Its name, its state, its innermost frame."""
         state, role = thread_state(item)
         name = cut(item.name, max(8, width // 2 - 4))
-        pieces = [Piece(f"{name:<12} ", ""), Piece(f"{state:<5}", role)]
+        pieces = [Piece(f"{name:<12} ", ""), Piece(f"{state:<6}", role)]
         left = width - sum(len(piece.text) for piece in pieces) - 1
         if item.frames and left > 6:
             pieces.append(Piece(f" {cut(item.frames[-1].name, left)}", "label"))
@@ -74,7 +74,7 @@ def thread_state(thread: Thread) -> tuple[str, str]:
     """A thread's state in a word, and its role."""
     if thread.gil:
         return "GIL", "warning"
-    return ("runs", "running") if thread.active else ("idle", "label")
+    return ("runs", "running") if thread.active else ("sleeps", "label")
 
 
 @dataclass(frozen=True)

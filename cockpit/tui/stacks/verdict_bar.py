@@ -18,10 +18,8 @@ from cockpit.tui.panes.text_pane import fold
 from cockpit.tui.stacks.view_model import Sight
 from cockpit.tui.stacks.words import cut, home_text
 
-MOST = 6
-"""At most this many lines; four in a terminal with few rows."""
-
 LOW = 4
+"""At most this many lines in a terminal with few rows, until all of it is wanted."""
 
 CERTAINTY = {"sure": "sure", "likely": "likely", "unsure": "warn"}
 """The style of each word for certainty."""
@@ -119,9 +117,8 @@ class VerdictBar(Meaningful):
             where = [Part((("at ", "dim"), (found.where, "strong")), 0)] if found.where else []
             source = [Part(((told.source, ""),), 1)] if told.source else []
             lines.append(fit([*where, *source], width))
-        most = LOW if self._low else MOST
         last = list(self._last(found, width))
-        room = max(1, most - len(lines) - len(last))
+        room = max(1, LOW - len(lines) - len(last)) if self._low else None
         middle = _within(found.detail, width, room) if found.detail else []
         return [*lines, *([(piece, "")] for piece in middle), *last]
 
@@ -131,7 +128,7 @@ class VerdictBar(Meaningful):
         word = "" if found.certainty == "unsure" and not found.evidence else found.certainty
         room = width - cell_len(word) - 3
         text = " · ".join(found.evidence)
-        evidence = _within(text, max(1, room), 1 if self._low else 2) if text or word else ()
+        evidence = _within(text, max(1, room), 1 if self._low else None) if text or word else ()
         for number, piece in enumerate(evidence):
             line = [(piece, "dim")]
             if not number and word:
@@ -140,7 +137,8 @@ class VerdictBar(Meaningful):
             yield line
         if found.steps and not self._low:
             steps = " · ".join(step.in_app(self._keys) for step in found.steps)
-            yield fit([Part((("next  ", "dim"), (steps, "")))], width)
+            for number, piece in enumerate(fold(steps, max(1, width - 6))):
+                yield [(" " * 6 if number else "next  ", "dim"), (piece, "")]
 
 
 def _headline(parts: Sequence[Part], width: int) -> Iterator[list[tuple[str, str]]]:
@@ -153,9 +151,9 @@ def _headline(parts: Sequence[Part], width: int) -> Iterator[list[tuple[str, str
         yield from ([(piece, style)] for piece in pieces[:2])
 
 
-def _within(text: str, width: int, lines: int) -> list[str]:
-    """A text in at most this many lines."""
+def _within(text: str, width: int, lines: int | None) -> list[str]:
+    """A text in at most this many lines; None: in as many as it takes."""
     pieces = fold(text, width)
-    if len(pieces) <= lines:
+    if lines is None or len(pieces) <= lines:
         return pieces
     return [*pieces[: lines - 1], cut("".join(pieces[lines - 1 :]), width)]
