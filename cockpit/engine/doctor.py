@@ -223,6 +223,14 @@ def words_again(manifest: Manifest) -> list[str]:
     return ["doctor", "-w", ",".join(pieces), *given, *program]
 
 
+_ASKED = {
+    verbs.Facts: "the question for its versions",
+    verbs.Checkup: "the checks",
+    verbs.Seek: "the search for ranks",
+}
+"""What a node is asked, in words."""
+
+
 async def _look(pool: LinkPool, host: Host, wanted: Wanted, patience: Patience) -> Look:
     job, name = wanted.job, host.name
     try:
@@ -250,7 +258,7 @@ async def _look(pool: LinkPool, host: Host, wanted: Wanted, patience: Patience) 
         except CockpitError as error:
             errors.append(error)
         except Late:
-            what = f"no answer to {verbs.NAMES[type(to)]} within {wanted.timeout_s:g} s"
+            what = f"no answer to {_ASKED[type(to)]} within {wanted.timeout_s:g} s"
             errors.append(LinkError(what, where=name))
         return None
 

@@ -17,7 +17,7 @@ from cockpit.base.checkup_answers import (
     Network,
     ReachAnswer,
 )
-from cockpit.core.doctor.diagnosis import code, diagnosis, line, verdict
+from cockpit.core.doctor.diagnosis import checked, code, diagnosis, line, verdict
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding
 from cockpit.errors import CockpitError, Exit
@@ -57,6 +57,17 @@ def test_nodes_that_are_alike_are_fit_and_nothing_else_is_said() -> None:
         "8 nodes fit: python 3.12.3, torch 2.13.0, deepspeed 0.19.8, 8 x NVIDIA H100, driver 570.86.15"
     )
     assert code(()) is Exit.OK
+
+
+def test_what_was_checked_is_said_and_on_how_many_nodes() -> None:
+    told = checked(looks({3: condition(gpus=None), 4: look(machine="", errors=(CockpitError("refused"),))}))
+    assert told.startswith("checked on 7 of 8 nodes: versions, clocks, ")
+    assert ", GPUs (6 nodes), " in told
+    assert ", the rendezvous port, " in told, "it is on one node alone"
+    assert "your Python files" in told
+    assert "your Python files" not in checked(looks(dict.fromkeys(range(1, 9), condition(code={}))))
+    assert checked(looks()).startswith("checked: versions, clocks, ")
+    assert checked(Looks({})) == ""
 
 
 def test_a_node_that_gave_no_part_of_an_answer_differs_in_nothing() -> None:
@@ -205,7 +216,7 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
         "gpu03: GPU 3: 38 GB of 85 GB held by python (pid 4711, alice)",
     ),
     ("warning", {3: gpu(3, slowed=("heat",))}, "gpu03: GPU 3 is slowed down: heat"),
-    ("warning", {3: condition(silent={"gpus": "no answer within 3 s"})}, "gpu03: NVML: no answer within 3 s"),
+    ("warning", {3: condition(silent={"gpus": "no answer within 3 s"})}, "gpu03: GPUs: no answer within 3 s"),
     (
         "warning",
         {3: condition(names={"gpu01": (), "gpu02": ("10.0.0.2",)})},

@@ -17,7 +17,7 @@ from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word, reach
 from cockpit.core.doctor import memory
 from cockpit.core.doctor.deep import Rehearsed, summary
 from cockpit.core.doctor.deep import found as findings_of
-from cockpit.core.doctor.diagnosis import code, line, verdict, worst_first
+from cockpit.core.doctor.diagnosis import checked, code, line, verdict, worst_first
 from cockpit.core.finding import Finding
 from cockpit.core.text import counted, size
 from cockpit.engine.deep import TIMEOUT_S as DEEP_S
@@ -211,6 +211,8 @@ def _print(found: Diagnosis, took_s: float) -> None:
             out(f"    {text}")
     if found.findings:
         out()
+    if looked := checked(found.looks):
+        out(looked)
     out(f"{verdict(found.looks, found.findings)} ({took_s:.1f} s)")
 
 

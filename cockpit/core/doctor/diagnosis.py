@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cockpit.core.doctor.differences import DIFFERENCES
 from cockpit.core.doctor.faults import FAULTS
-from cockpit.core.doctor.looks import Looks, clean
+from cockpit.core.doctor.looks import PARTS, Looks, clean
 from cockpit.core.finding import Finding, findings
 from cockpit.core.ranks import nodes_text
 from cockpit.core.text import counted
@@ -90,6 +90,30 @@ def verdict(looks: Looks, found: Sequence[Finding]) -> str:
         parts += [counted(warned, "warning")] if warned else []
         return f"{total}: {', '.join(parts)}"
     return f"{total} fit: {', '.join(_common(looks))}"
+
+
+def checked(looks: Looks) -> str:
+    """What was looked at, so that no finding means that it is well.
+
+    ``checked on 7 of 8 nodes: versions, clocks, GPUs (6 nodes)``; empty if no node has answered
+    """
+    answered = looks.answered.values()
+    asked: dict[str, Sequence[object]] = {
+        "versions": [look.facts for look in answered],
+        "clocks": [look.offset_s for look in answered],
+        "other ranks": [look.ranks for look in answered],
+        **{PARTS[part]: [getattr(look.condition, part) for look in answered] for part in PARTS},
+        # Of no script there are no files.
+        PARTS["code"]: [look.condition.code or None for look in answered],
+    }
+    told = []
+    for words, answers in asked.items():
+        known = sum(answer is not None for answer in answers)
+        # Ranks meet on one node: only there the port is looked at.
+        all_of_them = known == len(answered) or words == PARTS["port"]
+        told += [words if all_of_them else f"{words} ({counted(known, 'node')})"] if known else []
+    where = "" if len(answered) == len(looks.nodes) else f" on {len(answered)} of {len(looks.nodes)} nodes"
+    return f"checked{where}: {', '.join(told)}" if told else ""
 
 
 def _common(looks: Looks) -> list[str]:

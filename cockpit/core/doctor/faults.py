@@ -14,7 +14,7 @@ from cockpit.base.answers import FoundRank
 from cockpit.base.checkup_answers import Disk
 from cockpit.base.shell import quote
 from cockpit.core.doctor.differences import COUNTERS
-from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order
+from cockpit.core.doctor.looks import PARTS, Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text, ranks_named, set_words
 from cockpit.core.text import counted, size
@@ -359,10 +359,7 @@ def _stuck(look: Look) -> Iterator[str]:
 def _no_answer(look: Look) -> Iterator[str]:
     """A check that came to no end."""
     for part, why in look.condition.silent.items():
-        yield f"{clean(_PARTS.get(part, part))}: {clean(why)}"
-
-
-_PARTS = {"gpus": "NVML", "login": "a login shell", "driver": "the NVIDIA driver"}
+        yield f"{clean(PARTS.get(part, part))}: {clean(why)}"
 
 
 @_fault("name_unknown", source="volcano#2952, CPM-2-Finetune#42")

@@ -14,6 +14,24 @@ SHOWN = 120
 """Characters of a word of a node that a sentence may have."""
 
 
+PARTS = {
+    "system": "kernel and memory",
+    "limits": "ulimits",
+    "disks": "disks and /dev/shm",
+    "network": "network interfaces",
+    "driver": "the NVIDIA driver",
+    "gpus": "GPUs",
+    "profiling": "permissions of profilers",
+    "session": "what ends at logout",
+    "port": "the rendezvous port",
+    "leftovers": "leftover memory and locks",
+    "login": "the login shell",
+    "code": "your Python files",
+    "names": "name resolution",
+}
+"""What each part of a checkup looks at, in words."""
+
+
 @dataclass(frozen=True)
 class Look:
     """One node; None: it was not asked, or gave no answer.

@@ -9,7 +9,7 @@ from textual import getters, work
 from textual.binding import BindingType
 from textual.worker import Worker
 
-from cockpit.core.doctor.diagnosis import line, verdict
+from cockpit.core.doctor.diagnosis import checked, line, verdict
 from cockpit.core.finding import Finding
 from cockpit.core.text import one_line
 from cockpit.engine.launch.preflight import Diagnosis
@@ -39,6 +39,17 @@ class FindingList(ListPane[Finding]):
     """By severity, for terminals with and without Unicode: never colour alone."""
 
     EMPTY_ROLE = ""
+
+    foot = ""
+    """What is said below them."""
+
+    def build(self, width: int) -> Sequence[Line]:
+        """The findings, and what was checked."""
+        lines = [*super().build(width)]
+        if self.foot:
+            lines += [Line(heading=True)]
+            lines += [line._replace(heading=True) for line in hanging((), self.foot, width, "label")]
+        return lines
 
     def key_of(self, item: Finding) -> Hashable:
         """What it is, and about whom."""
@@ -147,6 +158,7 @@ class DoctorScreen(ListScreen):
         self.query_one(Bar).tell([Part(((self._state(), "strong"),))])
         pane = self._list
         pane.empty = [self._state()]
+        pane.foot = "" if self._is_looking or not self._found else checked(self._found.looks)
         pane.show_items(self._found.findings if self._found else ())
         self.draw_keys()
 
