@@ -15,7 +15,7 @@ from textual.color import Color
 from cockpit.config import Config
 from cockpit.core.run.model import Rank, RankState
 from cockpit.tui.look.filters import AsciiFilter, in_ascii
-from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE, Glyphs, choose, state_name
+from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE, Glyphs, choose, state_name, stopped
 from tests.tui.scenes import SCENES, Scene, played, settled, text_of, trains
 from tests.tui.stage import Stage
 
@@ -174,3 +174,14 @@ def test_states_are_told_without_colour(scene: str, monkeypatch: pytest.MonkeyPa
     assert hues == set()
     assert "●" in text
     assert ("✖" in text) is (scene == "failed")
+
+
+def test_what_a_stop_ended_has_not_failed_by_itself() -> None:
+    def ended(signal: int, **more: int) -> Rank:
+        return Rank(0, "n", RankState.KILLED, signal=signal, **more)  # type: ignore[arg-type]
+
+    assert stopped(ended(15))
+    assert stopped(ended(9))
+    assert not stopped(ended(9, oom_kills=1)), "the kernel has"
+    assert not stopped(ended(11))
+    assert not stopped(Rank(0, "n", RankState.EXITED, code=1))

@@ -14,14 +14,14 @@ from rich.cells import cell_len
 
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.heat import Heat, Window
-from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.rows import pairs
+from cockpit.core.pace.pace import Pace, RankPace
+from cockpit.core.pace.rows import Row, pairs
 from cockpit.core.recorder.counts import Count
 from cockpit.tui.look.spark import curve
 from cockpit.tui.pace.lines import EMPTY, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Levels, cells
 from cockpit.tui.pace.marks import Mark, Note, placed, slowing
-from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, columns_for, table
+from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, columns_for, table, told
 from cockpit.tui.pace.view_model import STRETCHES, Frame, Sight
 from cockpit.tui.panes.text_pane import Line, LinesLater
 
@@ -446,5 +446,17 @@ def test_only_lines_that_are_looked_at_are_made() -> None:
 
 def test_node_ranges_are_whole_at_80_columns() -> None:
     shown = drawn(sight(run(1024, 12, slow=13, since=0), 128), 74, 12)
-    assert any("gpu[106-127] 848-1023" in line for line in shown)
+    assert any("gpu[110-127] 880-1023" in line for line in shown)
     assert not any("…" in line for line in shown)
+
+
+def test_a_dead_rank_gets_no_older_and_no_further_behind() -> None:
+    row = Row((), (0, 1))
+    paces = {
+        0: RankPace(step=9, at=100.0, behind_s=0.0),
+        1: RankPace(step=4, at=50.0, behind=5, behind_s=3.0),
+    }
+    both, one = told(row, paces, {}, 110.0), told(row, paces, {}, 110.0, {1})
+    assert (both.age, both.steps_behind, both.behind) == (60.0, 5, 3.0)
+    assert (one.age, one.steps_behind, one.behind) == (10.0, 0, 0.0)
+    assert told(row, paces, {}, 110.0, {0, 1}).age is None

@@ -49,17 +49,14 @@ def test_between_two_looks_at_recorders_the_work_curve_goes_on_as_the_map_does()
     assert end >= len(cells.text[: cells.text.rindex(CELL)]) - 1, "up to the right edge of the map"
 
 
-def test_a_curve_of_which_nothing_is_known_keeps_its_lines() -> None:
+def test_a_curve_with_nothing_to_draw_takes_no_lines() -> None:
     pace = run(16, 12)
     metrics = logged(pace)
     seen = replace(sight(pace, 2), metrics=metrics)
-    for now in (START + 30, START + 10_000):
+    for now, names in ((START + 30, ["loss", "work", "tokens/s"]), (START + 10_000, [])):
         shown = drawn(replace(seen, now=now), 100, 30)
-        assert [line.split()[0] for line in shown if line[1:5] in ("loss", "work", "toke")] == [
-            "loss", "work", "tokens/s",
-        ]  # fmt: skip
-        rows = [at for at, line in enumerate(shown) if "gpu000" in line]
-        assert rows == [at for at, line in enumerate(drawn(seen, 100, 30)) if "gpu000" in line]
+        assert [line.split()[0] for line in shown if line[1:5] in ("loss", "work", "toke")] == names
+        assert any("gpu000" in line for line in shown)
 
 
 def test_beside_work_it_is_said_how_long_a_step_takes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import locale
 import os
+import signal
 from dataclasses import dataclass, fields
 
 from cockpit.core.run.model import Rank, RankState
@@ -46,6 +47,12 @@ def state_name(rank: Rank) -> str:
     if rank.state is RankState.EXITED:
         return "failed" if rank.failed else "done"
     return "lost" if rank.state is RankState.GONE else str(rank.state.value)
+
+
+def stopped(rank: Rank) -> bool:
+    """Whether it was ended as a stop of the run ends ranks: it has not failed by itself."""
+    ends = signal.SIGTERM, signal.SIGKILL
+    return rank.state is RankState.KILLED and rank.signal in ends and not rank.oom_kills
 
 
 def choose(ascii_only: bool | str = "auto") -> Glyphs:

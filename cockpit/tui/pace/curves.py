@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice, pairwise
 from statistics import median
@@ -54,14 +54,24 @@ def known(sight: Sight) -> list[str]:
     return [*(["loss"] if sight.metrics.series("loss") else []), STEP_TIME, *throughput]
 
 
+def blank(sight: Sight, frame: Frame, names: Iterable[str]) -> list[str]:
+    """The curves that have nothing to draw: all is older than what is shown."""
+    return [
+        name for name in names if not any(value is not None for value in _curve(sight, frame, name).values)
+    ]
+
+
 def curves(sight: Sight, frame: Frame, tall: Mapping[str, int]) -> Iterator[Line]:
-    """The lines of some curves: as many where there is nothing to draw, so that the map stays in its place.
+    """The lines of some curves.
 
     :param tall: how many lines each has, from the top
     """
     for name, lines in tall.items():
-        each = step_time(sight, frame) if name == STEP_TIME else _series(sight, frame, name)
-        yield from _drawn(each, frame, lines)
+        yield from _drawn(_curve(sight, frame, name), frame, lines)
+
+
+def _curve(sight: Sight, frame: Frame, name: str) -> Curve:
+    return step_time(sight, frame) if name == STEP_TIME else _series(sight, frame, name)
 
 
 def _series(sight: Sight, frame: Frame, name: str) -> Curve:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import itemgetter
 
@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from cockpit.core.pace.heat import Heat, Window
 from cockpit.core.pace.log_steps import resumed
 from cockpit.core.pace.rows import Pair, Row, alike, pairs, rows
-from cockpit.tui.pace.curves import HIGH, HIGHEST, LEAST, LOW, STEP_TIME, curves, known
+from cockpit.tui.pace.curves import HIGH, HIGHEST, LEAST, LOW, STEP_TIME, blank, curves, known
 from cockpit.tui.pace.map_lines import ASCII_SHADES, LABELS, SHADES, Map, sign_lines
 from cockpit.tui.pace.marks import axis, pauses, placed, slowing, stopping
 from cockpit.tui.pace.table import columns_for, heading
@@ -58,12 +58,17 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> Sequence[Li
     if sight.pace.front is None:
         return _without_steps(sight, width, height)
     about = [text for text in _about(sight) if height >= LOW and len(text) < width][:1]
-    found, tall = _shared_out(sight, height - len(FRAME) - len(about), height)
+    room = height - len(FRAME) - len(about)
+    found, tall = _shared_out(sight, room, height)
     frame = _frame(sight, width, found)
+    empty = blank(sight, frame, tall)
+    if empty:
+        found, tall = _shared_out(sight, room, height, empty)
+        frame = _frame(sight, width, found)
     pace = sight.pace
     columns = heat.draw(pace.steps, frame.window, pace.usual(), pace.history.buckets)
     state = {"stalled": sight.stalled, "ended": sight.ended}
-    drawn = Map(pace, columns, frame, sight.chosen, sight.now, sight.missing, **state)
+    drawn = Map(pace, columns, frame, sight.chosen, sight.now, sight.missing, **state, dead=sight.dead)
     # Of a thousand ranks, one or two in twenty have a line on the screen.
     return LinesLater(
         [
@@ -94,13 +99,16 @@ Shown = Sequence[tuple[Row, Pair]]
 """The lines of the map: all that is in each, and the one or two rows that it shows."""
 
 
-def _shared_out(sight: Sight, room: int, height: int) -> tuple[Shown, dict[str, int]]:
+def _shared_out(
+    sight: Sight, room: int, height: int, empty: Collection[str] = ()
+) -> tuple[Shown, dict[str, int]]:
     """The rows of the map, and how many lines each curve has, for so many lines of both.
 
     :param height: of the whole pane
+    :param empty: curves of which nothing would be seen
     """
-    names = known(sight) if height >= LOW else []
-    some = dict.fromkeys(names if height >= HIGH else [STEP_TIME] if names else [], LEAST)
+    names = [name for name in known(sight) if name not in empty] if height >= LOW else []
+    some = {name: LEAST for name in names if height >= HIGH or name == STEP_TIME}
     tries = [some, {name: LEAST for name in some if name == STEP_TIME}, {}] if sight.every else [some]
     if len(sight.pace.steps.ranks) > 2 * height:
         tries = tries[:2][-1:]  # not all of them fit, two a line, whatever curves leave them
@@ -112,7 +120,12 @@ def _shared_out(sight: Sight, room: int, height: int) -> tuple[Shown, dict[str, 
     whole = [each for each in drawn if sum(len(pair) for _, pair in each[0]) == everybody]
     alone = (each for each in whole if not any(_shared(row, pair, apart) for row, pair in each[0]))
     found, tall = next(alone, next(iter(whole), drawn[min(1, len(drawn) - 1)]))
-    if height < HIGH and tall and not sight.every and any(len(row.nodes) > 1 for row, _ in found):
+    if (
+        height < HIGH
+        and STEP_TIME in tall
+        and not sight.every
+        and any(len(row.nodes) > 1 for row, _ in found)
+    ):
         # A line of the curve is worth less than rows of whole nodes.
         closer = _found(sight, apart, max(3, room - 1))
         if all(len(row.nodes) <= 1 for row, _ in closer):

@@ -94,6 +94,7 @@ class Map:
     :param missing: ranks for which the others wait, while the run stands still
     :param stalled: whether it does
     :param ended: the run is over: nothing gets older
+    :param dead: ranks that have ended
     """
 
     pace: Pace
@@ -105,6 +106,7 @@ class Map:
     _: KW_ONLY
     stalled: bool = False
     ended: bool = False
+    dead: frozenset[int] = frozenset()
 
     def __post_init__(self, columns: Sequence[bytes]) -> None:
         self._excess = {one.rank: one.excess for one in (*self.pace.slow(), *self.pace.late())}
@@ -120,7 +122,7 @@ class Map:
         :param pair: the one or two rows that it shows
         """
         paces = {rank: self.pace.of(rank) for rank in row.ranks}
-        about = told(row, paces, self._excess, None if self.ended else self.now)
+        about = told(row, paces, self._excess, None if self.ended else self.now, self.dead)
         hot = self.stalled and self.missing.issuperset(row.ranks)
         old = about.age is not None and self._usual is not None and about.age > max(5.0, 6 * self._usual)
         waits = _role(row, self.missing) if self.stalled else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cockpit.core.pace.pace import Pace, RankPace
@@ -62,18 +62,26 @@ class Told:
     lag: float | None = None
 
 
-def told(row: Row, paces: Mapping[int, RankPace], excess: Mapping[int, float], now: float | None) -> Told:
+def told(
+    row: Row,
+    paces: Mapping[int, RankPace],
+    excess: Mapping[int, float],
+    now: float | None,
+    dead: Collection[int] = (),
+) -> Told:
     """Of the ranks of a row, the worst in each respect.
 
     :param now: unix seconds; None: the run is over
+    :param dead: ranks that have ended: they get neither older nor further behind
     """
     known = [pace for rank in row.ranks if (pace := paces[rank]).step is not None]
+    live = [paces[rank] for rank in row.ranks if rank not in dead and paces[rank].step is not None]
     works = [pace.work if pace.work is not None else pace.span for pace in known]
     return Told(
         min([pace.step for pace in known if pace.step is not None], default=None),
-        None if now is None else max([now - pace.at for pace in known if pace.at is not None], default=None),
-        max([pace.behind_s for pace in known if pace.behind_s is not None], default=None),
-        max([pace.behind for pace in known], default=0),
+        None if now is None else max([now - pace.at for pace in live if pace.at is not None], default=None),
+        max([pace.behind_s for pace in live if pace.behind_s is not None], default=None),
+        max([pace.behind for pace in live], default=0),
         max([work for work in works if work is not None], default=None),
         any(pace.estimated for pace in known),
         max([excess[rank] for rank in row.ranks if rank in excess], default=None),

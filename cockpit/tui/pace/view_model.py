@@ -36,6 +36,7 @@ class Sight:
     :param saves: when logs named a checkpoint, unix seconds
     :param tall: lines of the strip above the log, which the pane is then; 0: it is the map
     :param doing: what ranks do before the first step, for the strip
+    :param dead: ranks that have ended
     :param left: seconds until the last step, as the log says; None: not known, or the run is over
     """
 
@@ -53,6 +54,7 @@ class Sight:
     saves: Sequence[float] = ()
     tall: int = 0
     doing: Sequence[str] = ()
+    dead: frozenset[int] = frozenset()
     left: float | None = None
     ended: bool = False
 

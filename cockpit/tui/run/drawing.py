@@ -12,7 +12,7 @@ from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import rank_environ
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.run.failure import blamed
-from cockpit.core.run.model import Rank, RankState
+from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.core.text import one_line
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
@@ -151,6 +151,9 @@ class Drawing:
         )
         ended = self.recorded or board.model.over
         self._grid.pace, self._grid.ended = board.pace, ended
+        self._grid.dead = frozenset(
+            number for number, rank in board.model.ranks.items() if rank.state not in LIVE
+        )
         self._grid.slow = frozenset(() if ended else (slow.rank for slow in board.pace.slow()))
         self.narrowed.draw(None, now)
 
@@ -239,6 +242,7 @@ class Drawing:
             missing=self._grid.missing,
             stalled=not self.recorded and stands_still(board.model),
             saves=self.session.saves,
+            dead=self._grid.dead,
             left=board.metrics.time_left(now) if ended is None else None,
             ended=ended is not None,
         )

@@ -14,7 +14,7 @@ from cockpit.core.cutting import cut_middle
 from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
 from cockpit.core.run.slow_links import SLOW_S
 from cockpit.core.text import one_line
-from cockpit.tui.look.glyphs import UNICODE, Glyphs, state_name
+from cockpit.tui.look.glyphs import UNICODE, Glyphs, state_name, stopped
 from cockpit.tui.panes.text_pane import Piece
 from cockpit.tui.run import meters
 from cockpit.tui.run.rank_lines import Paces, RankLook, rank_line
@@ -257,7 +257,9 @@ def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look
             sign, state = look.glyphs.failed, "failed+first"
         elif state == "failed":
             # Only the rank that failed first has the failure sign: it stands out among later failures.
-            sign = look.glyphs.killed
+            sign, state = look.glyphs.killed, "killed"
+        elif state == "killed" and stopped(rank):
+            state = "dim"
         elif old and rank.state in LIVE:
             state = "stale"
         elif rank_number in look.missing and rank.state is RankState.RUNNING:

@@ -138,6 +138,8 @@ class RankGrid(MovingPane):
         """How far ranks are, for lines of their own; they have some while only this side is shown."""
         self.ended = False
         """The run is over: nothing gets older."""
+        self.dead: frozenset[int] = frozenset()
+        """Ranks that have ended."""
         self._model = model
         self._only: Mapping[str, tuple[int, ...]] | None = None
         """The ranks of each node that is shown; None: all of them."""
@@ -333,7 +335,7 @@ class RankGrid(MovingPane):
     def _paces(self) -> Paces | None:
         if self.pace is None:
             return None
-        return Paces(self.pace, self.missing, self.held, None if self.ended else self._now)
+        return Paces(self.pace, self.missing, self.held, None if self.ended else self._now, self.dead)
 
     @property
     def _full_size(self) -> Size:

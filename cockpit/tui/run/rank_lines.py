@@ -12,7 +12,7 @@ from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.rows import Row
 from cockpit.core.run.model import Node, Rank, RankState
 from cockpit.core.text import one_line
-from cockpit.tui.look.glyphs import Glyphs, state_name
+from cockpit.tui.look.glyphs import Glyphs, state_name, stopped
 from cockpit.tui.pace.table import aged, columns_for, heading, table, told
 from cockpit.tui.panes.text_pane import Piece
 
@@ -36,12 +36,14 @@ class Paces:
     :param missing: ranks for which the others wait, while the run stands still
     :param held: the others
     :param now: unix seconds; None: the run is over, nothing gets older
+    :param dead: ranks that have ended
     """
 
     pace: Pace
     missing: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
     now: float | None = None
+    dead: frozenset[int] = frozenset()
 
     @cached_property
     def columns(self) -> Mapping[str, int]:
@@ -64,11 +66,12 @@ class Paces:
     def of(self, ranks: tuple[int, ...]) -> Iterator[Piece]:
         """The table's part for some ranks: of several, the worst in each respect."""
         paces = {rank: self.pace.of(rank) for rank in ranks}
-        sign = next((pace for pace in paces.values() if pace.sign is not None), None)
+        live = (pace for rank, pace in paces.items() if rank not in self.dead)
+        sign = next((pace for pace in live if pace.sign is not None), None)
         if sign is not None and len(ranks) == 1:
             yield from self._sign(sign)
             return
-        row = told(Row((), ranks), paces, self._excess, self.now)
+        row = told(Row((), ranks), paces, self._excess, self.now, self.dead)
         for text, role in table(row, self.columns, stalled=False, waits=self._role(ranks)):
             yield Piece(text, ROLES.get(role, role))
 
@@ -116,6 +119,8 @@ def rank_line(rank: Rank, node: Node, paces: Paces, look: RankLook, width: int) 
         sign, role, word = glyphs.held, "waiting", "waiting"
     elif runs and rank.rank in look.slow:
         sign, role, word = glyphs.look, "slow", "slow"
+    elif stopped(rank):
+        role = "dim"
     if node.link in ("stale", "gone") and not node.over:
         role = "stale"
     here, name = "+cursor" in look.over, f"rank {rank.rank}"

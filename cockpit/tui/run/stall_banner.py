@@ -14,9 +14,12 @@ from cockpit.core.run.standstill import span, stuck
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.panes.text_pane import fold
 from cockpit.tui.run.banner import Banner
 from cockpit.tui.run.stall import stands_still
 
+MOST = 8
+"""Lines of evidence: what a node said may be endless."""
 LABEL = 10
 """Columns of what a line is about."""
 WIDE = 100
@@ -24,7 +27,7 @@ WIDE = 100
 
 
 class StallBanner(Banner):
-    """Up to five lines, three where there is little room; none while the run does not stand still.
+    """Five lines and what the evidence takes, three where there is little room; none while steps go on.
 
     :param keys: the key of a command, by its id
     """
@@ -81,11 +84,12 @@ class StallBanner(Banner):
             ]
         if not low:
             yield [*_label("since", low), *_since(model, now)]
-            facts = [
-                Part(((fact, "dim" if at else ""),), at + 1) for at, fact in enumerate(found.evidence[:4])
-            ]
-            if facts:
-                yield [*_label("evidence", low), *facts]
+            # All of it: half of a fact is none.
+            text = one_line(" · ".join(found.evidence), limit=2000)
+            lines = fold(text, max(20, self.app.size.width - 3 - LABEL))
+            for at, text in enumerate(lines[:MOST] if found.evidence else ()):
+                label = ("" if at else "evidence").ljust(LABEL)
+                yield [Part(((label, "dim"), (text.rstrip(), "dim" if at else "")), 0)]
         yield [*_label("next", low), *self._next(model)]
 
     def _next(self, model: RunModel) -> Iterator[Part]:
