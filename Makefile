@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick check lint hostile slowpool faultpool ends calm weeks bench bench-quick snapshots screenshots docs coldstart lines clean
+.PHONY: help venv demo test test-all quick check lint hostile slowpool faultpool ends calm weeks bench bench-quick snapshots screenshots docs coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,9 +29,12 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test quick hostile slowpool faultpool ends calm weeks: export PYTHONDONTWRITEBYTECODE :=
+test test-all quick hostile slowpool faultpool ends calm weeks: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
+test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes; what this machine lacks is skipped, with the reason
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow $(ARGS)
+
+test-all: $(STAMP)  ## all tests, in 20 minutes
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 quick: $(STAMP)  ## the tests of what you changed, in a minute

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import hypothesis
 import pytest
@@ -54,6 +56,9 @@ WAITING = {
 WAITING_S = 20
 """About as long do other files of the lab wait, and those that launch something."""
 
+LEFT_OUT: list[int] = []
+"""How many tests were left out, each time that some were."""
+
 # No timed asserts: a busy machine must not fail a property.
 hypothesis.settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -75,6 +80,10 @@ def quick_cockpit() -> Iterator[tuple[str, ...]]:
         yield made.python, "-m", "cockpit"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-slow", action="store_true", help="leave out the tests that are marked slow")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "internal_errors: the test makes the app raise what nobody foresaw")
 
@@ -85,8 +94,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         lacking("only root can make what it needs")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With workers, each begins with some of the tests that wait."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow, if asked to; with workers, each begins with some of the tests that wait."""
+    if config.getoption("--no-slow"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("slow")])
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:
         return
@@ -98,6 +111,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if name in WAITING or any(item.iter_markers("lab")) or any(item.iter_markers("launch")):
             waits[name] = WAITING.get(name, WAITING_S)
     items[:] = dealt(files, waits, workers)
+
+
+def pytest_deselected(items: Sequence[object]) -> None:
+    """In a worker: count them for who started it."""
+    LEFT_OUT.append(len(items))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = sum(LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The closing line counts what the workers left out: xdist forgets it, and all leave out the same."""
+    count = getattr(node, "workeroutput", {}).get("left out", 0)
+    if not LEFT_OUT and count:
+        node.config.hook.pytest_deselected(items=[SimpleNamespace()] * count)
 
 
 def pytest_collection_finish() -> None:

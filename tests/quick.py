@@ -1,13 +1,15 @@
-"""The tests of what was changed, in a minute: ``make quick``.
+"""The tests of what was changed, in a minute, then the slow ones of its layers: ``make quick``.
 
 Changed is what differs from the last commit, or, if nothing does, what the last commit changed. Its tests are
 the changed ones and those that import a changed module, nearest first: what a module is imported by at second
-hand comes after what imports it itself. What does not fit into the minute is named and left out.
+hand comes after what imports it itself. What does not fit into the minute is named and left out. If none
+fails, the slow tests of each layer that was changed follow, in some minutes.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import time
@@ -24,7 +26,15 @@ MINUTE_S = 50.0
 FAR = 3
 """How many imports away from a change a test may be."""
 
-SLOW = "not lab and not launch and not nsys"
+FAST = "not slow and not lab and not launch and not nsys"
+
+BESIDE = {
+    "base": ("hostile",),
+    "core": ("recorder", "watch"),
+    "engine": ("watch",),
+    "node": ("probe", "recorder"),
+}
+"""Folders with slow tests of a layer, beside the one that has its name."""
 
 
 def changed() -> list[Path]:
@@ -75,6 +85,13 @@ def nearest(paths: Iterable[Path], importers: Mapping[Path, set[Path]]) -> list[
     return [path for path in reached if path.name.startswith("test_") and path.suffix == ".py"]
 
 
+def slow_groups(paths: Iterable[Path]) -> list[str]:
+    """The folders with the slow tests of the layers that these files are in."""
+    layers = {path.parts[1] for path in paths if path.parts[0] == "cockpit"}
+    folders = {folder for layer in layers for folder in (layer, *BESIDE.get(layer, ()))}
+    return [f"tests/{folder}" for folder in sorted(folders) if (ROOT / "tests" / folder).is_dir()]
+
+
 class Minute:
     """Lets no test begin after a minute."""
 
@@ -94,16 +111,23 @@ class Minute:
 
 def main() -> int:
     """Run them; return pytest's exit code."""
-    tests = nearest(changed(), graph())
+    paths = changed()
+    tests = nearest(paths, graph())
     if not tests:
         print("no test imports what was changed; type: make test")
         return 0
     minute = Minute()
-    words = ["-q", "-x", "-m", SLOW, "-p", "no:xdist", "-p", "no:cacheprovider", *map(str, tests)]
+    words = ["-q", "-x", "-m", FAST, "-p", "no:xdist", "-p", "no:cacheprovider", *map(str, tests)]
     code = int(pytest.main(words, plugins=[minute]))
     for name, count in minute.left_out.items():
         print(f"left out after {MINUTE_S:.0f} s: {count} of {name}")
-    return code
+    groups = slow_groups(paths)
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not groups:
+        return code
+    print(f"the slow tests of {', '.join(groups)}; ctrl+c leaves them out", flush=True)
+    words = ["-q", "-x", "-n", os.environ.get("JOBS", "6"), "--dist", "worksteal", "-m", "slow and not lab"]
+    slow = subprocess.run([sys.executable, "-m", "pytest", *words, *groups], cwd=ROOT, check=False).returncode
+    return code if slow == pytest.ExitCode.NO_TESTS_COLLECTED else slow
 
 
 if __name__ == "__main__":

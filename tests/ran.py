@@ -1,7 +1,7 @@
 """Which tests ran, over several runs of pytest as different users; those that ran in none of them are named.
 
 ``pytest -p tests.ran --ran=FILE`` adds to a file what ran and what was skipped; with ``--but=FILE`` it leaves
-out what ran according to another. ``python -m tests.ran FILES`` then names what ran according to none.
+out what ran according to others. ``python -m tests.ran FILES`` then names what ran according to none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNSELECTED = "it was selected nowhere"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--ran", type=Path, help="add to this file which tests ran, and which were skipped")
-    parser.addoption("--but", type=Path, help="leave out the tests that ran according to this file")
+    parser.addoption("--but", type=Path, action="append", help="leave out what ran according to this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,9 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what ran."""
-    file = config.getoption("--but")
-    if file is not None:
-        ran, _ = read([file])
+    files = config.getoption("--but")
+    if files:
+        ran, _ = read(files)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in ran])
         items[:] = [item for item in items if item.nodeid not in ran]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.quick import Minute, graph, nearest
+from tests.quick import Minute, graph, nearest, slow_groups
 
 
 def test_the_tests_that_import_a_change_come_first() -> None:
@@ -24,6 +24,15 @@ def test_it_knows_who_imports_what() -> None:
     importers = graph()
     assert Path("tests/test_quick.py") in importers[Path("tests/quick.py")]
     assert Path("cockpit/node/agent.py") in importers[Path("cockpit/base/frames.py")]
+
+
+def test_the_slow_tests_of_a_layer_follow_if_it_was_changed() -> None:
+    assert slow_groups([Path("docs/x.md"), Path("tests/cli/test_ps.py")]) == []
+    assert slow_groups([Path("cockpit/node/agent.py"), Path("cockpit/paths.py")]) == [
+        "tests/node",
+        "tests/probe",
+        "tests/recorder",
+    ]
 
 
 def test_what_does_not_fit_into_the_minute_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from tests.warm import Warm
 TOY = str(REPO / "tests/recorder/toy.py")
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 @pytest.mark.timeout(300)
 def test_the_rank_that_is_missing_is_named(warmed: Warm, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_ps_reads_the_cause_from_what_the_node_has(verbs: Verbs) -> None:
     assert "what it died of" in attached.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("teller", [("ps",), ("ps", "r"), ("stop", "r")])
 def test_an_end_that_was_seen_once_stays(verbs: Verbs, teller: tuple[str, ...]) -> None:
     left(verbs, ENDS, 1)
@@ -72,6 +73,7 @@ def test_an_end_that_was_seen_once_stays(verbs: Verbs, teller: tuple[str, ...]) 
     assert "two" not in verbs.call("attach", "--plain", "r").out, "it has been seen"
 
 
+@pytest.mark.slow
 def test_a_stop_that_was_seen_stays(verbs: Verbs) -> None:
     run = verbs.start(*verbs.words("r", "echo one; sleep 600"))
     until(lambda: verbs.spooled("r", 0).exists() and verbs.spooled("r", 0).stat().st_size, "output")

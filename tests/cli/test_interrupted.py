@@ -98,6 +98,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.timeout(600)
 def test_interrupted_at_any_moment(home: Home, number: signal.Signals) -> None:
@@ -216,6 +217,7 @@ def test_a_folder_without_a_launch_is_told_so_without_asking(home: Home) -> None
     assert done.stdout.startswith(f"cut: {row['state']}\n")
 
 
+@pytest.mark.slow
 def test_a_start_cut_off_between_two_nodes_is_told_and_stopped(home: Home) -> None:
     """One node has launched, the other was never asked: its ranks are lost, and the others can be stopped."""
     process = home.start("half")

@@ -48,6 +48,7 @@ def job() -> Iterator[str]:
         yield f"127.0.0.1:{meet}"
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 @pytest.mark.timeout(120)
 def test_what_ras_says_is_shown_and_kept(job: str, tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:

@@ -67,6 +67,7 @@ HEALTHY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_runs_are_silent(name: str) -> None:
     # In most of them the second hour is as the first.
@@ -76,6 +77,7 @@ def test_healthy_runs_are_silent(name: str) -> None:
     assert world.found == []
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=6, deadline=None)
 @given(
     seconds=st.floats(0.4, 8),
@@ -167,6 +169,7 @@ def test_a_spike_of_the_loss_is_no_news() -> None:
     assert world.run(1).facts == []
 
 
+@pytest.mark.slow
 def test_a_jump_that_comes_back_each_time_is_told_once() -> None:
     """As of evaluations whose losses are printed like those of training."""
 

@@ -108,6 +108,7 @@ HEALTHY: dict[str, Program] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY)
 def test_losses_that_vary_are_silent(name: str) -> None:
     assert World(HEALTHY[name]).run(2).facts == []

@@ -110,6 +110,7 @@ QUIET = {
 """Healthy runs that need no look at all."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*HEALTHY, *QUIET])
 def test_hours_without_a_false_alarm(name: str) -> None:
     run = {**HEALTHY, **QUIET}[name].run(2.0)
@@ -340,6 +341,7 @@ def test_a_stall_in_which_ranks_begin_to_move_is_taken_back() -> None:
     assert head(run.model.watch, 90.0) == "no step for 90 s · in data.py:118"
 
 
+@pytest.mark.slow
 def test_looks_back_off() -> None:
     run = stalled().run(2.5)
     gaps = [round(later - sooner) for sooner, later in zip(run.looks, run.looks[1:], strict=False)]

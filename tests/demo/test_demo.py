@@ -207,6 +207,7 @@ def test_kill_9_during_the_start_leaves_nothing(demos: Demos) -> None:
     demos.assert_nothing_left()
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 def test_deepspeed_trains(demos: Demos) -> None:
     require_module("deepspeed")
@@ -311,6 +312,7 @@ def test_every_example_is_there() -> None:
     assert scripts | {"train_plain.py", "faults.py", "meeting.py"} <= names
 
 
+@pytest.mark.slow
 def test_a_hang_tells_by_itself_without_torch(demos: Demos) -> None:
     words = (
         "--launcher",

@@ -75,6 +75,7 @@ def limit(files: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
 
+@pytest.mark.slow
 def test_2048_logs_under_256_files(tmp_path: Path) -> None:
     nodes = {f"gpu{node:03d}": list(range(8 * node, 8 * node + 8)) for node in range(256)}
     run_folder(tmp_path / "run", nodes)

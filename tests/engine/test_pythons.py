@@ -40,6 +40,7 @@ def stopped(tmp_path: Path) -> Iterator[None]:
     subprocess.run([*COCKPIT, "stop", "last", "--now"], cwd=tmp_path, capture_output=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_whole_run(tmp_path: Path, version: str) -> None:

@@ -116,6 +116,7 @@ def wiped(tmp_path: Path) -> Iterator[Wiped]:
     run.clean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("supervisor", [True, False])
 def test_ranks_run_and_stop_ends_them(wiped: Wiped, supervisor: bool) -> None:
     wiped.wipe(supervisor=supervisor)

@@ -162,6 +162,7 @@ def launched(python: str, argv: list[str], folder: Path) -> tuple[int, str]:
 TORCH, DEEPSPEED = str(EXAMPLES / "train_torch.py"), str(EXAMPLES / "train_deepspeed.py")
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 def test_torch_trains_with_two_ranks(warmed: Warm, tmp_path: Path) -> None:
     require_module("torch")
@@ -170,6 +171,7 @@ def test_torch_trains_with_two_ranks(warmed: Warm, tmp_path: Path) -> None:
     assert text.count("step 5/5 loss") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 def test_torch_crash(warmed: Warm, tmp_path: Path) -> None:
     require_module("torch")
@@ -179,6 +181,7 @@ def test_torch_crash(warmed: Warm, tmp_path: Path) -> None:
     assert "step 3/20 loss" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 @pytest.mark.parametrize("zero", ["0", "2"])
 def test_deepspeed_trains_with_two_ranks(warmed: Warm, tmp_path: Path, zero: str) -> None:

@@ -26,6 +26,7 @@ def campaign(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_frames_and_lines() -> None:
     done = campaign("--seed", "1", "--cases", "0", "--screens", "0", "--frames", "3000", "--lines", "2000")
     assert done.returncode == 0, done.stdout
@@ -44,6 +45,7 @@ def test_without_a_sanitiser_evidence_comes_through(monkeypatch: pytest.MonkeyPa
     assert "came through" in evidence(100, 1).faults[0]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_whole_verbs() -> None:
     """A third of them: every verb with some mutations, every mutation with some verbs."""
@@ -70,6 +72,7 @@ def test_a_campaign_without_a_bound_says_what_came_through() -> None:
     assert "came through" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_without_the_sanitiser_whole_verbs_fail() -> None:
     quick = ("--seed", "1", "--cases", "4", "--frames", "0", "--lines", "0", "--screens", "0")

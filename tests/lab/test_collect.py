@@ -14,7 +14,7 @@ import pytest
 from tests.lab.cockpits import ENV, Cockpits
 from tests.waiting import until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PROFILER = """
 import os, random, sys

@@ -17,7 +17,7 @@ from tests.lab.lab import USER, Lab
 from tests.needs import require_module
 from tests.waiting import until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 HOLDS = """
 import os, socket, sys, time

@@ -11,7 +11,7 @@ from tests.lab.cockpits import Cockpits
 from tests.lab.lab import Lab
 from tests.needs import require, require_module, require_modules
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 @pytest.fixture(params=["bash", "tcsh"])

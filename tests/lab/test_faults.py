@@ -10,7 +10,7 @@ import pytest
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import OTHER, USER, Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PLAIN = str(EXAMPLES / "train_plain.py")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.lab.cockpits import ENV, EXAMPLES, Cockpits
 from tests.lab.terminals import terminal
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PLAIN = str(EXAMPLES / "train_plain.py")
 EIGHT = "node1 slots=4\nnode2 slots=4\n"

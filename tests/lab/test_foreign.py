@@ -16,7 +16,7 @@ from tests.lab.cockpits import ENV, EXAMPLES
 from tests.lab.lab import OTHER, USER, Lab
 from tests.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.launch]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch]
 
 PORT = "29611"
 

@@ -20,7 +20,7 @@ from tests.lab.lab import Lab
 from tests.needs import require, require_module
 from tests.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.launch]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch]
 
 PYTHON = "/usr/bin/python3"
 

@@ -12,7 +12,7 @@ from tests.lab.connecting import connect
 from tests.lab.lab import USER, Lab
 from tests.needs import lacking, require
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 def vouch(lab: Lab) -> None:

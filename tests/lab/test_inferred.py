@@ -15,7 +15,7 @@ from tests.lab.cockpits import ENV
 from tests.lab.lab import Lab
 from tests.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.launch]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch]
 
 PROGRAM = """
 import sys, time

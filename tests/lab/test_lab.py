@@ -21,7 +21,7 @@ from tests.lab.lab import BASE, OTHER, REPO, USER, Lab, LabError
 from tests.waiting import until
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 SSH = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30"]
 SOON = ["-o", "ConnectTimeout=2"]

@@ -9,7 +9,7 @@ import pytest
 from tests.lab.cockpits import Cockpits
 from tests.lab.lab import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 @pytest.mark.timeout(600)

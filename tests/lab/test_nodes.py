@@ -8,7 +8,7 @@ from tests.cli.test_nodes import CUDA
 from tests.lab.cockpits import ENV, EXAMPLES, Cockpits
 from tests.needs import require_module
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TWO_AND_ONE = "export FAKE_GPUS=$([ $(hostname) = node1 ] && echo 2 || echo 1)"
 """What the driver of each node counts."""

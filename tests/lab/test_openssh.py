@@ -17,7 +17,7 @@ from tests.lab.lab import Lab
 from tests.said import messages
 from tests.waiting import until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PLAIN = str(EXAMPLES / "train_plain.py")
 BY = ("--transport", "openssh")

@@ -15,7 +15,7 @@ from tests.lab.terminals import Terminal, terminal
 from tests.needs import lacking, require
 from tests.waiting import until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 SECRET = "Correct-Horse-7"
 WANTS = ("PasswordAuthentication yes", "AuthorizedKeysFile none")

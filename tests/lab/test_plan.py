@@ -15,7 +15,7 @@ import pytest
 from tests.lab.cockpits import ENV, Cockpits
 from tests.needs import require_module
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PROBE = """\
 import glob, json, os, sys

@@ -12,7 +12,7 @@ from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import Lab
 from tests.waiting import until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 REBOOTED = r"node2 was rebooted at \d\d:\d\d:\d\d; its run folder in /tmp is gone"
 

@@ -10,7 +10,7 @@ from tests.lab.cockpits import Cockpits
 from tests.lab.lab import Lab
 from tests.needs import require
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 NOISE = "printf 'Welcome to \\033[1mthe cluster\\033[0m\\ncockpit-0123 ok 3.11\\n"
 

@@ -18,7 +18,7 @@ from tests.lab.slurm import Slurm, without_sshd
 from tests.needs import beyond, require
 from tests.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(240)]
 
 TRAINS = (
     "import os, time\n"

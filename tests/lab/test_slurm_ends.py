@@ -15,7 +15,7 @@ from tests.lab.cockpits import Cockpits
 from tests.lab.slurm import Slurm, without_sshd
 from tests.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
 
 TRAINS = (
     "import signal, time\n"

@@ -14,7 +14,7 @@ from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.needs import require, require_module
 from tests.waiting import until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PLAIN = str(EXAMPLES / "train_plain.py")
 
@@ -37,15 +37,6 @@ def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:
         source = "deepspeed" if launcher == "deepspeed" else "optimizer"
         assert [(one.source, one.steps[-1].step) for one in rings] == [(source, 5)] * 2
     cockpits.assert_spools_equal()
-
-
-def test_any_program_one_a_slot(cockpits: Cockpits) -> None:
-    program = ["/bin/sh", "-c", 'echo "I am $RANK of $WORLD_SIZE, $LOCAL_RANK here"; echo same']
-    done = cockpits.run("--launcher", "command", program=program)
-    assert done.returncode == 0, done.stderr
-    for rank in range(4):
-        assert f"I am {rank} of 4, {rank % 2} here" in done.stdout
-    assert "same" in done.stdout
 
 
 @pytest.mark.launch

@@ -10,7 +10,7 @@ import pytest
 from tests.lab.connecting import connect
 from tests.lab.lab import OTHER, USER, Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 @pytest.fixture

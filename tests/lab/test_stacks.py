@@ -15,7 +15,7 @@ from tests.lab.faulty import KINDS
 from tests.lab.lab import REPO, Lab
 from tests.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.launch, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(240)]
 
 FAULTY = str(REPO / "tests/lab/faulty.py")
 

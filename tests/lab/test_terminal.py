@@ -13,7 +13,7 @@ from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.terminals import Terminal, terminal
 from tests.waiting import until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PLAIN = str(EXAMPLES / "train_plain.py")
 QUESTION = "[Enter] leave, the run continues"

@@ -97,6 +97,7 @@ def test_one_sigterm_for_each_rank(launch: Launch, tmp_path: Path, launcher: str
 ENDS = {"three": (3, None), "abort": (None, signal.SIGABRT), "kill": (None, signal.SIGKILL)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
 def test_the_first_end_is_exact(launch: Launch, tmp_path: Path, launcher: str) -> None:
     # Side by side: most of the time a launcher imports.
@@ -114,6 +115,7 @@ def test_the_first_end_is_exact(launch: Launch, tmp_path: Path, launcher: str) -
         assert run.event("launcher_exited")["code"] != 0
 
 
+@pytest.mark.slow
 def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> None:
     run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=3)
     ready(run)
@@ -125,6 +127,7 @@ def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> 
         assert "got 15" in run.log(rank)
 
 
+@pytest.mark.slow
 def test_deepspeed_launcher_killed(launch: Launch, tmp_path: Path) -> None:
     run = begin(launch, tmp_path, "deepspeed", "wait")
     ready(run)

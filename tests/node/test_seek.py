@@ -576,6 +576,7 @@ def as_user(uid: int, question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 @pytest.mark.parametrize(("launcher", "method"), [("torchrun", "spawn"), ("deepspeed", "fork")])
 def test_real_launchers_and_data_loaders(

@@ -203,6 +203,7 @@ def test_no_answer_of_a_node_is_run(launcher: str, field: str, poison: Poison, b
     no_canary(as_node, launcher, field, poison, builtin=builtin)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @settings(max_examples=30)
 @given(field=st.sampled_from(JOB_FIELDS), poison=HOSTILE, builtin=st.booleans())

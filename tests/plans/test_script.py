@@ -249,6 +249,7 @@ def test_words_for_the_launcher_arrive_unchanged(tmp_path: Path, launcher: str) 
         assert found[-2:] == ["--deepspeed_config", "$x"]
 
 
+SLOW = pytest.mark.slow
 AWKWARD = ("--n", "3", "--", "--local_rank", "a b", "--master_port=1", "-m", "$x")
 DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", accelerate="x", numactl="/x")
@@ -259,14 +260,16 @@ FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", accelerate="x
     ("launcher", "hosts", "program", "no_ssh"),
     [
         ("deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), True),
-        ("deepspeed", (Host("b", (0, 1)),), (RANK_PY, "--", "--x"), True),
-        ("deepspeed", (Host("b", (0,)),), ("-m", "rank", "--steps=1"), True),
-        ("deepspeed", (Host("b", (0,)),), (sys.executable + "-program", "x"), True),
-        ("deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), False),
         ("torchrun", (Host("b", (0, 1)),), (RANK_PY, *AWKWARD), True),
-        ("torchrun", (Host("b", (0,)),), ("-m", "rank", "--", "--no"), True),
-        ("accelerate", (Host("b", (1, 3)),), ("-m", "rank", "--", "--no"), True),
         ("accelerate", (Host("b", (0,)),), (RANK_PY, *AWKWARD), True),
+        pytest.param("deepspeed", (Host("b", (0, 1)),), (RANK_PY, "--", "--x"), True, marks=SLOW),
+        pytest.param("deepspeed", (Host("b", (0,)),), ("-m", "rank", "--steps=1"), True, marks=SLOW),
+        pytest.param("deepspeed", (Host("b", (0,)),), (sys.executable + "-program", "x"), True, marks=SLOW),
+        pytest.param(
+            "deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), False, marks=SLOW
+        ),
+        pytest.param("torchrun", (Host("b", (0,)),), ("-m", "rank", "--", "--no"), True, marks=SLOW),
+        pytest.param("accelerate", (Host("b", (1, 3)),), ("-m", "rank", "--", "--no"), True, marks=SLOW),
     ],
 )
 def test_real_launchers(
@@ -319,6 +322,7 @@ def test_real_launchers(
         assert facts_of_rank["env"]["WORLD_SIZE"] == str(sum(len(host.slots) for host in hosts))
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 def test_ranks_are_bound_to_cores_that_the_node_allows(tmp_path: Path, warmed: Warm) -> None:
     require("numactl")
@@ -378,6 +382,7 @@ def accelerated(tmp: Path, warmed: Warm, script: str, *words: str) -> None:
         assert list(pool.map(execute, plans, [tmp / "node1", tmp / "node2"], (True, True))) == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 def test_ranks_of_two_nodes_find_each_other_under_accelerate(tmp_path: Path, warmed: Warm) -> None:
     script = tmp_path / "gathered.py"
@@ -386,6 +391,7 @@ def test_ranks_of_two_nodes_find_each_other_under_accelerate(tmp_path: Path, war
     assert [(tmp_path / rank).read_text() for rank in "01"] == ["2 [0, 1]\n"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 def test_accelerate_takes_the_kind_of_training_from_its_file_and_the_nodes_from_us(
     tmp_path: Path, warmed: Warm

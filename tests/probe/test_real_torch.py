@@ -19,6 +19,8 @@ import pytest
 from cockpit.base.progress import ring
 from tests.needs import require_module
 
+pytestmark = pytest.mark.slow
+
 TRAIN = """
 import os, signal, sys, threading, torch
 model = torch.nn.Linear(4, 4)

@@ -100,6 +100,7 @@ def foreign(text: str) -> set[str]:
     return {sign for sign in text if not sign.isascii()}
 
 
+@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("scene", sorted(set(SCENES) - set(OF_THE_RUN)))
 def test_every_screen_is_ascii_where_it_must_be(scene: str) -> None:
     assert foreign(screen(scene, Config(ascii=True))) == set()

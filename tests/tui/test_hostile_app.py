@@ -31,6 +31,7 @@ from tests.tui.stage import Stage
 COUNT = 168
 
 
+@pytest.mark.slow
 def test_every_part_of_what_a_node_sends_in_every_way() -> None:
     done = asyncio.run(drive(cases(8, COUNT)))
     assert done.total() == COUNT
@@ -43,6 +44,7 @@ def test_cases_are_the_same_for_a_seed() -> None:
     assert [case.name for case in cases(1, 50)] == [case.name for case in cases(1, 50)]
 
 
+@pytest.mark.slow
 def test_stacks_of_every_kind() -> None:
     found = list(dumps(11, 32))
     assert sum(bool(dump.threads) for dump in found) > 10, "hardly any dump comes through the gate"
@@ -51,6 +53,7 @@ def test_stacks_of_every_kind() -> None:
     assert asyncio.run(drive_stacks(11, 32)) == 32
 
 
+@pytest.mark.slow
 def test_a_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the sanitiser and the last wall the same cases are found out."""
     monkeypatch.setattr("cockpit.core.text._clean", lambda text, colour: text)
@@ -62,6 +65,7 @@ def test_a_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:
 NAMES = ["gpu01[/x]", "[@click=app.quit]gpu", "\x1b]0;title\x07", "\u202egpu", "e" + "\u0301" * 60, "宽" * 20]
 
 
+@pytest.mark.slow
 def test_names_and_plans_of_a_recorded_run() -> None:
     """A run that was taken over may be named and planned in any way."""
 

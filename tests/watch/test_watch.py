@@ -156,6 +156,7 @@ def stopped(cockpit: Cockpit) -> tuple[dict[str, Any], dict[str, Any]]:
     return asked, told[-1]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_proven_to_be_stuck_is_stopped_if_that_was_wanted(
     folder: Path, started: Callable[..., Cockpit]
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_run_that_is_proven_to_be_stuck_is_stopped_if_that_was_wanted(
     assert asked["reason"].endswith("; proof: a signal has stopped it")
 
 
+@pytest.mark.slow
 def test_a_call_that_blocks_stops_a_run_only_after_the_time_that_was_named(
     folder: Path, started: Callable[..., Cockpit]
 ) -> None:
@@ -183,6 +185,7 @@ def test_a_call_that_blocks_stops_a_run_only_after_the_time_that_was_named(
     assert asked["reason"].startswith("no step and no movement for ")
 
 
+@pytest.mark.slow
 def test_the_watch_is_kept_by_the_one_that_takes_over(folder: Path, started: Callable[..., Cockpit]) -> None:
     first = started("first", *run_words(folder, "--on-hang", "stop"))
     until(lambda: first.steps() > ENOUGH, "steps", timeout=90)

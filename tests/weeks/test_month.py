@@ -41,10 +41,12 @@ def too_much(top: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_month_fits(tmp_path: Path) -> None:
     assert too_much(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_without_thinning_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(times, "thinned", lambda data, limit: data)
     assert {"the time index", "the end is not known"} <= {*too_much(tmp_path)}
