@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,7 +60,8 @@ def watch_works(session: Session, *, first_s: float = FIRST_S, every_s: float = 
     if not session.manifest.foreign:
         party = RunParty(session.manifest, session.model, session.pool.at_hand)
         folder = session.folder.path
-        works = Works(party, session.pace, session.model, first_s=first_s, every_s=every_s, folder=folder)
+        recorders = Recorders(party)
+        works = Works(recorders, session.pace, session.model, first_s=first_s, every_s=every_s, folder=folder)
         session.act(works.watch, "work")
 
 
@@ -93,16 +94,13 @@ class Works:
     :param folder: where it is kept why work is not known; None: nowhere
     """
 
-    party: InitVar[Party]
+    recorders: Recorders
     pace: Pace
     run: Run | None = None
     _: KW_ONLY
     first_s: float = FIRST_S
     every_s: float = EVERY_S
     folder: Path | None = None
-
-    def __post_init__(self, party: Party) -> None:
-        self._recorders = Recorders(party)
 
     async def watch(self) -> None:
         """Look now and then, once ranks note steps or have a recorder alone; cancel it to end it."""
@@ -132,7 +130,7 @@ class Works:
         """Look once."""
         steps_s = OVERLAP_STEPS * (self.pace.usual() or 0.0)
         since = time.time() - self.every_s - OVERLAP_S - steps_s
-        heard = await self._recorders.look(since)
+        heard = await self.recorders.look(since)
         found, stages = await asyncio.to_thread(worked, heard.look, steps_of(self.pace, heard.look, since))
         _note(self.pace, await asyncio.to_thread(counts, heard.look))
         if stages:  # else nothing of training is on record, as in an evaluation

@@ -188,7 +188,7 @@ def test_the_last_steps_that_a_log_tells_are_kept_though_nothing_comes_after_the
         # Lines arrive in portions.
         book.pace.stepped(0, step, START + 3 * (step // 13), exact=False)
         if step % 40 == 0:
-            book._keep(START + 3 * (step // 13))
+            book.keep(START + 3 * (step // 13))
     book.close(over=False)
     book.close()
     book.close()
@@ -214,7 +214,7 @@ def test_each_step_is_written_once_however_often_it_looks(folder: RunFolder) -> 
     book = PaceBook(folder, writer=True)
     for until in range(10, 101, 10):
         train(book.pace, range(until - 10, until))
-        book._keep(START + 2.0 * until)
+        book.keep(START + 2.0 * until)
     book.close()
     book.close()
     assert len((folder.path / FILE).read_bytes().splitlines()) == 100
@@ -228,9 +228,9 @@ def test_each_step_is_written_once_however_often_it_looks(folder: RunFolder) -> 
 def test_a_step_is_written_when_its_work_can_no_longer_change(folder: RunFolder) -> None:
     book = PaceBook(folder, writer=True)
     train(book.pace, range(100))
-    book._keep(START + 150)
+    book.keep(START + 150)
     assert not (folder.path / FILE).exists(), "other nodes have not told their steps yet"
-    book._keep(START + 200)
+    book.keep(START + 200)
     assert len((folder.path / FILE).read_bytes().splitlines()) == int((200 - SETTLED_S) / 2)
 
 
@@ -244,7 +244,7 @@ def test_a_full_file_loses_detail_where_it_is_oldest(
         if step == 7:
             book.pace.worked(1, step, 9.0)
         if step % 10 == 0:
-            book._keep(START + 2.0 * step)
+            book.keep(START + 2.0 * step)
             book._file.wait()
     book.close()
     assert (folder.path / FILE).stat().st_size <= 42_000
@@ -266,13 +266,13 @@ def test_steps_that_memory_cannot_hold_until_they_are_settled_are_written(folder
     book = PaceBook(folder, writer=True)
     book.pace.steps.limit = 200
     book.pace.steps.happened(START + 10)
-    book._keep(START)
+    book.keep(START)
     for step in range(4000):
         for rank in range(4):
             book.pace.stepped(rank, step, START + step / 50, span=0.02)
         if step % 500 == 0:
-            book._keep(START + step / 50)
-    book._keep(START + 80)
+            book.keep(START + step / 50)
+    book.keep(START + 80)
     assert len((folder.path / FILE).read_bytes().splitlines()) > 130, "older ones than 100 s are none"
     book.close()
     found = list(kept(folder))
@@ -317,7 +317,7 @@ def test_damage_is_ignored(folder: RunFolder) -> None:
 def test_whoever_leaves_a_run_that_goes_on_keeps_what_no_rank_can_add_to(folder: RunFolder) -> None:
     book = PaceBook(folder, writer=True)
     train(book.pace, range(100))
-    book._keep(START + 150)
+    book.keep(START + 150)
     book.pace.stepped(0, 100, START + 202)
     book.close(over=False)
     assert len((folder.path / FILE).read_bytes().splitlines()) == 100
@@ -328,7 +328,7 @@ def test_steps_of_which_a_node_has_not_told_are_not_kept_as_missing(folder: RunF
     book = PaceBook(folder, writer=True)
     for step in range(50):
         book.pace.stepped(0, step, START + 2.0 * step)
-    book._keep(START + 100)
+    book.keep(START + 100)
     book.close(over=False)
     assert not (folder.path / FILE).exists()
 
@@ -344,10 +344,10 @@ def test_a_file_that_cannot_be_written_is_said_once(folder: RunFolder) -> None:
     (folder.path / FILE).mkdir()
     book = PaceBook(folder, writer=True)
     train(book.pace, range(300))
-    book._keep(START + 500)
+    book.keep(START + 500)
     with pytest.raises(CockpitError, match="the pace of the run is not kept"):
-        book._keep(START + 600)
-    book._keep(START + 700)
+        book.keep(START + 600)
+    book.keep(START + 700)
     book.close()
 
 

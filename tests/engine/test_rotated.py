@@ -50,12 +50,12 @@ class Rank:
         """Some lines, perhaps half a one at the end."""
         for _ in range(self.random.choice((1, 3, 40, 400))):
             self._line += 1
-            self._put(b"line %07d\n" % self._line)
+            self.put(b"line %07d\n" % self._line)
         if self.random.random() < 0.3:
             self._line += 1
-            self._put(b"half %07d" % self._line)
+            self.put(b"half %07d" % self._line)
 
-    def _put(self, data: bytes) -> None:
+    def put(self, data: bytes) -> None:
         self.said += data
         self._file.write(data)
 
@@ -304,17 +304,17 @@ def test_one_who_reads_along_goes_by_the_one_who_writes(rank: Rank) -> None:
     async def main() -> None:
         writer = await Cockpit(run, rank.folder).attach()
         along = await Cockpit(run, rank.folder).attach()
-        rank._put(b"one\n")
+        rank.put(b"one\n")
         await writer.take(2)
         await along.take(2)
-        rank._put(b"two\n")
+        rank.put(b"two\n")
         await writer.take(2)
         rank.log.write_bytes(b"")
         await writer.take(2)
-        rank._put(b"three\n")
+        rank.put(b"three\n")
         await writer.take(3)
         await along.take(3)
-        rank._put(b"four\n")
+        rank.put(b"four\n")
         await writer.take(3)
         await along.take(3)
         assert b"".join(data for _, data in along.heard.pieces) == b"one\ntwo\nthree\nfour\n"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
 import pytest
 
@@ -21,7 +21,7 @@ from cockpit.core.recorder.merge import Recorded, look
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine import work_sampler as watching
-from cockpit.engine.recorder import Heard
+from cockpit.engine.recorder import Heard, Recorders
 from cockpit.engine.run import work_unknown
 from cockpit.engine.work_sampler import Works
 from tests.recorder.training import Training
@@ -55,9 +55,7 @@ class Told:
 @pytest.mark.parametrize(("nccl", "lag"), [(0, False), (4, True)])
 def test_on_nccl_it_is_enqueue_lag(nccl: int, lag: bool) -> None:
     told = Told(nccl)
-    party: Any = SimpleNamespace()
-    works = Works(party, told.pace)
-    works._recorders = told  # type: ignore[assignment]
+    works = Works(cast(Recorders, told), told.pace)
     asyncio.run(works.look())
     assert told.pace.works
     assert told.pace.lags is lag
@@ -78,9 +76,7 @@ def test_why_work_is_not_known_is_kept(tmp_path: Path) -> None:
         return Heard(look(recorded, Memberships(4)), {3: "no answer\x1b"}, True)
 
     told.look = looked  # type: ignore[method-assign]
-    party: Any = SimpleNamespace()
-    works = Works(party, told.pace, folder=tmp_path)
-    works._recorders = told  # type: ignore[assignment]
+    works = Works(cast(Recorders, told), told.pace, folder=tmp_path)
     asyncio.run(works.look())
     assert told.pace.unworked[3] == "no answer\x1b"
     found = work_unknown.kept(tmp_path)
@@ -88,7 +84,7 @@ def test_why_work_is_not_known_is_kept(tmp_path: Path) -> None:
     assert "\x1b" not in found[3]
     assert all(found.values())
     # Once it is known, nothing is left of it.
-    works._recorders = Told(0)  # type: ignore[assignment]
+    works.recorders = cast(Recorders, Told(0))
     asyncio.run(works.look())
     assert work_unknown.kept(tmp_path) == {}
     for data in (b"", b"[", b"[]", b'{"x": "y"}', b'{"0": 7}', b"[" * 100_000):
@@ -98,9 +94,7 @@ def test_why_work_is_not_known_is_kept(tmp_path: Path) -> None:
 
 def test_one_rank_that_says_nccl_does_not_hide_who_is_slow() -> None:
     told = Told(1)
-    party: Any = SimpleNamespace()
-    works = Works(party, told.pace)
-    works._recorders = told  # type: ignore[assignment]
+    works = Works(cast(Recorders, told), told.pace)
     asyncio.run(works.look())
     assert not told.pace.lags
 
@@ -150,9 +144,8 @@ class Thought(Pace):
 
 def watched(pace: Thought, run: RunModel, *, every_s: float = 0.0) -> int:
     """How often recorders are looked at until that was thought about ten times."""
-    party: Any = SimpleNamespace()
-    works, asked = Works(party, pace, run, first_s=0.0, every_s=every_s), Asked()
-    works._recorders = asked  # type: ignore[assignment]
+    asked = Asked()
+    works = Works(cast(Recorders, asked), pace, run, first_s=0.0, every_s=every_s)
 
     async def watch() -> None:
         task = asyncio.ensure_future(works.watch())
@@ -247,10 +240,7 @@ class Going:
         clock = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
         monkeypatch.setattr(watching, "time", clock)
         monkeypatch.setattr(watching, "asyncio", SimpleNamespace(sleep=sleep, to_thread=asyncio.to_thread))
-        party: Any = SimpleNamespace()
-        works = Works(party, self.pace)
-        works._recorders = self  # type: ignore[assignment]
-        return works
+        return Works(cast(Recorders, self), self.pace)
 
     def known(self) -> list[int]:
         """The steps of which it is known how long all ranks worked."""

@@ -254,7 +254,7 @@ def test_without_py_spy_what_the_kernel_says_is_kept(
         raise NodeError("py-spy", "no py-spy here")
 
     monkeypatch.setattr(pyspy, "kept", none)
-    said = taking._look(asked(tmp_path, sleeper))
+    said = taking.look(asked(tmp_path, sleeper))
     found = read(tmp_path)
     dump = dumps(found)[0]
     assert dump.process is not None
@@ -270,7 +270,7 @@ def test_one_py_spy_at_a_time(tmp_path: Path, sleeper: int, monkeypatch: pytest.
         tmp_path / "spy", f"mkdir {turn} || touch {tmp_path}/two\nsleep 0.1\nrmdir {turn}\necho '[]'\n"
     )
     monkeypatch.setattr(pyspy, "kept", lambda: str(spy))
-    taking._look(asked(tmp_path, *[sleeper] * 3))
+    taking.look(asked(tmp_path, *[sleeper] * 3))
     assert not (tmp_path / "two").exists()
     assert sorted(dumps(read(tmp_path))) == [0, 1, 2]
 
@@ -287,7 +287,7 @@ def test_the_quota_counts_what_is_there(tmp_path: Path, sleeper: int) -> None:
     (tmp_path / record.EVIDENCE).mkdir()
     (tmp_path / record.EVIDENCE / "before").write_bytes(bytes(20 << 20))
     with pytest.raises(OSError, match="may still keep"):
-        taking._look(asked(tmp_path, sleeper))
+        taking.look(asked(tmp_path, sleeper))
     assert [each.name for each in (tmp_path / record.EVIDENCE).iterdir()] == ["before"]
 
 
@@ -296,12 +296,12 @@ def test_an_evidence_folder_that_leads_elsewhere_is_not_followed(tmp_path: Path,
     elsewhere.mkdir()
     (tmp_path / record.EVIDENCE).symlink_to(elsewhere)
     with pytest.raises(OSError):  # noqa: PT011 (whatever it is called)
-        taking._look(asked(tmp_path, sleeper))
+        taking.look(asked(tmp_path, sleeper))
     assert list(elsewhere.iterdir()) == []
 
 
 def test_nobody_left_to_look_at(tmp_path: Path) -> None:
-    assert "no rank is left" in taking._look(asked(tmp_path))["trouble"]
+    assert "no rank is left" in taking.look(asked(tmp_path))["trouble"]
 
 
 def test_what_is_kept_fits_in_one_word_of_a_command(tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ class PaceBook:
                     self._stepped(rank, sample.progress, node.offset_s, at)
                 elif rank in node.ranks:
                     self.pace.signs.ran(rank, sample.main_cpu_s, sample.main_switches, at)
-            self._keep(at)
+            self.keep(at)
 
     def _stepped(self, rank: int, progress: Progress, offset_s: float, at: float) -> None:
         """A rank was measured.
@@ -314,7 +314,7 @@ class PaceBook:
         # One node alone does not say it for all.
         self.pace.relative = len(self._counting[True]) > len(self._counting[False])
 
-    def _keep(self, now: float) -> None:
+    def keep(self, now: float) -> None:
         """Write the steps that are old enough, now and then."""
         if not self._looked:
             self._looked = now  # what the first node tells is not yet what all of them know

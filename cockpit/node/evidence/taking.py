@@ -64,7 +64,7 @@ def main(argv: List[str]) -> int:
         with contextlib.suppress(OSError):
             os.nice(NICE)
     try:
-        said = _look(asked)
+        said = look(asked)
     except OSError as error:
         said = {"trouble": "it cannot be kept: %s" % (error.strerror or error)}
     sys.stdout.write(json.dumps(said))
@@ -73,7 +73,11 @@ def main(argv: List[str]) -> int:
     os._exit(0)
 
 
-def _look(asked: Dict[str, Any]) -> Dict[str, Any]:
+def look(asked: Dict[str, Any]) -> Dict[str, Any]:
+    """Look, and keep it; what was kept, and what was in the way.
+
+    :raises OSError: it cannot be kept
+    """
     began, at = time.monotonic(), time.time()
     end = began + float(asked["budget_s"])
     trouble: List[str] = []
