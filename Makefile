@@ -37,7 +37,7 @@ test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes; what this mach
 test-all: $(STAMP)  ## all tests, in 20 minutes
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-quick: $(STAMP)  ## the tests of what you changed, in a minute
+quick: $(STAMP)  ## the tests of what you changed, in a minute; then the slow ones of its layer
 	$(BIN)/python -m tests.quick
 
 check: $(STAMP)  ## lint, format, types, import rules

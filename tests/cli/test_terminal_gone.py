@@ -46,6 +46,9 @@ echo paged
 read end </dev/tty
 """
 
+SHOWN = b"\x1b[?1004h"
+"""What an app prints once it reads keys: before that, the terminal itself takes ctrl+q."""
+
 
 class Terminal:
     """A terminal, and a program that leads its session there.
@@ -119,7 +122,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 def slow(tmp_path: Path, terminals: list[Terminal], env: dict[str, str]) -> Terminal:
     """An app that is shown."""
     terminals.append(Terminal([sys.executable, "-c", SLOW], env, tmp_path))
-    terminals[0].shows(b"\x1b[?1049h")
+    terminals[0].shows(SHOWN)
     return terminals[0]
 
 
@@ -143,7 +146,7 @@ def test_a_terminal_of_which_only_its_end_tells_that_it_is_gone(
     tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
 ) -> None:
     terminals.append(Terminal([sys.executable, "-c", SLOW], env, tmp_path, owned=False))
-    terminals[0].shows(b"\x1b[?1049h")
+    terminals[0].shows(SHOWN)
     terminals[0].close()
     terminals[0].ended()
 
@@ -159,7 +162,7 @@ def test_it_is_left_as_ever_after_it_was_told_to_go_on(slow: Terminal) -> None:
 def test_it_goes_on_after_it_was_stopped(slow: Terminal) -> None:
     slow.send(signal.SIGSTOP)
     slow.send(signal.SIGCONT)
-    slow.shows(b"\x1b[?1049h", times=2)
+    slow.shows(SHOWN, times=2)
     slow.types(LEAVE)
     slow.shows(b"leaving")
     assert slow.ended() == 0
@@ -182,7 +185,7 @@ def test_ctrl_c_in_the_pager_is_the_pagers(
     shown.types(b"\x03")
     shown.shows(b"interrupted")
     shown.types(b"\r")
-    shown.shows(b"\x1b[?1049h", times=2)
+    shown.shows(SHOWN, times=2)
     assert shown.process.poll() is None
     shown.types(LEAVE)
     shown.ended()

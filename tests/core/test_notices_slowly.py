@@ -31,6 +31,7 @@ def test_throughput_that_fell_slowly_and_is_back() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.6])
 def test_hours_that_vary_are_silent(share: float) -> None:
     # By a tenth over hours, or by much from step to step.
@@ -68,6 +69,7 @@ def test_checkpoints_that_are_slower_as_the_log_says() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prints", [1, 20])
 @pytest.mark.parametrize("spread", [0.0, 2.0])
 def test_pauses_that_vary_as_steps_do_are_silent(prints: int, spread: float) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.ends.composed import plays, score, scores
 
 RIGHT, ALIKE = 0.95, 1.0
 """Shares: of the first rank and its cause; of plays in which all that is told names the same."""
 
 
+@pytest.mark.slow
 def test_who_broke_first_and_why(tmp_path: Path) -> None:
     found = list(scores(24, 240, tmp_path))
     wrong = [one.line for one in found if not one.right]

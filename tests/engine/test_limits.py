@@ -277,6 +277,7 @@ print((after - before) >> 10)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("byte", [b"x", b"\r"])
 def test_a_line_without_end(byte: bytes) -> None:
     done = subprocess.run(

@@ -85,6 +85,7 @@ def train(keeper: Keeper, ranks: range, seconds: int, span: float = 0.5) -> None
         keeper.wait()
 
 
+@pytest.mark.slow
 def test_a_day_needs_little_room(tmp_path: Path) -> None:
     keeper = Keeper(str(tmp_path), range(2))
     (tmp_path / record.EVENTS).write_text(
@@ -105,6 +106,7 @@ def test_a_day_needs_little_room(tmp_path: Path) -> None:
     assert set(around) == {1}
 
 
+@pytest.mark.slow
 def test_without_a_run_record_they_need_no_more(tmp_path: Path) -> None:
     keeper = Keeper(str(tmp_path), range(1))
     train(keeper, range(1), 60_000)

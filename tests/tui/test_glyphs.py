@@ -101,7 +101,13 @@ def foreign(text: str) -> set[str]:
 
 
 @pytest.mark.usefixtures("frozen_clock")
-@pytest.mark.parametrize("scene", sorted(set(SCENES) - set(OF_THE_RUN)))
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(scene, marks=[pytest.mark.slow] * (scene in ("pace-1024", "pace-half")))
+        for scene in sorted(set(SCENES) - set(OF_THE_RUN))
+    ],
+)
 def test_every_screen_is_ascii_where_it_must_be(scene: str) -> None:
     assert foreign(screen(scene, Config(ascii=True))) == set()
 
