@@ -74,8 +74,9 @@ bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md kee
 bench-quick: $(STAMP)  ## five of them in three minutes, each beside the recorded figure
 	$(BIN)/python -m benchmarks --quick
 
-snapshots: $(STAMP)  ## draw every state of the app anew for the tests; look at the difference before you commit it
-	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py tests/tui/test_stacks.py
+snapshots: $(STAMP)  ## draw the pictures of the app anew for the tests; a page shows old beside new
+	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py tests/tui/test_stacks.py tests/tui/test_doctor.py -k looks_as_designed
+	$(BIN)/python -m tests.tui.pictures
 
 screenshots: $(STAMP)  ## draw the pictures of the docs anew
 	$(BIN)/python -m tests.tui.screenshots docs/screenshots

@@ -1,34 +1,80 @@
-"""Every state is drawn as it was designed: text snapshots at two sizes (``make snapshots`` writes them)."""
+"""Every state is drawn as it was designed: as a text snapshot, or with the words that matter."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.tui.pictures import PICTURES, ROOT, SMALL, SNAPSHOTS, as_designed, file_of, page
 from tests.tui.scenes import SCENES, played, text_of, until
 
-SNAPSHOTS = Path(__file__).parent / "snapshots"
-SIZES = {"80x24": (80, 24), "140x45": (140, 45)}
+SAYS = {
+    "ended": ("✓ ended", "ranks 0-63 exited 0", "q close"),
+    "launching": ("◌ launching", "ranks 0/64", "gpu05 ◌◌◌◌ ◌◌◌◌"),
+    "finalising": ("◌ finalising", "gpu05 ■■■■ ■■■■", "gpu[01-08]: finalising the report"),
+    "stale": ("● running", "link gpu06 stale 14 s"),
+    "logged-out": ("link gpu01 stale 40 s +2", "gpu[01-03]: login required again · r logs in", "r try again"),
+    "back": ("● running", "ranks 64/64", "gpu05 ●●●● ●●●● ▃  27% ▅  59% █  96%   "),
+    "disk-full": ("watching paused: cannot write the spool: No space left on device", "r try again"),
+    "recorded": ("✓ ended", "RECORDED RUN · it ended 2026-11-21 04:04:36", "nothing here is live"),
+    "rank-chosen": ("▌ gpu02", "[INFO] [logging.py:96:log_dist] [Rank 0] step=1216", "esc back"),
+    "pace-half": ("512 ranks slow", "gpu[097-128] 768…1022", "z all 1,024 ranks"),
+    "pace-log-only": ("step time", "▌gpu01   0-7", "~0.0 s", "z all 64 ranks"),
+    "pace-unknown": ("no step of any rank is known yet", "--probe auto, the default"),
+    "stalled-log": (
+        "● stalled 48 s",
+        "rank 13 has not reached all_reduce #4211",
+        "gpu02 ○○○○ ○▲○○",
+        "S its stacks",
+    ),
+    "no-step": ("no step for 48 s · in evaluate.py:31", "looking again at 04:05:09"),
+    "filtered": ("loss 2.332", "/ loss 2.3", "enter keeps · esc clears"),
+    "frozen": ("FROZEN · the display is paused, the run continues · p resumes", "frozen · 90 lines"),
+    "palette": ("go to", "x            stop the run", "enter runs it · esc closes"),
+    "login-password": ("password for ada@gpu01", "then on gpu[02-08]", "••••••"),
+    "foreign": ("20261121-0412-heron", "ranks 16/16", "[0-15]", "/ filter  enter open  s stacks  ? all keys"),
+    "foreign-silent": (
+        "no output here: each rank writes to a terminal (pts/4)",
+        "to a file: … >train.log 2>&1",
+    ),
+    "foreign-gone": ("? ended", "ranks 0-15 gone", "gpu01 ???? ????", "q close"),
+}
+"""What a small terminal shows of states that are kept as no picture."""
+
+
+async def drawn(name: str, size: tuple[int, int]) -> str:
+    async with played(SCENES[name], size) as (app, _, _):
+        return text_of(app)
 
 
 @pytest.mark.usefixtures("frozen_clock")
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", SCENES)
-def test_it_looks_as_designed(name: str, size: str, tmp_path: Path) -> None:
-    async def main() -> str:
-        async with played(SCENES[name], SIZES[size]) as (app, _, _):
-            return text_of(app)
-
+@pytest.mark.parametrize("name", [name for name in SCENES if name in PICTURES])
+def test_it_looks_as_designed(name: str, tmp_path: Path) -> None:
     # Folders of this test's own are not the same twice.
-    shown = asyncio.run(main()).replace(str(tmp_path), "/home/ada")
-    path = SNAPSHOTS / f"{name}-{size}.txt"
-    if os.environ.get("COCKPIT_SNAPSHOTS") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(shown)
-    assert shown == path.read_text()
+    as_designed(name, asyncio.run(drawn(name, PICTURES[name])).replace(str(tmp_path), "/home/ada"))
+
+
+@pytest.mark.usefixtures("frozen_clock")
+@pytest.mark.parametrize("name", [name for name in SCENES if name not in PICTURES])
+def test_it_says_what_matters(name: str) -> None:
+    shown = asyncio.run(drawn(name, SMALL))
+    assert [words for words in SAYS[name] if words not in shown] == [], shown
+
+
+def test_every_snapshot_is_of_a_picture() -> None:
+    assert set((ROOT / SNAPSHOTS).iterdir()) == {file_of(name) for name in PICTURES}
+    assert not SAYS.keys() & PICTURES.keys()
+
+
+def test_what_changed_in_a_snapshot_is_shown_beside_what_it_was() -> None:
+    shown = page({"a": "one\n<two>\n", "b": "same"}, {"a": "one\nthree\n", "b": "same"})
+    assert (
+        "<td><pre>one\n<mark>&lt;two&gt;</mark></pre></td><td><pre>one\n<mark>three</mark></pre></td>"
+        in shown
+    )
+    assert "same" not in shown
 
 
 @pytest.mark.parametrize(("size", "says"), [((49, 24), "50 x 12"), ((80, 11), "50 x 12"), ((50, 12), "")])
