@@ -30,8 +30,9 @@ FAST = "not slow and not lab and not launch and not nsys"
 
 BESIDE = {
     "base": ("hostile",),
-    "core": ("recorder", "watch"),
-    "engine": ("watch",),
+    "core": ("ends", "faultpool", "recorder", "slowpool", "watch"),
+    "demo": ("examples",),
+    "engine": ("watch", "weeks"),
     "node": ("probe", "recorder"),
 }
 """Folders with slow tests of a layer, beside the one that has its name."""
