@@ -35,7 +35,7 @@ WORDS = {
         ["completion", "--words", "--", "logs", RUN, "--rank", ""],
     ],
 }
-"""What is typed, by verb; ``run`` and ``demo`` look at no other run."""
+"""What is typed, by verb; ``config``, ``run`` and ``demo`` look at no other run."""
 
 SHOWS = {"ps", "logs", "metrics", "doctor", "plan", "where", "completion"}
 """Verbs that need no connection to the nodes of a run."""
@@ -89,7 +89,7 @@ def second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_verb_is_tried() -> None:
-    assert {*WORDS, "run", "demo"} == set(VERBS)
+    assert {*WORDS, "config", "run", "demo"} == set(VERBS)
 
 
 @pytest.mark.parametrize("way", WAYS)
