@@ -31,7 +31,7 @@ def titles(query: str) -> list[str]:
         ("12", "rank 12"),
         ("gp07", "node gpu07"),
         ("x", "stop the run"),
-        ("look-around", "filter the log, or narrow nodes and ranks"),
+        ("look-around", "filter the log or the events, or narrow nodes and ranks"),
     ],
 )
 def test_the_best_match_is_first(query: str, first: str) -> None:

@@ -283,7 +283,7 @@ def test_a_note_that_is_shown_is_not_shown_twice() -> None:
 
 @pytest.mark.parametrize(
     ("pane", "heading", "first"),
-    [("1", "Here: nodes and ranks", "mark"), ("2", "Here: log", "last"), ("6", "Here: pace", "longer")],
+    [("1", "Here: nodes and ranks", "mark"), ("2", "Here: log", "pace"), ("6", "Here: pace", "longer")],
 )
 def test_all_keys_begin_with_those_of_the_pane_in_use(pane: str, heading: str, first: str) -> None:
     async def main() -> None:
