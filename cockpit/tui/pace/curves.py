@@ -191,10 +191,12 @@ def _binned(points: Sequence[tuple[float, float]], frame: Frame) -> list[float |
     usual = median(gaps) if gaps else 0.0
     before = -math.inf
     for at, value in points:
+        if not math.isfinite(value):
+            continue  # the next one covers its time: of steps that came together only one has a length
         since = before if 0 < at - before <= STALL * usual else at - usual
         before = at
         place = int((at - window.since) // half)
-        if place < 0 or not math.isfinite(value):
+        if place < 0:
             continue
         for each in range(max(0, int((since - window.since) // half) + 1), min(place, len(values))):
             values[each] = value if values[each] is None else values[each]
