@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all quick check lint hostile slowpool faultpool ends calm weeks bench bench-quick snapshots screenshots docs coldstart lines clean
+.PHONY: help venv demo test test-all quick check lint hostile slowpool faultpool ends calm weeks bench bench-quick snapshots screenshots recording docs coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -80,6 +80,9 @@ snapshots: $(STAMP)  ## draw the pictures of the app anew for the tests; a page 
 
 screenshots: $(STAMP)  ## draw the pictures of the docs anew
 	$(BIN)/python -m tests.tui.screenshots docs/screenshots
+
+recording: $(STAMP)  ## record the demo of 64 ranks anew, as an asciicast and a GIF; two minutes
+	$(BIN)/python -m tests.tui.recording docs/screenshots
 
 docs: $(STAMP)  ## draw the tables in the docs anew (keys, events, verbs), and the manual pages
 	$(BIN)/python -m tests.tables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -62,6 +63,28 @@ def test_the_index_has_every_page() -> None:
     index = (ROOT / "docs/README.md").read_text()
     pages = {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"}
     assert {name for name in pages if f"]({name})" not in index} == set()
+
+
+def test_pictures_are_small() -> None:
+    pictures = [
+        page.parent / name for page in PAGES for name in re.findall(r"!\[.*?\]\((.*?)\)", prose(page))
+    ]
+    assert ROOT / "docs/screenshots/demo.gif" in pictures
+    too_large = [path for path in pictures if not 0 < path.stat().st_size <= 3_000_000]
+    assert too_large == []
+
+
+def test_the_cast_is_one() -> None:
+    """Its times rise to 20 s, it shows the demo's command first, and no path of its maker's is in it."""
+    header, *events = map(json.loads, (ROOT / "docs/screenshots/demo.cast").read_text().splitlines())
+    assert (header["version"], header["width"], header["height"]) == (2, 140, 40)
+    times = [at for at, _, _ in events]
+    assert times == sorted(times)
+    assert times[-1] <= 20
+    shown = "".join(text for _, kind, text in events if kind == "o")
+    assert shown.startswith(f"$ {header['title']}\r\n")
+    assert [text for _, kind, text in events if kind == "m"] == ["starts", "healthy", "stalls", "its stack"]
+    assert re.findall(r"/(?:root|home)\b.{20}", shown) == []
 
 
 def test_the_readme_is_three_screens() -> None:
