@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import Any, cast
 
 from textual.app import App
@@ -26,8 +28,10 @@ from cockpit.transport.login_prompts import DESK, Challenge, NeedsPerson, Prompt
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.logs.filter_bar import WAIT_S, FilterBar
+from cockpit.tui.logs.view import LogView
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.start import StartScreen
+from tests.tui import lively
 from tests.tui.stage import NOW, Stage
 from tests.waiting import PATIENCE_S
 
@@ -118,8 +122,15 @@ def sized(names: Sequence[str], slots: int, age_s: float = 700.0) -> Stage:
     return stage
 
 
-def trains(stage: Stage, steps: int = 26) -> None:
-    """Some output: of rank 0, and of all ranks at once."""
+def trains(stage: Stage, steps: int = 26, *, ago_s: float = 0.3, lost: str = "") -> None:
+    """Some output: of rank 0, and of all ranks at once.
+
+    :param ago_s: in a picture, how long ago the last step was over
+    :param lost: there, a node that nothing has come from for 14 s
+    """
+    if stage.lively:
+        trains_lively(stage, ago_s, lost)
+        return
     for step in range(1190, 1190 + steps):
         loss = 2.4 - (step - 1190) * 0.004
         stage.prints(
@@ -131,11 +142,21 @@ def trains(stage: Stage, steps: int = 26) -> None:
 
 def goes_well(stage: Stage) -> None:
     """Every rank has noted its steps for a quarter of an hour, in which rank 13 was slow for a while."""
-    paces(stage, 816, 1217, slow=(13,), since=1010, until=1050, checkpoints=range(900, 1217, 100))
-    for step in range(1190, 1217):
-        for rank in stage.model.ranks:
-            stage.prints(rank, said(step, rank, 1.99))
+    saves = range(900, 1217, 100)
+    paces(stage, 816, 1217, slow=(13,), since=1010, until=1050, checkpoints=saves, shown=27)
     stage.samples("gpu06", gpu=89)
+
+
+def trains_lively(stage: Stage, ago_s: float, lost: str) -> None:
+    """Every rank prints each step, when it is over."""
+    for step, took, ago in lively.steps(ago_s):
+        for rank in stage.model.ranks.values():
+            if rank.node != lost or ago > 14:
+                stage.prints(rank.rank, lively.said(step, rank.rank, took))
+        if step % 10 == 0:
+            about = f"epoch=0/micro_step={4 * step}/global_step={step}, MemAllocated=9.71GB"
+            stage.prints(0, f"[INFO] [timer.py:264:stop] {about}\n")
+        stage.printed(ago)
 
 
 def slows(stage: Stage) -> None:
@@ -236,17 +257,21 @@ def paces(
     until: int | None = None,
     checkpoints: Sequence[int] = (),
     ago: float = 0.9,
+    shown: int = 4,
 ) -> None:
     """Every rank notes its steps, of 2 s, or as long as the slow one works; the last ended so long ago.
 
     :param until: the step from which it is slow no more
+    :param shown: steps in the log
     """
     assert stage.board is not None
     pace = stage.board.pace
+    says = partial(lively.said, tokens=True) if stage.lively else said
     slowly = range(since, until or last)
     usual = {step: 2.96 if step in slowly else 1.99 for step in range(first, last)}
     spans = [usual[step] + 11 * (step in checkpoints) for step in usual]
     at = time.time() - ago - sum(spans)
+    overs = dict(zip(usual, (at + over for over in accumulate(spans)), strict=True))
     for step, span in zip(range(first, last), spans, strict=True):
         stage.saves += [at + 0.5] * (step in checkpoints)
         at += span
@@ -255,7 +280,7 @@ def paces(
             late = 0.97 if rank in slow and step in slowly else 0.0
             pace.stepped(rank, step, at + (ripple + late if step == last - 1 else ripple))
             pace.worked(rank, step, 1.97 + late + ripple)
-        stage.board.metrics.feed(0, said(step, 0, usual[step]).encode(), at)
+        stage.board.metrics.feed(0, says(step, 0, usual[step]).encode(), at)
         if step in checkpoints:
             stage.happens("", kind="saved", at=at, step=step, seconds=11.0)
         if step == since + 9:
@@ -263,9 +288,10 @@ def paces(
         if step == until:
             for rank in slow[:3]:
                 stage.happens("", kind="notice", at=at, id="slow", of=str(rank), what="", since=at, over=True)
-    for step in range(last - 4, last if until is None else 0):
+    for step in range(last - (max(shown, 12) if stage.lively else shown), last):
         for rank in stage.model.ranks:
-            stage.prints(rank, said(step, rank, usual[step]))
+            stage.prints(rank, says(step, rank, usual[step]))
+        stage.printed(time.time() - overs[step])
 
 
 def tells(stage: Stage, slow: Sequence[int], since: int, at: float) -> None:
@@ -310,8 +336,9 @@ def everyone_trains(stage: Stage) -> None:
 
 def fails(stage: Stage) -> None:
     """Rank 13 fails, and its launcher ends the other ranks of its node."""
-    trains(stage)
+    trains(stage, ago_s=4.9)
     stage.fails_first(13)
+    stage.printed(4.4)
     for rank in (8, 9, 10, 11, 12, 14, 15):
         stage.happens("gpu02", kind="rank_exited", at=time.time() - 2.2, rank=rank, code=None, signal=15)
     stage.stops_at = time.time() + 21
@@ -330,8 +357,9 @@ def ends(stage: Stage) -> None:
 
 def finalises(stage: Stage) -> None:
     """A stop was asked for; the ranks have ended, the profilers write."""
-    trains(stage)
-    stage.happens("", kind="stop_asked", reason="asked in the cockpit", by="ada", hard=False)
+    trains(stage, ago_s=6.2)
+    asked = time.time() - 6.1 * stage.lively
+    stage.happens("", kind="stop_asked", at=asked, reason="asked in the cockpit", by="ada", hard=False)
     for node in stage.nodes:
         stage.happens(node, kind="stop_requested", at=time.time() - 6, reason="asked", by="ada")
     for rank in stage.model.ranks.values():
@@ -342,7 +370,7 @@ def finalises(stage: Stage) -> None:
 
 def goes_stale(stage: Stage) -> None:
     """The link to one node is lost; its last values stay."""
-    trains(stage)
+    trains(stage, lost="gpu06")
     stage.happens("gpu06", kind="link", at=time.time() - 14, state="stale", why="no answer for 15 s")
 
 
@@ -540,6 +568,8 @@ async def played(
         if started:
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and stage.board, "the run's screen")
         scene.play(stage)
+        if stage.lively:  # the app knows nothing of what came before its clock
+            app.screen.query_one(LogView).refresh_log()
         if stage.trouble is not None:
             await until(pilot, lambda: cast(RunScreen, app.screen).deeds.trouble, "the trouble is noticed")
         if scene.keys:

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 
 from cockpit.config import Config
+from tests.tui import lively, stack_scenes
 from tests.tui.scenes import SCENES, played
 from tests.tui.stack_scenes import STACK_SCENES, stacked
-from tests.tui.stage import NOW
+from tests.tui.stage import NOW, Stage
 
 SHOTS = (
     "running",
@@ -55,6 +56,7 @@ def main(folder: Path) -> None:
     os.environ["TZ"], os.environ["COLORTERM"] = "UTC", "truecolor"
     time.tzset()
     time.time = lambda: NOW
+    Stage.lively, stack_scenes.RUN = True, lively.name(NOW - 761)
     folder.mkdir(parents=True, exist_ok=True)
     usual = [(name, theme, None) for theme in THEMES for name in (*SHOTS, *STACK_SHOTS)]
     for what in (*usual, *((name, THEMES[0], size) for name in PACE_SHOTS for size in PACE_SIZES)):

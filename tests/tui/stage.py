@@ -23,6 +23,7 @@ from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from tests.happened import happened
+from tests.tui import lively
 
 NOW = 1_795_233_881.0
 """What a frozen clock shows: 2026-11-21 04:04:41 UTC."""
@@ -42,10 +43,13 @@ class Stage:
     leaving = ""
     stalls = WatchOptions()
     writer = True
+    lively = False
+    """Numbers vary, and what is printed has times of its own, as a picture wants it."""
 
     def __init__(
         self, nodes: Sequence[str], slots: int, run: str = "20261121-0412-otter", **manifest: Any
     ) -> None:
+        run = lively.name(manifest.get("created", NOW - 761)) if self.lively else run
         entries = [
             NodeEntry(
                 name, f"/tmp/cockpit-1000/{run}/{name}", list(range(i * slots, (i + 1) * slots)), host=name
@@ -129,14 +133,18 @@ class Stage:
                 self.happens(entry.name, kind="rank_started", at=at + 3, rank=rank, pid=41_000 + rank)
             self.samples(entry.name)
 
-    def samples(self, node: str, gpu: int = 96) -> None:
-        """One measurement of a node and its ranks.
+    def samples(self, node: str, gpu: int = 0) -> None:
+        """One measurement of a node and its ranks; in a picture, the two minutes of them before that.
 
-        :param gpu: how busy its GPUs are, per cent
+        :param gpu: how busy its GPUs are, per cent; 0: as usual
         """
+        of = self._nodes[node].ranks
+        if self.lively and not gpu:
+            for ago, measured in lively.samples(node, of):
+                self.happens(node, kind="sample", at=time.time() - ago, **measured)
+            return
         ranks = {
-            rank: {"cpu_percent": 98.0, "rss_bytes": 31 << 30, "threads": 42, "children": 4}
-            for rank in self._nodes[node].ranks
+            rank: {"cpu_percent": 98.0, "rss_bytes": 31 << 30, "threads": 42, "children": 4} for rank in of
         }
         sample = {
             "load": 8.5,
@@ -149,7 +157,7 @@ class Stage:
             {
                 "index": index,
                 "name": "H200",
-                "utilisation_percent": gpu,
+                "utilisation_percent": gpu or 96,
                 "memory_bytes": 79 << 30,
                 "memory_total_bytes": 140 << 30,
                 "processes": {},
@@ -168,6 +176,11 @@ class Stage:
         spool.append(file, offset, data)
         if self.board is not None:
             self.board.log(node, rank, offset, data)
+
+    def printed(self, ago_s: float) -> None:
+        """What was printed so far was printed by then."""
+        if self.lively and self.board is not None:
+            self.board.flush(time.time() - ago_s)
 
     def fails_first(self, rank: int, cause: str = OUT_OF_MEMORY) -> None:
         """A rank ends with a traceback."""
@@ -226,9 +239,10 @@ class Stage:
         self.asked.append(request)
         if isinstance(self.environ, Exception):
             raise self.environ
-        return self.environ or EnvironAnswer(
-            {"RANK": str(request.rank), "WORLD_SIZE": str(len(self.model.ranks))}
-        )
+        world = len(self.model.ranks)
+        if self.lively:
+            return EnvironAnswer(lively.environ(request.rank, world))
+        return self.environ or EnvironAnswer({"RANK": str(request.rank), "WORLD_SIZE": str(world)})
 
     async def close(self) -> None:
         for spool in self._spools.values():
