@@ -270,8 +270,9 @@ def test_evidence_that_is_recorded_is_here_or_it_is_said_why_not(
     async def lend(name: str) -> Any:
         return Node(files)
 
-    session: Any = SimpleNamespace(
-        folder=made, model=now, pool=SimpleNamespace(lend=lend), remark=said.append
-    )
+    def remark(sentence: str, see: str = "") -> None:
+        said.append(sentence)
+
+    session: Any = SimpleNamespace(folder=made, model=now, pool=SimpleNamespace(lend=lend), remark=remark)
     asyncio.run(Keeper(session)._fetch())
     assert [text[: len(start)] for text, start in zip(said, says, strict=True)] == says
