@@ -28,6 +28,7 @@ def test_it_starts_until_a_step_is_known_or_it_has_printed_and_a_minute_is_over(
     assert is_starting(model, NOW, stepped=False, printed=True), "what it prints may be of its imports"
     assert not is_starting(model, NOW, stepped=True, printed=False)
     assert not is_starting(model, NOW + 1, stepped=False, printed=True)
+    assert not is_starting(model, NOW, stepped=False, printed=None), "where nobody watches, nobody knows"
     assert is_starting(model, NOW + 3600, stepped=False, printed=False), "nothing tells that it works"
     assert state_text(model, starting=True) == "starting"
     assert state_text(model) == "running"

@@ -16,17 +16,19 @@ MOST = 6
 """Groups of ranks that are said; of more it is said how many there are."""
 
 
-def is_starting(run: Run, now: float, *, stepped: bool, printed: bool) -> bool:
+def is_starting(run: Run, now: float, *, stepped: bool, printed: bool | None) -> bool:
     """Whether ranks are there or to come, and none of them is known to have got to work.
 
     :param now: unix seconds
     :param stepped: whether a step of any rank is known
-    :param printed: whether a rank has printed anything, or nobody can know
+    :param printed: whether a rank has printed anything; None: nobody can know, nor what its steps are
     """
     if run.over or stepped or not any(rank.state in LIVE for rank in run.ranks.values()):
         return False
     began = [age for rank in run.ranks.values() if (age := _age(run, rank, now)) is not None]
-    return not began or not printed or min(began) < SETTLED_S
+    if printed is None or not began:
+        return not began
+    return not printed or min(began) < SETTLED_S
 
 
 def doing(
