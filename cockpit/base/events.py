@@ -29,8 +29,7 @@ from cockpit.base.gate import (
     plain,
     read,
 )
-from cockpit.base.progress.ring import LAST_STEPS
-from cockpit.base.progress.told import Told
+from cockpit.base.progress.ring import LAST_STEPS, Told
 from cockpit.base.shared_fields import LOG
 
 CODE = Whole(-(1 << 31), 1 << 32)

@@ -18,7 +18,6 @@ import pytest
 from cockpit.base import record
 from cockpit.base.gate import read
 from cockpit.base.progress import ring
-from cockpit.base.progress.told import Told
 from cockpit.node.run import wrapper
 from tests.needs import lacking, require
 from tests.probe.programs import PROGRAMS, STATE, Program
@@ -155,7 +154,7 @@ def test_what_becomes_of_its_folders_is_nothing_to_the_program(
         assert told["steps"].startswith("FileNotFoundError")
         assert told["server"] == ""
     if harm is no_hooks:
-        (said,) = (read(Told, each) for each in place.told())
+        (said,) = (read(ring.Told, each) for each in place.told())
         assert said.rank == 3
         assert said.steps == said.server
         assert said.steps.startswith("the probe failed: SyntaxError: ")

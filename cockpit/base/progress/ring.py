@@ -19,6 +19,8 @@ word    of the header
 A record is the step, when it ended (nanoseconds: wall clock, then monotonic), and the XOR of these three with
 :data:`MAGIC`. The writer takes no lock, so a reader may see half a record: its check then fails, and it is
 passed over. The rank's own program may write anything here: nothing in it is believed.
+
+Beside it the probe says in a file of its own what it can do: :class:`Told`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from typing import Iterator, NamedTuple, Optional, Sequence, Tuple
+
+from cockpit.base.gate import PID, RANK, SENTENCE, WORD, Definition, ListOf, bound
 
 MAGIC = 0x434B5054_52494E47
 VERSION = 1
@@ -76,6 +80,22 @@ class Ring:
     source: str
     broken: str
     steps: Tuple[Step, ...]
+
+
+class Told(Definition):
+    """What the probe of a rank says about itself: its file has these fields, and so has the run record.
+
+    :param server: why torch's server is not there; empty: it is
+    :param handlers: of the server
+    :param steps: why no steps are noted; empty: they are
+    """
+
+    rank: int = bound(RANK)
+    pid: int = bound(PID)
+    torch: str = bound(WORD, "")
+    server: str = bound(SENTENCE, "")
+    handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
+    steps: str = bound(SENTENCE, "")
 
 
 def read(data: bytes, since_ns: int = 0) -> Ring:

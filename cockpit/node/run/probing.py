@@ -12,7 +12,6 @@ from typing import Any, Callable, Dict, Iterable, Set, Tuple
 from cockpit.base import record
 from cockpit.base.gate import plain, read
 from cockpit.base.progress import ring
-from cockpit.base.progress.told import Told
 from cockpit.node import procfs, safefiles
 from cockpit.node.run import past
 from cockpit.node.run.ranks import Emit
@@ -45,7 +44,7 @@ class Probes:
         self._emit = emit
         self._stepped = stepped
         self._seen: Dict[str, Tuple[int, int]] = {}
-        self._said: Dict[Tuple[int, int], Told] = {}
+        self._said: Dict[Tuple[int, int], ring.Told] = {}
         self._broken: Set[str] = set()
         self._ends: Dict[str, int] = {}
         self._left = _MOST + 10 * len(self._own)
@@ -102,7 +101,7 @@ class Probes:
             if self._seen.get(name) == mark:
                 return
             self._seen[name] = mark
-            told = read(Told, safefiles.load(path))
+            told = read(ring.Told, safefiles.load(path))
         except (OSError, ValueError):
             return  # the program can write there, too
         self._say(told)
@@ -127,7 +126,7 @@ class Probes:
             if before is not None:
                 self._say(replace(before, steps="stopped at an error: %s" % found.broken))
 
-    def _say(self, told: Told) -> None:
+    def _say(self, told: ring.Told) -> None:
         if told.rank in self._own:
             self._left -= 1
             self._said[told.rank, told.pid] = told
