@@ -21,8 +21,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import LogPiece, Reader
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.listener import Listener
-from cockpit.engine.run.session import Session
+from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.time_slices import Turn
 from cockpit.tui.look.units import size_text
 

@@ -15,8 +15,7 @@ from cockpit.base import events, verbs
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
 from cockpit.engine.links.link import Link
-from cockpit.engine.run.listener import Listener
-from cockpit.engine.run.session import Session
+from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.stacks.evidence import Depot, Shown, amiss, gather, lacking, none_of
 from cockpit.engine.stacks.probes import PySpy
 from cockpit.errors import CockpitError

@@ -20,9 +20,8 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link, Stream
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.now import model_now
-from cockpit.engine.run.session import Session
+from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.stacks.ask import Ask
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler

@@ -14,7 +14,7 @@ from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.listener import Listener
+from cockpit.engine.run.session import Listener
 from cockpit.errors import ManyErrors
 from cockpit.transport.base import Reach, UnknownHostKey
 from tests.transport.sshserver import Place

@@ -40,13 +40,13 @@ class Told:
     lost: list[Event] = field(default_factory=list)
 
     def joined(self, model: RunModel, pace: Pace) -> None:
-        """See :class:`cockpit.engine.run.listener.Listener`."""
+        """See :class:`cockpit.engine.run.session.Listener`."""
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """See :class:`cockpit.engine.run.listener.Listener`."""
+        """See :class:`cockpit.engine.run.session.Listener`."""
 
     def event(self, event: Event, changed: set[str | int]) -> None:
-        """See :class:`cockpit.engine.run.listener.Listener`."""
+        """See :class:`cockpit.engine.run.session.Listener`."""
         match event.fact:
             case Watched(state="quiet" | "stalled") as watched:
                 self.stalls.append((time.monotonic(), watched))

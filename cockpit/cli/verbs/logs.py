@@ -23,8 +23,7 @@ from cockpit.engine.files import chunks
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
-from cockpit.engine.run.listener import Listener
-from cockpit.engine.run.session import Session
+from cockpit.engine.run.session import Listener, Session
 from cockpit.errors import CockpitError, Exit
 
 

@@ -20,8 +20,7 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run.listener import Listener
-from cockpit.engine.run.session import Session
+from cockpit.engine.run.session import Listener, Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.script import plan_json

@@ -28,9 +28,8 @@ from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.copies import CREDIT
 from cockpit.engine.run.foreign_logs import Outlet, Outlets
-from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.ours import OurRun
-from cockpit.engine.run.session import Session
+from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.run.source import Desk, Source
 from cockpit.errors import CockpitError
 

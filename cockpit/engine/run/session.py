@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from cockpit.base import events
 from cockpit.base.answers import SamplesItem
@@ -16,6 +16,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, INDEX, is_log, log_name, logged_rank
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -30,7 +31,6 @@ from cockpit.engine.run.failures import FailurePolicy
 from cockpit.engine.run.handover import Handover
 from cockpit.engine.run.job_end import JobEnd
 from cockpit.engine.run.join import pool_for
-from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.noticing import Noticing
 from cockpit.engine.run.ours import OurRun
 from cockpit.engine.run.paces import PaceBook
@@ -51,6 +51,22 @@ _LOGS_FIRST_S = 2.0
 
 _CLOSE_S = 10.0
 """For work in progress to end when the session is closed."""
+
+
+class Listener(Protocol):
+    """Who wants to know what happens; called on the event loop, must not block."""
+
+    def joined(self, model: RunModel, pace: Pace) -> None:
+        """The model of the session, and how far its ranks are; called once, before all else."""
+        return
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """New bytes of a rank's log, or of the launcher's console (``rank`` is None), in order, once."""
+        return
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """An event was applied to the model; ``changed`` are names of nodes and numbers of ranks."""
+        return
 
 
 class Session:
