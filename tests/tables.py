@@ -12,8 +12,8 @@ from typing import Any
 from cockpit.base import gate
 from cockpit.base.answers import Nothing
 from cockpit.base.events import OWN, RECORD
-from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
+from cockpit.engine.links.link import REPLIES
 from cockpit.tui.commands import EVERY, GROUPS, shown
 from tests import json_schemas, manpages
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.base import answers, events, frames, gate, replies, verbs
+from cockpit.base import answers, events, frames, gate, verbs
 from cockpit.base.events import RecordLines
 from cockpit.base.gate import (
     FILE_NAME,
@@ -33,13 +33,14 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.core.run.events import RecordReader
+from cockpit.engine.links.link import REPLIES
 from cockpit.errors import CockpitError
 
 DEFINITIONS = [
     *events.RECORD.values(),
     *events.OWN.values(),
     *verbs.VERBS.values(),
-    *(part for reply in replies.REPLIES.values() for part in reply),
+    *(part for reply in REPLIES.values() for part in reply),
     answers.Hello,
     answers.Trouble,
 ]

@@ -12,10 +12,9 @@ from typing import Any
 from cockpit.base.answers import Hello
 from cockpit.base.frames import Decoder
 from cockpit.base.gate import fields
-from cockpit.base.replies import REPLIES, Reply
 from cockpit.base.verbs import VERBS
 from cockpit.core.run.events import RecordReader
-from cockpit.engine.links.link import Link, RemoteError, _Done, _Pending
+from cockpit.engine.links.link import REPLIES, Link, RemoteError, Reply, _Done, _Pending
 from cockpit.transport.base import LinkError
 from cockpit.transport.local import LocalTransport
 from tests.hostile import mutations, values

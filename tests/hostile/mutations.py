@@ -13,8 +13,8 @@ from cockpit.base.answers import Hello, Nothing, Trouble
 from cockpit.base.events import RECORD
 from cockpit.base.frames import MAX_HEADER, MAX_PAYLOAD, Header
 from cockpit.base.gate import Of, fields
-from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
+from cockpit.engine.links.link import REPLIES
 from tests.hostile import values
 from tests.hostile.values import Place
 

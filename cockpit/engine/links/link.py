@@ -8,15 +8,17 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Generic
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, get_args
 
+from cockpit import base
+from cockpit.base import answers, checkup_answers, ras, rehearsal_answers  # noqa: F401 (in the strings of Request["…"])
 from cockpit.base.answers import Hello, Trouble
 from cockpit.base.frames import NUMBER, Decoder, FrameError, Header, encode
 from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.record import FORMAT
-from cockpit.base.replies import REPLIES, Reply
 from cockpit.base.shell import join
-from cockpit.base.verbs import NAMES, Answer, Checkup, Item, Ping, Request, Samples
+from cockpit.base.verbs import NAMES, VERBS, Answer, Checkup, Item, Ping, Request, Samples
 from cockpit.engine.links import payload
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Transport
@@ -33,6 +35,23 @@ _OVERDRAFT = 8 << 20
 
 _CLOSE_S = 6.0
 """For a link to close: a transport that takes longer is left to the end of this process."""
+
+
+class Reply(NamedTuple):
+    """The final answer to a request, and the parts before it."""
+
+    answer: type[Any]
+    item: type[Any]
+
+
+def _reply(asks: Any) -> Reply:
+    """What a request says by its type, in names that agents do not read."""
+    (request,) = asks.__orig_bases__
+    return Reply(*(attrgetter(name.__forward_arg__)(base) for name in get_args(request)))
+
+
+REPLIES: dict[type[Request[Any, Any]], Reply] = {asks: _reply(asks) for asks in VERBS.values()}
+"""What answers each request."""
 
 
 @dataclass(frozen=True)

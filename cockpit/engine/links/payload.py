@@ -108,7 +108,6 @@ READ_HERE = (
     "base/checkup_answers.py",
     "base/events.py",
     "base/recorder/unpacking.py",
-    "base/replies.py",
     "base/stacks/unpacking.py",
     "base/rehearsal_answers.py",
 )
