@@ -35,7 +35,7 @@ from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane, fold
 from cockpit.tui.run.command_list import CommandList, Ran, launched_commands
 from cockpit.tui.run.detail import Detail
-from cockpit.tui.run.detail_lines import About
+from cockpit.tui.run.detail_lines import About, Part
 from cockpit.tui.run.event_list import EventList
 from tests.happened import happened
 from tests.tui.scenes import until
@@ -389,6 +389,16 @@ def test_a_node(width: int) -> None:
     assert "- something odd" in lines
     assert "NCCL_DEBUG=INFO" in lines
     assert not any(line.startswith("nsys ") for line in lines)
+
+
+@pytest.mark.parametrize("rank", [3, None])
+def test_two_panes_beside_each_other_share_it_without_repeating(rank: int | None) -> None:
+    run = Run().running()
+    run.tell(123, "survivors", "gpu02", procs=[{"pid": 7, "name": "python", "state": "D"}])
+    whole, now, rest = ({*shown(run, rank, part=part)[1:]} - {""} for part in (Part.ALL, Part.NOW, Part.REST))
+    assert now | rest == whole and not now & rest
+    assert any("D" in line or "rss" in line for line in now)
+    assert any("Command" in line for line in rest)
 
 
 def test_what_the_probe_says() -> None:

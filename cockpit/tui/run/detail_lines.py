@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -45,6 +46,16 @@ _VALUES = 24
 _BLANK = Line()
 
 
+class Part(Enum):
+    """What a pane shows of a detail: a tab beside a pane that shows some of it shows the rest."""
+
+    ALL = auto()
+    NOW = auto()
+    """What changes: state, measurements, pace, training, link, what went wrong."""
+    REST = auto()
+    """What stays: process, command, environment, what was found on the node."""
+
+
 @dataclass(frozen=True)
 class About:
     """Everything a detail is made of.
@@ -56,6 +67,7 @@ class About:
     :param now: unix seconds
     :param pages: pages about the run, and whose log names them
     :param log: where the rank's log is on its node, in words; empty: in the run folder
+    :param part: which of it is shown
     """
 
     node: str
@@ -70,6 +82,7 @@ class About:
     log: str = ""
     pace: Pace | None = None
     pages: Sequence[tuple[Source, Tracker]] = ()
+    part: Part = Part.ALL
 
 
 def detail_lines(sight: About, width: int, ascii_only: bool = False) -> list[Line]:
@@ -160,12 +173,15 @@ def _rank(sight: About, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]
         *([] if plain else [state]),
         *([] if said is None else [Piece(f"  {paper.glyphs.look} {said}", "pace-slow")]),
     )
-    yield from _age(node, rank, sight.now, paper)
-    yield from _work(sight, rank.rank, slow or late, paper)
-    yield from _rank_measures(sight, node, rank, local, paper)
-    yield from _pace(sight, rank, slow, late, paper)
+    if sight.part is not Part.REST:
+        yield from _age(node, rank, sight.now, paper)
+        yield from _work(sight, rank.rank, slow or late, paper)
+        yield from _rank_measures(sight, node, rank, local, paper)
+        yield from _pace(sight, rank, slow, late, paper)
+        yield from _readings(sight, rank.rank, paper)
+    if sight.part is Part.NOW:
+        return
     yield from _process(sight, node, rank, local, paper)
-    yield from _readings(sight, rank.rank, paper)
     yield from _pages(sight, paper)
     yield from _command(sight, paper)
     yield from _environment(sight, rank, paper)
@@ -395,22 +411,18 @@ def _node(sight: About, node: Node, paper: _Paper) -> Iterator[Line]:
         Piece(f"  {ranks_named(node.ranks) if node.ranks else 'no ranks'}", "label"),
         *(Piece(f"  {sign} {n} {safe(text, 200)}", role) for (sign, text, role), n in states.most_common()),
     )
-    yield from _age(node, None, sight.now, paper)
-    yield from _node_measures(sight, node, paper)
-    yield from _gpus(node, paper)
+    if sight.part is not Part.REST:
+        yield from _age(node, None, sight.now, paper)
+        yield from _node_measures(sight, node, paper)
+        yield from _gpus(node, paper)
+        yield from _link(sight, node, paper)
+        yield from _survivors(node, paper)
+        yield from _remarks(node, paper)
+    if sight.part is Part.NOW:
+        return
     yield from _pages(sight, paper)
-    yield from _link(sight, node, paper)
     yield from _found(sight.entry, paper)
     yield from _reports(node, paper)
-    if node.survivors:
-        yield from paper.heading("Survivors", "no signal ended them")
-        for process in node.survivors:
-            text = f"{safe(process.name)}  pid {process.pid}  state {safe(process.state)}"
-            yield from paper.text(text, "error")
-    if node.remarks:
-        yield from paper.heading("Notes")
-        for note in node.remarks:
-            yield from hanging((Piece("- ", "label"),), safe(note, 1000), paper.width)
     yield from _command(sight, paper)
     given = mapping(sight.plan.get("env"))
     if given:
@@ -489,6 +501,23 @@ def _found(entry: NodeEntry, paper: _Paper) -> Iterator[Line]:
     for name in ("torch", "deepspeed", *PROFILERS, "numactl"):
         yield from paper.row(name, safe(facts[name]) if facts.get(name) else "")
     yield from paper.row("run folder", safe(entry.dir, 4000))
+
+
+def _survivors(node: Node, paper: _Paper) -> Iterator[Line]:
+    if not node.survivors:
+        return
+    yield from paper.heading("Survivors", "no signal ended them")
+    for process in node.survivors:
+        text = f"{safe(process.name)}  pid {process.pid}  state {safe(process.state)}"
+        yield from paper.text(text, "error")
+
+
+def _remarks(node: Node, paper: _Paper) -> Iterator[Line]:
+    if not node.remarks:
+        return
+    yield from paper.heading("Notes")
+    for note in node.remarks:
+        yield from hanging((Piece("- ", "label"),), safe(note, 1000), paper.width)
 
 
 def _reports(node: Node, paper: _Paper) -> Iterator[Line]:

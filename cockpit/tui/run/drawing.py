@@ -28,7 +28,7 @@ from cockpit.tui.run import notices
 from cockpit.tui.run.actions import Deeds
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.detail import Detail
-from cockpit.tui.run.detail_lines import About
+from cockpit.tui.run.detail_lines import About, Part
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
 from cockpit.tui.run.grid_lines import Mark
@@ -290,8 +290,19 @@ class Drawing:
                 log,
                 board.pace,
                 board.pages.named,
+                self._part(pane),
             )
         )
+
+    def _part(self, pane: Detail) -> Part:
+        """What a pane shows: beside the tab, the small pane leaves it what stays, and is drawn before it."""
+        query = self.screen.query_one
+        glance = query("#glance", Detail)
+        if not (_is_shown(glance) and _is_shown(query("#detail", Detail))):
+            return Part.ALL
+        if pane is glance:
+            return Part.NOW
+        return Part.REST if len(glance.lines) <= glance.size.height else Part.ALL
 
     def measure_lag(self, now: float) -> None:
         """How long we have been behind the nodes' logs, if it is worth mentioning."""

@@ -53,12 +53,13 @@ _EVENTS = (
 ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "grid": ("nodes and ranks", _GRID),
     "log": ("log", _LOG),
-    "glance": ("detail", ("The node or rank under the cursor, in short. {detail} shows all of it.",)),
+    "glance": ("detail", ("The node or rank under the cursor, in short. {detail} shows the rest of it.",)),
     "detail": (
         "detail",
         (
-            "Measurements of the node or rank under the cursor, its process, its command,",
-            "and the environment it was started with. Secrets stay on the node.",
+            "The process of the node or rank under the cursor, its command, and the environment it was",
+            "started with; its measurements too, unless the pane on the left shows all of these.",
+            "Secrets stay on the node.",
         ),
     ),
     "pace": ("pace", _PACE),
