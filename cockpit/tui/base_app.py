@@ -75,6 +75,8 @@ class BaseApp(App[int]):
         self.commands = keymap(config.keys, config.where)
         self.keys: dict[str, str] = {name: command.key for name, command in self.commands.items()}
         """The key of each command, as people write it."""
+        self.rings = config.bell
+        """Whether the terminal rings when somebody is called."""
         self.glyphs: Glyphs = choose(config.ascii)
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)
@@ -183,7 +185,7 @@ class BaseApp(App[int]):
 
     def ring(self, call: Call) -> None:
         """Let the terminal call somebody who does not look."""
-        if self._driver is not None and not self.is_headless:
+        if self.rings and self._driver is not None and not self.is_headless:
             self._driver.write(alert(call, os.environ))
             self._driver.flush()
 

@@ -293,9 +293,14 @@ EVERY: tuple[Command, ...] = (
     ),
     _view("freeze", "p", "freeze or resume the display", help="The run and its spool continue."),
     _view(
+        "bell",
+        "b",
+        "let the terminal ring, or not, when the run fails, stalls or ends",
+    ),
+    _view(
         "remember",
         "M",
-        "remember this theme, timestamps and wrapping",
+        "remember this theme, timestamps, wrapping and bell",
         help="Saves them in your own settings (cockpit where prints the path). Nothing else there changes.",
     ),
     _view(

@@ -166,6 +166,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "screenshot": ("running", (), lambda app: list(paths.screenshots().glob("*.txt"))),
     "zoom": ("running", (), lambda app: not screen(app).query_one("#right").display),
     "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
+    "bell": ("running", (), lambda app: not app.rings),
     "remember": ("running", (), lambda app: paths.config().exists()),
     "retry": ("running", ("p",), lambda app: screen(app).deeds.trouble is None),
     "leave": ("running", (), lambda app: app._exit),

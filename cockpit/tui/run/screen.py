@@ -256,6 +256,7 @@ class RunScreen(CommandScreen):
             "pager": Handler(lambda: self.deeds.page(self._logs_words())),
             "copy_command": Handler(self._do_copy_command),
             "freeze": Handler(self._do_freeze),
+            "bell": Handler(self._do_bell),
             "remember": Handler(self._do_remember),
         }
 
@@ -310,9 +311,14 @@ class RunScreen(CommandScreen):
                     str(rank), f"rank {rank}", partial(self._select, node, rank), "", "Ranks", f"on {node}"
                 )
 
+    def _do_bell(self) -> None:
+        self.app.rings = not self.app.rings
+        self.notify(f"bell {'on' if self.app.rings else 'off'}", timeout=4)
+
     def _do_remember(self) -> None:
-        look = {"theme": self.app.theme, "timestamps": self._log.timestamps, "wrap": self._log.wrapped}
-        self.app.remember(look)
+        log = self._log
+        look = {"theme": self.app.theme, "timestamps": log.timestamps, "wrap": log.wrapped}
+        self.app.remember({**look, "bell": self.app.rings})
 
     # Drawing
 
