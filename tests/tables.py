@@ -143,7 +143,7 @@ def _doc(definition: type[Any]) -> str:
 DRAWN: dict[str, list[Callable[[], str]]] = {
     "docs/keys.md": [key_table],
     "docs/contributing.md": [package_table],
-    "docs/how-it-works.md": [partial(event_table, RECORD), partial(event_table, OWN), verb_table],
+    "docs/protocol.md": [partial(event_table, RECORD), partial(event_table, OWN), verb_table],
 }
 """Which file has which tables, in their order."""
 
