@@ -84,7 +84,7 @@ screenshots: $(STAMP)  ## draw the pictures of the docs anew
 recording: $(STAMP)  ## record the demo of 64 ranks anew, as an asciicast and a GIF; two minutes
 	$(BIN)/python -m tests.tui.recording docs/screenshots
 
-docs: $(STAMP)  ## draw the tables in the docs anew (keys, events, verbs), and the manual pages
+docs: $(STAMP)  ## draw the tables in the docs anew (keys, events, verbs, troubles), and the manual pages
 	$(BIN)/python -m tests.tables
 
 coldstart: $(STAMP)  ## print the slowest imports of the command line (microseconds: own, with its own imports)

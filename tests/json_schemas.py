@@ -447,7 +447,7 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "run": {
-        "description": "a line of `cockpit run … --json`, or attach: an event (docs/how-it-works.md)",
+        "description": "a line of `cockpit run … --json`, or attach: an event (docs/protocol.md)",
         "type": "object",
         "properties": {
             "event": {

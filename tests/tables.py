@@ -1,4 +1,4 @@
-"""What of the docs is drawn from the code (``make docs``): tables of keys, events, verbs; manual pages."""
+"""What of the docs is drawn from the code (``make docs``): tables, advice on troubles, manual pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.base.events import OWN, RECORD
 from cockpit.base.verbs import VERBS
 from cockpit.engine.links.link import REPLIES
 from cockpit.tui.commands import EVERY, GROUPS, shown
-from tests import json_schemas, manpages
+from tests import json_schemas, manpages, troubles
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -143,9 +143,12 @@ def _doc(definition: type[Any]) -> str:
 DRAWN: dict[str, list[Callable[[], str]]] = {
     "docs/keys.md": [key_table],
     "docs/contributing.md": [package_table],
-    "docs/how-it-works.md": [partial(event_table, RECORD), partial(event_table, OWN), verb_table],
+    "docs/protocol.md": [partial(event_table, RECORD), partial(event_table, OWN), verb_table],
 }
 """Which file has which tables, in their order."""
+
+TROUBLES = "docs/troubleshooting.md"
+"""Where messages have what they say to do beside them."""
 
 
 def renewed(text: str, tables: Sequence[str]) -> str:
@@ -169,6 +172,9 @@ def main() -> None:
         path = ROOT / name
         path.write_text(renewed(path.read_text(), [table() for table in tables]))
         print(path)
+    path = ROOT / TROUBLES
+    path.write_text(troubles.advised(path.read_text()))
+    print(path)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.errors import Exit
-from tests.tables import DRAWN, PACKAGES, ROOT, renewed
+from tests import troubles
+from tests.tables import DRAWN, PACKAGES, ROOT, TROUBLES, renewed
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
 
@@ -97,6 +98,26 @@ def test_the_readme_is_three_screens() -> None:
 def test_keys_are_those_of_the_app(name: str) -> None:
     text = (ROOT / name).read_text()
     assert text == renewed(text, [table() for table in DRAWN[name]]), "type: make docs"
+
+
+def test_messages_of_the_troubleshooting_page_are_those_of_the_program() -> None:
+    text = (ROOT / TROUBLES).read_text()
+    told = [
+        message
+        for cell in re.findall(r"^\| (.*?) \|", text, re.MULTILINE)
+        for message in troubles.messages(cell)
+    ]
+    assert len(told) > 50
+    assert [message for message in told if not troubles.spoken(message)] == []
+    assert text == troubles.advised(text), "type: make docs"
+
+
+def test_a_message_that_nobody_prints_is_found() -> None:
+    assert troubles.spoken("connection refused: no sshd at all") == {}
+    row = "| `name unknown` | neither knows it | {} |"
+    hint = "→ `correct the hostfile, /etc/hosts or ~/.ssh/config`; or else"
+    assert troubles.advised(row.format("→ `an old hint`; or else")) == row.format(hint)
+    assert troubles.advised(row.format("or else")) == row.format(hint)
 
 
 @pytest.mark.parametrize("text", ["", "<!-- until here -->\n<!-- drawn by `make docs` -->\n"])
