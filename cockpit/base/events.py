@@ -220,8 +220,8 @@ class Survivors(Fact, of=RECORD, kind="survivors"):
 
 
 class Note(Fact, of=RECORD, kind="note"):
-    """a sentence for a person; `about`: `samples`, if it says why there are none; `see`: a command that
-    shows the evidence it tells of"""
+    """a message for the user; `about`: `samples` if it says why there are no measurements; `see`: a command
+    that shows the evidence it mentions"""
 
     text: str = bound(gate.SENTENCE, "")
     about: str = bound(gate.WORD, "")

@@ -398,7 +398,8 @@ def test_two_panes_beside_each_other_share_it_without_repeating(rank: int | None
     whole, now, rest = ({*shown(run, rank, part=part)[1:]} - {""} for part in (Part.ALL, Part.NOW, Part.REST))
     assert now | rest == whole
     assert not now & rest
-    assert any("D" in line or "rss" in line for line in now)
+    changing = "rss   " if rank is not None else "python  pid 7  state D"
+    assert any(line.startswith(changing) for line in now)
     assert any("Command" in line for line in rest)
 
 

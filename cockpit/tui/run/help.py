@@ -53,7 +53,10 @@ _EVENTS = (
 ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "grid": ("nodes and ranks", _GRID),
     "log": ("log", _LOG),
-    "glance": ("detail", ("The node or rank under the cursor, in short. {detail} shows the rest of it.",)),
+    "glance": (
+        "detail",
+        ("The node or rank under the cursor; it scrolls.", "With {detail} open, it has only what changes."),
+    ),
     "detail": (
         "detail",
         (
