@@ -35,7 +35,7 @@ from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane, fold
 from cockpit.tui.run.command_list import CommandList, Ran, launched_commands
 from cockpit.tui.run.detail import Detail
-from cockpit.tui.run.detail_lines import About, Part
+from cockpit.tui.run.detail_paper import About, Part
 from cockpit.tui.run.event_list import EventList
 from tests.happened import happened
 from tests.tui.scenes import until

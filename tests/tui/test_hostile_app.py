@@ -21,7 +21,8 @@ from cockpit.core.run.trends import Trends
 from cockpit.core.text import RemoteText
 from cockpit.engine.records.folder import NodeEntry
 from cockpit.tui.look.units import clock_text, day_text, number_text, part_text, size_text, span_text
-from cockpit.tui.run.detail_lines import About, detail_lines
+from cockpit.tui.run.detail import detail_lines
+from cockpit.tui.run.detail_paper import About
 from cockpit.tui.run.screen import RunScreen
 from tests.hostile.app import PANES, SIZE, bad_characters, drive, drive_stacks, lives
 from tests.hostile.app_cases import EVIL, FACTS, MUTATIONS, cases, dumps

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cockpit.tui.panes.text_pane import Line, TextPane
-from cockpit.tui.run.detail_lines import About, detail_lines
+from cockpit.tui.run.detail_paper import About, Paper
+from cockpit.tui.run.node_detail import node_lines
+from cockpit.tui.run.rank_detail import rank_lines
 
 
 class Detail(TextPane):
@@ -26,3 +28,17 @@ class Detail(TextPane):
         if self._sight is None:
             return [Line.of("nothing is selected", "label")]
         return detail_lines(self._sight, width, self.ascii_only)
+
+
+def detail_lines(sight: About, width: int, ascii_only: bool = False) -> list[Line]:
+    """The lines of a detail."""
+    node = sight.model.nodes.get(sight.node)
+    if node is None:
+        return [Line.of("nothing is selected", "label")]
+    paper = Paper(width, ascii_only)
+    if sight.rank is None:
+        return list(node_lines(sight, node, paper))
+    rank = sight.model.ranks.get(sight.rank)
+    if rank is None:
+        return [Line.of(f"no rank {sight.rank} in this run", "label")]
+    return list(rank_lines(sight, node, rank, paper))

@@ -28,7 +28,7 @@ from cockpit.tui.run import notices
 from cockpit.tui.run.actions import Deeds
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.detail import Detail
-from cockpit.tui.run.detail_lines import About, Part
+from cockpit.tui.run.detail_paper import About, Part
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
 from cockpit.tui.run.grid_lines import Mark

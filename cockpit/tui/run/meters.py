@@ -9,7 +9,7 @@ from statistics import median
 from cockpit.base.events import NodeSample
 from cockpit.core.run.model import Node
 from cockpit.tui.panes.text_pane import Piece
-from cockpit.tui.run.detail_lines import STALE_S
+from cockpit.tui.run.detail_paper import STALE_S
 
 CELLS = 6
 WIDE = 1 + CELLS + len(" 100 %")

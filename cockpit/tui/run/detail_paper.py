@@ -1,0 +1,210 @@
+"""What the detail of a node and that of a rank share: what they are made of, and the paper they are on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from cockpit.base.answers import EnvironAnswer
+from cockpit.base.events import GpuSample, NodeSample
+from cockpit.core.logs.folding import Source
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.trackers import Tracker
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.model import LIVE, Node, Rank, RunModel
+from cockpit.core.run.trends import LIMIT, Trends
+from cockpit.core.text import one_line
+from cockpit.engine.records.folder import NodeEntry
+from cockpit.plans.words import render_word
+from cockpit.tui.look.glyphs import ASCII, UNICODE
+from cockpit.tui.look.spark import sparkline
+from cockpit.tui.look.units import part_text, size_text, span_text
+from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
+
+STALE_S = 5.0
+"""Measurements older than this show their age: they arrive once a second."""
+
+LABEL = 11
+"""Columns for the names of values."""
+
+_VALUES = 24
+_BLANK = Line()
+
+
+class Part(Enum):
+    """What a pane shows of a detail: a tab beside a pane that shows some of it shows the rest."""
+
+    ALL = auto()
+    NOW = auto()
+    """What changes: state, measurements, pace, training, link, what went wrong."""
+    REST = auto()
+    """What stays: process, command, environment, what was found on the node."""
+
+
+@dataclass(frozen=True)
+class About:
+    """Everything a detail is made of.
+
+    :param rank: None: the detail is the node's
+    :param entry: the node in the run's manifest
+    :param plan: what was planned for the node (``plan_json``); empty if unknown
+    :param environ: the answer of the verb ``environ`` for the rank; why there is none; None: not here yet
+    :param now: unix seconds
+    :param pages: pages about the run, and whose log names them
+    :param log: where the rank's log is on its node, in words; empty: in the run folder
+    :param part: which of it is shown
+    """
+
+    node: str
+    rank: int | None
+    model: RunModel
+    trends: Trends
+    metrics: Metrics
+    entry: NodeEntry
+    plan: Mapping[str, Any]
+    environ: EnvironAnswer | str | None
+    now: float
+    log: str = ""
+    pace: Pace | None = None
+    pages: Sequence[tuple[Source, Tracker]] = ()
+    part: Part = Part.ALL
+
+
+class Paper:
+    """Lays out lines for a width."""
+
+    def __init__(self, width: int, ascii_only: bool) -> None:
+        self.width = width
+        self._ascii = ascii_only
+        self.glyphs = ASCII if ascii_only else UNICODE
+        self._spark = max(0, min(LIMIT // 2, width - 6 - _VALUES))
+
+    def heading(self, text: str, aside: str = "") -> Iterator[Line]:
+        yield _BLANK
+        yield from self.flow(Piece(text, "title"), Piece(f"  {aside}" if aside else "", "label"))
+
+    def row(self, label: str, text: str, role: str = "") -> Iterator[Line]:
+        """A value after its name; nothing if there is no value."""
+        if text:
+            yield from hanging((Piece(f"{label:<{LABEL}}", "label"),), text, self.width, role)
+
+    def text(self, text: str, role: str = "") -> Iterator[Line]:
+        yield from hanging((), text, self.width, role)
+
+    def flow(self, *pieces: Piece) -> Iterator[Line]:
+        """Pieces side by side, on further lines if they do not fit."""
+        line: list[Piece] = []
+        used = 0
+        for piece in pieces:
+            if used and used + len(piece.text) > self.width:
+                yield Line(tuple(line))
+                piece = Piece(piece.text.lstrip(), piece.role)
+                line, used = [], 0
+            for number, part in enumerate(fold(piece.text, self.width)):
+                if number:
+                    yield Line(tuple(line))
+                    line, used = [], 0
+                line.append(Piece(part, piece.role))
+                used += len(part)
+        yield Line(tuple(line))
+
+    def measure(
+        self,
+        label: str,
+        points: Sequence[float],
+        value: str,
+        role: str,
+        *,
+        low: float | None = 0.0,
+        high: float | None = None,
+    ) -> Iterator[Line]:
+        """A sparkline between the name of a measurement and its newest value."""
+        if not value:
+            return
+        pieces = [Piece(f"{label:<6}", "label")]
+        if self._spark >= 8:
+            pieces += [Piece(sparkline(points, self._spark, low, high, self._ascii), role), Piece("  ")]
+        yield Line((*pieces, Piece(value)))
+
+
+def measured_ago(node: Node, rank: Rank | None, now: float, paper: Paper) -> Iterator[Line]:
+    """How old the measurements are, if that needs saying."""
+    if node.sampled_at is None:
+        note = node.unmeasured
+        if note or node.launched:
+            yield from paper.text(safe(note) or "not measured yet", "warning" if note else "label")
+        return
+    if rank is not None and rank.state not in LIVE:
+        if rank.sample:
+            yield from paper.text("measured last before it ended", "label")
+        return
+    age = now - node.sampled_at
+    if age > STALE_S:
+        yield from paper.text(f"measured {span_text(age)} ago", "label" if node.over else "warning")
+
+
+def memory_used(of: NodeSample | GpuSample) -> str:
+    used, total = of.memory_bytes, of.memory_total_bytes
+    if used is None:
+        return ""
+    return part_text(used, total) if total else size_text(used)
+
+
+def page_lines(sight: About, paper: Paper) -> Iterator[Line]:
+    """Where else the run can be watched."""
+    if not sight.pages:
+        return
+    yield from paper.heading("Pages", "named in its logs")
+    for (node, rank), page in sight.pages:
+        whose = f"the launcher on {safe(node)}" if rank is None else f"rank {rank} on {safe(node)}"
+        yield from paper.text(f"{page.name}: {page.url}")
+        yield from paper.text(f"  in the log of {whose}", "label")
+
+
+def command_lines(sight: About, paper: Paper) -> Iterator[Line]:
+    argv = sight.plan.get("argv") or ()
+    text = str(sight.plan.get("text") or "") or " ".join(map(render_word, argv))
+    if not text:
+        return
+    whose = f"that starts the ranks of {safe(sight.node)}"
+    elsewhere = not sight.model.nodes[sight.node].ranks
+    yield from paper.heading("Command", "that started the ranks elsewhere" if elsewhere else whose)
+    yield from paper.row("in", safe(sight.plan.get("cwd") or "", 1000))
+    setup = str(sight.plan.get("setup") or "").strip()
+    for number_of, line in enumerate(setup.splitlines()):
+        yield from paper.row("" if number_of else "after", safe(line, 1000))
+    for line in text.splitlines():
+        yield from paper.text(safe(line, 20_000))
+
+
+def variable_lines(name: object, value: object, paper: Paper) -> Iterator[Line]:
+    head = safe(name, 200)
+    pieces = fold(f"{head}={safe(value, 8000)}", max(8, paper.width - 2))
+    known = len(head)
+    for at, piece in enumerate(pieces):
+        cut = min(len(piece), known)
+        known -= cut
+        indent = 2 if at else 0
+        yield Line(
+            (Piece(" " * indent), Piece(piece[:cut], "spark"), Piece(piece[cut:])), indent, joins=at > 0
+        )
+
+
+def safe(value: object, limit: int = 300) -> str:
+    """A value that a node sent, as one line of harmless text; None is ``?``."""
+    return one_line("?" if value is None else str(value), limit=limit)
+
+
+def number(value: object) -> float | None:
+    """A value that a node sent, if it is a number one can calculate with."""
+    if isinstance(value, (int, float)) and abs(value) < 1e30 and not math.isnan(value):
+        return float(value)
+    return None
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """A value that a node sent, if it has fields; else none."""
+    return value if isinstance(value, Mapping) else {}
