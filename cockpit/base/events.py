@@ -273,12 +273,22 @@ class NodeSample(Definition):
     disk_total_bytes: Optional[int] = maybe(gate.SIZE)
 
 
+class PhaseSample(Definition):
+    """How long a step was in each of its phases (:mod:`cockpit.base.progress.phases`), microseconds."""
+
+    input: Optional[int] = maybe(gate.COUNT)
+    forward: Optional[int] = maybe(gate.COUNT)
+    backward: Optional[int] = maybe(gate.COUNT)
+    update: Optional[int] = maybe(gate.COUNT)
+
+
 class Progress(Definition):
     """How far a rank is, by the probe in it.
 
     :param source: what counts: ``deepspeed`` its ``global_steps``; ``optimizer`` from 1, as the program began
     :param age_s: since the end of its last step
     :param steps: those that ended since the measurement before, the oldest first
+    :param phases: of each of these steps; empty: there are none
     """
 
     source: str = bound(Text(20))
@@ -286,6 +296,12 @@ class Progress(Definition):
     age_s: float = bound(gate.SECONDS)
     step_s: Optional[float] = maybe(gate.SECONDS)
     steps: Tuple[StepSample, ...] = bound(ListOf(RowOf(StepSample), STEPS_A_SAMPLE), ())
+    phases: Tuple[PhaseSample, ...] = bound(ListOf(RowOf(PhaseSample), STEPS_A_SAMPLE), ())
+
+    def __post_init__(self) -> None:
+        """Refuse phases of other steps."""
+        if self.phases and len(self.phases) != len(self.steps):
+            raise gate.Malformed("expected the phases of each step")
 
     def ends(self, last: float) -> List[float]:
         """When they ended, by when the last one did and how long each took: no clock that is set matters."""

@@ -1,7 +1,8 @@
 """The ring of a rank: its last steps, in a small file in memory that its probe writes and an agent reads.
 
 The file is :data:`SIZE` bytes, all words of 64 bits in the machine's byte order: a header of
-:data:`HEADER_WORDS` words, then :data:`CAPACITY` records of :data:`RECORD_WORDS` words.
+:data:`HEADER_WORDS` words, :data:`CAPACITY` records of :data:`RECORD_WORDS` words, how many marks were ever
+written, and :data:`MARKS` marks. Version 1 had no marks.
 
 ======  ==========================================================================================
 word    of the header
@@ -18,7 +19,9 @@ word    of the header
 
 A record is the step, when it ended (nanoseconds: wall clock, then monotonic), and the XOR of these three with
 :data:`MAGIC`. The writer takes no lock, so a reader may see half a record: its check then fails, and it is
-passed over. The rank's own program may write anything here: nothing in it is believed.
+passed over. A mark (:mod:`~cockpit.base.progress.phases`) is one word: the kind in 3 bits, the loader in the
+:data:`LOADER_BITS` above, and the monotonic clock in the rest, 4.5 years of it. The rank's own program may
+write anything here: nothing in it is believed.
 
 Beside it the probe says in a file of its own what it can do: :class:`Told`.
 """
@@ -27,15 +30,21 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.base.gate import PID, RANK, SENTENCE, WORD, Definition, ListOf, bound
+from cockpit.base.progress.phases import Mark
 
 MAGIC = 0x434B5054_52494E47
-VERSION = 1
+VERSION = 2
 HEADER_WORDS, RECORD_WORDS, CAPACITY = 16, 4, 508
-SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY)
-"""Bytes of the file: four pages."""
+MARKS = 4095
+LOADER_BITS = 4
+LOADERS = 1 << LOADER_BITS
+_STEPS_SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY)
+"""Bytes before the marks, which are all of a ring of version 1: four pages."""
+SIZE = _STEPS_SIZE + 8 * (1 + MARKS)
+"""Bytes of the file: twelve pages."""
 
 LAST_STEPS = 32
 """Steps of a rank that its node's run record has at the end: those that no measurement may have seen."""
@@ -72,6 +81,8 @@ class Ring:
     :param source: one of :data:`SOURCES`
     :param broken: why the hook has stopped writing; empty: it has not
     :param steps: those that are there, the oldest first
+    :param marks: the same
+    :param marks_since_ns: marks before this were overwritten; 0: none that were asked for
     """
 
     rank: int
@@ -80,6 +91,8 @@ class Ring:
     source: str
     broken: str
     steps: Tuple[Step, ...]
+    marks: Tuple[Mark, ...] = ()
+    marks_since_ns: int = 0
 
 
 class Told(Definition):
@@ -88,6 +101,7 @@ class Told(Definition):
     :param server: why torch's server is not there; empty: it is
     :param handlers: of the server
     :param steps: why no steps are noted; empty: they are
+    :param phases: why no phases of steps are, or not all of them; empty: they are
     """
 
     rank: int = bound(RANK)
@@ -96,20 +110,21 @@ class Told(Definition):
     server: str = bound(SENTENCE, "")
     handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
     steps: str = bound(SENTENCE, "")
+    phases: str = bound(SENTENCE, "")
 
 
 def read(data: bytes, since_ns: int = 0) -> Ring:
     """The ring in these bytes.
 
-    :param since_ns: only steps that ended after this, on the monotonic clock
+    :param since_ns: only steps that ended after this, on the monotonic clock, and marks from there on
     :raises Malformed: they are none
     """
-    if len(data) != SIZE:
+    if len(data) not in (_STEPS_SIZE, SIZE):
         raise Malformed("%d bytes" % len(data))
     magic, version, rank, pid, ticks, source, count, broken = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise Malformed("it does not begin as one")
-    if version != VERSION:
+    if version != (VERSION if len(data) == SIZE else 1):
         raise Malformed("version %d" % version)
     if source >= len(SOURCES):
         raise Malformed("source %d" % source)
@@ -117,8 +132,9 @@ def read(data: bytes, since_ns: int = 0) -> Ring:
     if broken:
         text = data[_HEADER.size : 8 * HEADER_WORDS].partition(b"\0")[0]
         why = text.decode("utf-8", "replace") or "it does not say why"
-    found = list(_newest(data, count, since_ns))
-    return Ring(rank, pid, ticks, SOURCES[source], why, tuple(reversed(found)))
+    found = tuple(_newest(data, count, since_ns))[::-1]
+    marks, marks_since_ns = _marks(data, since_ns) if version > 1 else ((), 0)
+    return Ring(rank, pid, ticks, SOURCES[source], why, found, marks, marks_since_ns)
 
 
 def seconds(steps: Sequence[Step], place: int) -> Optional[float]:
@@ -141,3 +157,19 @@ def _newest(data: bytes, count: int, since_ns: int) -> Iterator[Step]:
             return
         before = mono
         yield Step(step, wall, mono)
+
+
+def _marks(data: bytes, since_ns: int) -> Tuple[Tuple[Mark, ...], int]:
+    """Marks from a moment on, oldest first, and before which moment they were overwritten."""
+    words = memoryview(data)[_STEPS_SIZE:].cast("Q")
+    count, before = words[0], MOST_NS
+    found: List[Mark] = []
+    for number in range(count - 1, max(-1, count - 1 - MARKS), -1):
+        word = words[1 + number % MARKS]
+        mono = word >> (3 + LOADER_BITS)
+        if mono < since_ns:
+            return tuple(reversed(found)), 0
+        if mono <= before:  # else it is not by our hook
+            before = mono
+            found.append(Mark(word & 7, word >> 3 & LOADERS - 1, mono))
+    return tuple(reversed(found)), before if count > MARKS else 0

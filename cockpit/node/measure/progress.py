@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from cockpit.base.progress import ring
+from cockpit.base.progress.phases import Reader
 from cockpit.node import procfs, safefiles
 
 _RING = re.compile(r"(0|[1-9][0-9]{0,6})\.([1-9][0-9]{0,9})\.ring")
@@ -28,6 +29,7 @@ class Rings:
         self._folder = folder
         self._seen: Dict[Tuple[int, int], Tuple[int, int]] = {}
         """When the last step ended that was sent, and the one two before it: older ones need not be read."""
+        self._phases: Dict[Tuple[int, int], Reader] = {}
         self._pids: Dict[int, List[int]] = {}
 
     def look(self) -> None:
@@ -57,7 +59,9 @@ class Rings:
         since, floor = self._seen.pop((rank, pid), (0, 0))  # the newest comes last
         self._seen[rank, pid] = since, floor
         if len(self._seen) > _PROCESSES:
-            del self._seen[next(iter(self._seen))]
+            oldest = next(iter(self._seen))
+            del self._seen[oldest]
+            self._phases.pop(oldest, None)
         try:
             found = ring.read(safefiles.read(path, ring.SIZE), floor)
         except (OSError, ValueError):
@@ -68,15 +72,33 @@ class Rings:
             return None
         last = steps[-1]
         self._seen[rank, pid] = last.mono_ns, steps[-3].mono_ns if len(steps) > 2 else floor
+        new = next((place for place, step in enumerate(steps) if step.mono_ns > since), len(steps))
+        seconds = [ring.seconds(steps, place) for place in range(len(steps))]
         told = {
             "source": found.source,
             "step": last.step,
             "age_s": (now - last.mono_ns) / 1e9,
-            "step_s": ring.seconds(steps, len(steps) - 1),
+            "step_s": seconds[-1],
             "steps": [
-                [step.step, step.wall_ns / 1e9, ring.seconds(steps, place)]
-                for place, step in enumerate(steps)
-                if step.mono_ns > since
+                [step.step, step.wall_ns / 1e9, took] for step, took in zip(steps[new:], seconds[new:])
             ],
         }
+        if found.marks and new < len(steps):
+            told["phases"] = self._phases_of((rank, pid), found, steps, seconds, new)
         return last.mono_ns, told
+
+    def _phases_of(
+        self,
+        process: Tuple[int, int],
+        found: ring.Ring,
+        steps: Sequence[ring.Step],
+        seconds: Sequence[Optional[float]],
+        new: int,
+    ) -> List[List[Optional[int]]]:
+        """Those of the steps from one place on, as :class:`cockpit.base.events.PhaseSample`."""
+        spans = [
+            None if seconds[place] is None else (steps[place - 1].mono_ns, steps[place].mono_ns)
+            for place in range(new, len(steps))
+        ]
+        read = self._phases.setdefault(process, Reader()).read(spans, found.marks, found.marks_since_ns)
+        return [[None if one is None else one // 1000 for one in each] for each in read]

@@ -7,6 +7,7 @@ supervisor takes it into the run record, and never in the program.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import ctypes
 import json
@@ -17,9 +18,10 @@ import time
 import weakref
 from typing import Any, Callable
 
-MAGIC, VERSION, HEADER_WORDS, RECORD_WORDS, CAPACITY = 0x434B505452494E47, 1, 16, 4, 508
-SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY)
+MAGIC, VERSION, HEADER_WORDS, RECORD_WORDS, CAPACITY, MARKS = 0x434B505452494E47, 2, 16, 4, 508, 4095
+SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY + 1 + MARKS)
 OPTIMIZER, DEEPSPEED = 1, 2
+UPDATE_END = 5
 
 RECORDERS = ("fr_trace_json", "dump_nccl_trace_json")
 """Handlers of the server that give what the flight recorder has."""
@@ -101,6 +103,13 @@ class Steps:
         """Optimizers whose steps counted in turn, by mark and weak reference; those of the last one do."""
         self._others: dict[int, int] = {}
         """How many steps others made since."""
+        self.marks: Any = None
+        """Marks of where it is in its step; None: none are written."""
+
+    @property
+    def words(self) -> Any:
+        """Of its ring."""
+        return self._ring.words
 
     def source(self, number: int) -> None:
         """What counts from here on."""
@@ -112,11 +121,14 @@ class Steps:
         Others may step beside it (for each parameter there may be one), or for a while on their own, as in an
         evaluation, and on one rank alone: if these counted, a number would mean another step on each rank.
         """
+        if self.marks is not None:
+            self.marks.add(UPDATE_END)
         if not self._armed or self._deepspeed or os.getpid() != self._pid:
             return
         try:
             if self._leads(optimizer):
                 self._others.clear()
+                self._trains_here()
                 self._step += 1
                 self._ring.add(self._step)
         except Exception as error:
@@ -153,16 +165,26 @@ class Steps:
             # Several engines in one process step together; an older checkpoint takes its own engine back.
             if step > self._step or (id(engine) == self._owner and 0 < step < self._step):
                 self._step, self._owner = step, id(engine)
+                self._trains_here()
                 self._ring.add(step)
         except Exception as error:
             if not _is_ours(error):
                 raise
             self._disarm(error)
 
-    def _disarm(self, error: Exception) -> None:
-        self._armed = False
+    def _trains_here(self) -> None:
+        """The thread that ends a step is the one whose phases are marked."""
+        if self.marks is not None:
+            self.marks.thread = _thread.get_ident()
+
+    def broke(self, error: Exception) -> None:
+        """A mark could not be written."""
         with contextlib.suppress(Exception):
             self._ring.broke(error)
+
+    def _disarm(self, error: Exception) -> None:
+        self._armed = False
+        self.broke(error)
 
 
 class GlobalSteps:
@@ -208,7 +230,7 @@ class Hooks:
         """The server, and ``None`` once it has begun."""
         _keep(self._servers)
         self._told: dict[str, Any] = {"rank": rank, "pid": os.getpid(), "ticks": _ticks()}
-        self._told.update(torch="", server="", handlers=[], steps="")
+        self._told.update(torch="", server="", handlers=[], steps="", phases="")
         try:
             for number in range(3):
                 os.fstat(number)
@@ -240,6 +262,7 @@ class Hooks:
         if module.__name__ == "torch":
             self._told["torch"] = str(getattr(module, "__version__", ""))
             self._attempt("steps", self._optimizers, module)
+            self._attempt("phases", self._phases)
             self._attempt("server", self._server)
         else:
             self._attempt("steps", self._engines, module)
@@ -270,6 +293,15 @@ class Hooks:
         # torch.optim has no name for this module of its own.
         sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(stepped)
         steps.source(OPTIMIZER)
+
+    def _phases(self) -> None:
+        if self._told["steps"]:
+            self._told["phases"] = "no steps are noted"
+        elif self._steps.marks is None:
+            made = _beside("marks.py")
+            marks = made["Marks"](self._steps.words, self._steps.broke)
+            self._told["phases"] = made["arm"](marks, sys.modules, (Steps, Ring))
+            self._steps.marks = marks
 
     # The server
 

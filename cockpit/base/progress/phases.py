@@ -1,0 +1,175 @@
+"""The phases of a step: how long a rank was at its input, forward, backward and update, from its marks.
+
+The probe writes a :class:`Mark` where a data loader begins and ends its ``__next__``, where autograd begins
+and ends a backward, and where an optimizer has made its step. From these:
+
+========  ========================================================================================
+input     the loader's ``__next__``, for what is then trained on
+forward   from there, or from the end of a backward or of an update, to the start of a backward
+backward  autograd's run backwards; ``torch.autograd.grad`` runs the same, and counts as one
+update    from the end of a backward to the end of the optimizer's step, so a step with a closure is right
+========  ========================================================================================
+
+What is left of the step is *other*: an evaluation, a checkpoint, logging, and the forward of a loop without
+a loader of torch's, where nobody knows when it has its input. Several of each in a step add up. All are times
+of the CPU: with a GPU it runs ahead, and *forward* is how long it takes to enqueue the work.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END = range(1, 6)
+"""Kinds of marks."""
+
+EVALUATES_NS = 1_000_000
+"""A loader that is asked for the next batch this long after one, with no backward in between, evaluates: a
+program that takes several batches for one step takes them at once."""
+
+NAMES = ("input", "forward", "backward", "update")
+
+
+class Mark(NamedTuple):
+    """Something began or ended.
+
+    :param kind: one of those above
+    :param loader: of input, which of a few loaders it was: of two numbers that are equal, perhaps the same
+    :param mono_ns: when, on the node's monotonic clock
+    """
+
+    kind: int
+    loader: int
+    mono_ns: int
+
+
+class Phases(NamedTuple):
+    """Nanoseconds of each phase of a step; None: not known."""
+
+    input: Optional[int] = None
+    forward: Optional[int] = None
+    backward: Optional[int] = None
+    update: Optional[int] = None
+
+
+UNKNOWN = Phases()
+
+
+class Reader:
+    """Makes phases of the marks of one process, as they come."""
+
+    def __init__(self) -> None:
+        self._fed = False
+        """The last batch was trained on: a step without one, as of a second optimizer, is on that batch."""
+
+    def read(
+        self, steps: Sequence[Optional[Tuple[int, int]]], marks: Sequence[Mark], since_ns: int = 0
+    ) -> List[Phases]:
+        """The phases of steps.
+
+        :param steps: when each began and ended, monotonic nanoseconds, in their order; None: not known
+        :param marks: in their order
+        :param since_ns: marks before this were overwritten
+        """
+        found, place = [], 0
+        for step in steps:
+            if step is None or step[0] < since_ns:
+                found.append(UNKNOWN)
+                continue
+            start, end = step
+            while place < len(marks) and marks[place].mono_ns <= start:
+                place += 1
+            first = place
+            while place < len(marks) and marks[place].mono_ns <= end:
+                place += 1
+            found.append(self._step(marks[first:place], start, end))
+        return found
+
+    def _step(self, marks: Sequence[Mark], start: int, end: int) -> Phases:
+        reading = _Reading(start, self._fed)
+        found = reading.read(marks, end)
+        fed, self._fed = self._fed or reading.fed, reading.fed
+        return found if fed else found._replace(input=None, forward=None)
+
+
+class _Reading:
+    """Goes through the marks of one step."""
+
+    def __init__(self, start: int, fed: bool) -> None:
+        self.fed = fed
+        """See :class:`Reader`."""
+        self._input = self._forward = self._backward = self._update = 0
+        self._since = start
+        """When the last of them ended."""
+        self._loaded = False
+        """That was a loader."""
+        self._trained = False
+        """A backward has ended in this step."""
+        self._depth = 0
+        """Backwards within each other: a checkpointed part of a model makes one in another."""
+        self._asked: List[Tuple[int, int]] = []
+        """When each loader was asked that has not answered, and the input before; one may use another."""
+        self._pending: List[Tuple[int, int]] = []
+        """By loader, input that nothing was trained on yet."""
+        self._evaluates: List[int] = []
+        """Loaders whose batches were not trained on."""
+
+    def read(self, marks: Sequence[Mark], end: int) -> Phases:
+        """All of them, up to the end of the step; one that begins or ends in a backward has no phases."""
+        for mark in marks:
+            if mark.kind == INPUT:
+                self._ask(mark)
+            elif mark.kind == INPUT_END:
+                self._answer(mark)
+            elif mark.kind == BACKWARD:
+                self._begin(mark.mono_ns)
+            elif mark.kind == BACKWARD_END:
+                if not self._depth:
+                    return UNKNOWN
+                self._end(mark.mono_ns)
+            elif not self._depth:
+                self._updated(mark.mono_ns)
+        if self._depth or not self._trained:
+            return UNKNOWN
+        self._updated(end)
+        self._take_pending()
+        return Phases(self._input, self._forward, self._backward, self._update)
+
+    def _ask(self, mark: Mark) -> None:
+        again = self._loaded and any(loader == mark.loader for loader, _ in self._pending)
+        if again and mark.mono_ns - self._since > EVALUATES_NS:
+            self._evaluates.append(mark.loader)
+        self._asked.append((mark.mono_ns, sum(took for _, took in self._pending)))
+
+    def _answer(self, mark: Mark) -> None:
+        if not self._asked:
+            return  # it was asked before this step began
+        asked, before = self._asked.pop()
+        # What loaders took that this one has used is part of it.
+        within = sum(took for _, took in self._pending) - before
+        self._pending.append((mark.loader, mark.mono_ns - asked - within))
+        self._since, self._loaded = mark.mono_ns, True
+
+    def _begin(self, at: int) -> None:
+        self._depth += 1
+        if self._depth > 1:
+            return
+        self._forward += at - self._since
+        self._take_pending()
+        self._since, self._loaded = at, False
+
+    def _take_pending(self) -> None:
+        if self._pending:
+            self.fed = self._pending[-1][0] not in self._evaluates
+        self._input += sum(took for loader, took in self._pending if loader not in self._evaluates)
+        self._pending, self._evaluates, self._asked = [], [], []
+
+    def _end(self, at: int) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._backward += at - self._since
+            self._since, self._trained = at, True
+
+    def _updated(self, at: int) -> None:
+        if not self._loaded:
+            self._update += at - self._since
+            self._since = at
