@@ -281,6 +281,12 @@ class PhaseSample(Definition):
     backward: Optional[int] = maybe(gate.COUNT)
     update: Optional[int] = maybe(gate.COUNT)
 
+    @property
+    def seconds(self) -> Tuple[Optional[float], ...]:
+        """The same in seconds."""
+        some = (self.input, self.forward, self.backward, self.update)
+        return tuple(None if one is None else one / 1e6 for one in some)
+
 
 class Progress(Definition):
     """How far a rank is, by the probe in it.

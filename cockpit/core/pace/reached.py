@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cockpit.core.pace.history import History
+from cockpit.core.pace.phases import NOTHING, packed
 from cockpit.core.pace.signs import Signs
 from cockpit.core.pace.steps import Key, Step, Steps
 
@@ -168,6 +169,7 @@ class Reached:
         span: float | None = None,
         exact: bool = True,
         anew: bool = False,
+        phases: Sequence[float | None] = (),
     ) -> None:
         """A rank finished a step; older than its last, of an unknown rank, or far from all others: ignored.
 
@@ -177,6 +179,7 @@ class Reached:
         :param span: seconds that the step took; None: what passed since the last one
         :param exact: the rank itself noted the time; else it is when a line of its log arrived
         :param anew: its log names a later epoch
+        :param phases: seconds of those that it marked (:data:`cockpit.core.pace.phases.NAMES`)
         """
         before = self._known.get(rank)
         if before and before.exact == exact and step < before.key[1] and at > before.at:
@@ -197,7 +200,8 @@ class Reached:
         self._known[rank] = Known(key, at, exact, since)
         self._middle_of = -1
         if self._near(step) and (exact or not self._aside(self._known[rank])):
-            self.steps.finish(rank, key, at, span, exact=exact, count=self._unseen(key, count))
+            word = packed(phases, span) if phases and span is not None else NOTHING
+            self.steps.finish(rank, key, at, span, exact=exact, count=self._unseen(key, count), phases=word)
         self.version += 1
 
     def heard(self, rank: int, at: float) -> None:

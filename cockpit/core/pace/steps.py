@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from cockpit.core.pace.medians import known_of, middle, usual
+from cockpit.core.pace.phases import NOTHING, quickest
 
 CELLS = 3 << 18
 """Ranks × steps that are kept exactly: 12,288 steps of 64 ranks, an hour of those of 0.3 s, in 18 MB."""
@@ -55,6 +56,8 @@ class Step:
     :param costly: the place of that rank
     :param estimate: seconds that it took, by when lines of logs arrived: good enough to draw, not to compare
     :param count: of how many steps it is the last: logs may tell of every tenth only
+    :param phases: how much of it each rank was in each phase (:func:`cockpit.core.pace.phases.packed`); empty:
+        not known of anyone
     :param stages: of a pipeline, that of each rank; empty: there is one only
     :param version: changes with any number
     """
@@ -68,6 +71,7 @@ class Step:
     costly: int = 0
     estimate: float = _NAN
     count: int = 1
+    phases: array[int] = field(default_factory=lambda: array("I"))
     stages: Sequence[int] = ()
     version: int = 0
     _end: float | None = None
@@ -78,6 +82,7 @@ class Step:
     _slowest: int | None = None
     _together: bool | None = None
     _warm: bool = True
+    _quickest: Sequence[float] | None = None
 
     @property
     def step(self) -> int:
@@ -107,7 +112,7 @@ class Step:
         """
         self.version += 1
         if ended:
-            self._end = self._span = self._together = None
+            self._end = self._span = self._together = self._quickest = None
         if worked:
             self._work = None
         self._excesses = self._slowest = None
@@ -141,6 +146,13 @@ class Step:
         if self._work is None:
             self._work = usual(self.works)
         return self._work
+
+    @property
+    def quickest(self) -> Sequence[float]:
+        """See :func:`cockpit.core.pace.phases.quickest`."""
+        if self._quickest is None:
+            self._quickest = quickest(self)
+        return self._quickest
 
     @property
     def compared(self) -> tuple[Sequence[float], float]:
@@ -260,13 +272,24 @@ class Steps:
         place = bisect_right(self._order, at, key=attrgetter("base"))
         return self._order[place - 1] if place else None
 
-    def finish(self, rank: int, key: Key, at: float, span: float | None, *, exact: bool, count: int) -> None:
+    def finish(
+        self,
+        rank: int,
+        key: Key,
+        at: float,
+        span: float | None,
+        *,
+        exact: bool,
+        count: int,
+        phases: int = NOTHING,
+    ) -> None:
         """A rank finished a step.
 
         :param at: unix seconds on our clock
         :param span: seconds that one step took; None: not known
         :param exact: the rank itself noted the times
         :param count: of how many steps it is the last
+        :param phases: see :func:`cockpit.core.pace.phases.packed`
         """
         step = self._row(key, at)
         if step is None:
@@ -274,6 +297,10 @@ class Steps:
         place = self.place[rank]
         step.ends[place] = at - step.base
         step.count = max(step.count, count)
+        if phases != NOTHING:
+            if not step.phases:
+                step.phases = array("I", [NOTHING]) * len(self.ranks)
+            step.phases[place] = phases
         if span is not None and exact:
             step.spans[place] = span
         elif span is not None:

@@ -302,8 +302,9 @@ class PaceBook:
         last = at - progress.age_s
         if ends and abs(ends[-1] - last) > CLOCK_SET_S:
             ends = progress.ends(last)
-        for step, end in zip(progress.steps, ends, strict=True):
-            self.pace.stepped(rank, step.step, end, span=step.seconds)
+        for place, (step, end) in enumerate(zip(progress.steps, ends, strict=True)):
+            phases = progress.phases[place].seconds if progress.phases else ()
+            self.pace.stepped(rank, step.step, end, span=step.seconds, phases=phases)
         self.pace.heard(rank, ends[-1] + progress.age_s if ends else at)
 
     def _counts(self, rank: int, source: str) -> None:

@@ -1,0 +1,208 @@
+"""Where the time of steps goes: the phases of each rank, why one is slow, and what the run is bound by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from cockpit.core.pace.medians import known_of
+
+if TYPE_CHECKING:
+    from cockpit.core.pace.steps import Step, Steps
+
+NAMES = ("input", "forward", "backward", "update", "wait", "other")
+"""Of the fields of :class:`Phases`, in their order."""
+MARKED = 4
+"""So many of these are marked by ranks; *wait* is known where recorders were looked at, *other* is the rest."""
+
+_WHOLE, _UNKNOWN = 254, 255
+NOTHING = 0xFFFFFFFF
+"""The word of a step whose phases are not known."""
+
+LOOKED_AT = 10
+"""Steps of which the median is taken."""
+MOST_RANKS = 256
+"""Ranks that the median of all is taken of."""
+
+ALIKE = 0.3
+"""A phase is why a rank is slow if it differs by what the whole differs by, up to this part of that."""
+BOUND = {"input": 0.25, "wait": 0.3, "update": 0.3}
+"""The share of a step from which a run is said to be bound by a phase."""
+COMPUTES = 0.6
+"""The share of forward and backward from which it is said to be bound by computing."""
+
+
+class Phases(NamedTuple):
+    """Seconds of a step that a rank was in each phase; NaN: not known."""
+
+    input: float = math.nan
+    forward: float = math.nan
+    backward: float = math.nan
+    update: float = math.nan
+    wait: float = math.nan
+    other: float = math.nan
+
+    @property
+    def total(self) -> float:
+        """Seconds of all that are known."""
+        return sum(known_of(self))
+
+
+def packed(phases: Sequence[float | None], span: float) -> int:
+    """The word of a step in the store: a byte a phase, its share of the step.
+
+    :param phases: seconds of those that ranks mark; None: not known
+    :param span: of the step, seconds
+    """
+    word = 0
+    left = _WHOLE
+    for place, took in enumerate(phases[:MARKED]):
+        share = _UNKNOWN
+        if took is not None and span > 0:
+            share = min(left, round(_WHOLE * max(0.0, took) / span))
+            left -= share
+        word |= share << 8 * place
+    return word | NOTHING & ~((1 << 8 * min(MARKED, len(phases))) - 1)
+
+
+def phases_of(step: Step, place: int) -> Phases | None:
+    """Those of one rank, without its waiting if that is known; None: none is.
+
+    Waiting is taken out of the phases in which the rank was longer than the quickest one: there it waited.
+    """
+    word = step.phases[place] if step.phases else NOTHING
+    span = step.spans[place]
+    if word == NOTHING or not span > 0:
+        return None
+    gross = _unpacked(word, span)
+    wait = span - step.works[place] if step.by_work else math.nan
+    if math.isnan(wait):
+        return Phases(*gross, math.nan, max(0.0, span - sum(known_of(gross))))
+    wait = min(max(0.0, wait), span)
+    net = _without(gross, wait, step.quickest)
+    return Phases(*net, wait, max(0.0, span - wait - sum(known_of(net))))
+
+
+def quickest(step: Step) -> Sequence[float]:
+    """The least seconds that any rank was in each phase; NaN: not known."""
+    found = [math.inf] * MARKED
+    for word, span in zip(step.phases, step.spans, strict=True):
+        if word == NOTHING or not span > 0:
+            continue
+        for place, took in enumerate(_unpacked(word, span)):
+            if took < found[place]:
+                found[place] = took
+    return [math.nan if math.isinf(one) else one for one in found]
+
+
+def _unpacked(word: int, span: float) -> list[float]:
+    shares = (word >> 8 * place & 0xFF for place in range(MARKED))
+    return [math.nan if share == _UNKNOWN else span * share / _WHOLE for share in shares]
+
+
+def _without(gross: Sequence[float], wait: float, least: Sequence[float]) -> list[float]:
+    longer = [
+        max(0.0, one - low) if one == one and low == low else 0.0
+        for one, low in zip(gross, least, strict=True)
+    ]
+    total = sum(longer)
+    part = min(1.0, wait / total) if total > 0 else 0.0
+    return [one - part * more for one, more in zip(gross, longer, strict=True)]
+
+
+# What is made of them
+
+
+def rank_phases(steps: Steps, place: int, newest: Sequence[Step]) -> Phases | None:
+    """The median of a rank's last steps whose phases are known."""
+    found = list(islice((one for step in newest if (one := phases_of(step, place)) is not None), LOOKED_AT))
+    return _middle(found)
+
+
+def run_phases(steps: Steps, newest: Sequence[Step]) -> Phases | None:
+    """The median of the ranks' medians; of many ranks some speak for all."""
+    every = max(1, len(steps.ranks) // MOST_RANKS)
+    each = (rank_phases(steps, place, newest) for place in range(0, len(steps.ranks), every))
+    return _middle([one for one in each if one is not None])
+
+
+def _middle(some: Sequence[Phases]) -> Phases | None:
+    if not some:
+        return None
+    columns = ([one for one in column if one == one] for column in zip(*some, strict=True))
+    return Phases(*(median(column) if column else math.nan for column in columns))
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a rank takes longer than the others.
+
+    :param phase: of :data:`NAMES`
+    :param took: seconds that it is in that phase
+    :param others: seconds that the median of the others is
+    """
+
+    phase: str
+    took: float
+    others: float
+
+
+def reason(own: Phases | None, others: Phases | None, over: float) -> Reason | None:
+    """The phase that differs by what a rank is slow by; None: none does.
+
+    :param over: seconds that the rank works longer in a step
+    """
+    if own is None or others is None or not over > 0:
+        return None
+    differ = [
+        (mine - theirs, name, mine, theirs)
+        for name, mine, theirs in zip(NAMES, own, others, strict=True)
+        if name != "wait" and not math.isnan(mine - theirs)
+    ]
+    more, name, mine, theirs = max(differ, default=(0.0, "", 0.0, 0.0))
+    if not name or abs(more - over) > ALIKE * over:
+        return None
+    return Reason(name, mine, theirs)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the steps of a run are bound by.
+
+    :param word: ``input-bound``, ``compute-bound``, …
+    :param share: of a step: 0.41
+    """
+
+    word: str
+    share: float
+    text: str
+
+
+def bound(of: Phases | None) -> Bound | None:
+    """What takes most of the median rank's step, if that is much of it."""
+    if of is None or not of.total > 0:
+        return None
+    whole = of.total
+    shares = {name: took / whole for name, took in zip(NAMES, of, strict=True) if took == took}
+    said = {
+        "input": "ranks wait {:.0%} of a step for data",
+        "wait": "ranks wait {:.0%} of a step for each other",
+        "update": "the optimizer takes {:.0%} of a step",
+    }
+    for name, least in BOUND.items():
+        if shares.get(name, 0.0) >= least:
+            word = "wait-bound" if name == "wait" else f"{name}-bound"
+            return Bound(word, shares[name], said[name].format(shares[name]))
+    computes = shares.get("forward", 0.0) + shares.get("backward", 0.0)
+    if computes >= COMPUTES:
+        return Bound("compute-bound", computes, f"{computes:.0%} forward and backward")
+    return None
+
+
+def newest_known(steps: Steps) -> Iterator[Step]:
+    """Steps with phases, newest first."""
+    return (step for step in steps.newest() if step.phases)
