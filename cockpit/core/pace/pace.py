@@ -10,6 +10,8 @@ from statistics import median
 
 from cockpit.base.stillness import Pause
 from cockpit.core.pace.medians import middle
+from cockpit.core.pace.phases import LOOKED_AT as PHASED
+from cockpit.core.pace.phases import MOST_RANKS, Phases, Reason, middle_phases, rank_phases, reason
 from cockpit.core.pace.reached import Known, Reached
 from cockpit.core.pace.signs import Sign
 from cockpit.core.pace.slow import (
@@ -80,6 +82,20 @@ class _Lately:
     paces: dict[int, RankPace] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Phased:
+    """Where the time of the last steps goes, until anything changes.
+
+    :param newest: steps with phases, newest first
+    :param run: of the median rank, in a list once it is known
+    """
+
+    version: int
+    newest: Sequence[Step]
+    ranks: dict[int, Phases | None] = field(default_factory=dict)
+    run: list[Phases | None] | None = None
+
+
 class Pace(Reached):
     """What is known about the steps of all ranks, and who is slow. Times are unix seconds on our clock.
 
@@ -90,6 +106,7 @@ class Pace(Reached):
         super().__init__(ranks)
         self._slow: tuple[int, list[Slow]] = (-1, [])
         self._lately = _Lately((-1, False), (), ())
+        self._phases = _Phased(-1, ())
 
     def ends(self, rank: int, since: float) -> list[tuple[int, float]]:
         """The steps that a rank noted itself from this moment on, oldest first, and when it finished them."""
@@ -218,6 +235,33 @@ class Pace(Reached):
         if known is None or not newest or known.key >= newest[-1].key:
             return newest
         return self.steps.back_from(known.key, LOOKED_AT * 2)
+
+    def phases_of(self, rank: int) -> Phases | None:
+        """Seconds that a rank is in each phase of a step, the median of its last ones; None: not known."""
+        found = self._phased()
+        if rank not in found.ranks:
+            found.ranks[rank] = rank_phases(self.steps.place[rank], self._lasts(rank, found.newest))
+        return found.ranks[rank]
+
+    def phases(self) -> Phases | None:
+        """The same of the median rank."""
+        found = self._phased()
+        if found.run is None:
+            every = max(1, len(self.steps.ranks) // MOST_RANKS)
+            each = (self.phases_of(rank) for rank in self.steps.ranks[::every])
+            found.run = [middle_phases([one for one in each if one is not None])]
+        return found.run[0]
+
+    def why(self, one: Slow) -> Reason | None:
+        """Which phase of a slow rank differs by what it is slow by; None: none does."""
+        over = _middle([step.over(self.steps.place[one.rank]) for step in self._phased().newest])
+        return reason(self.phases_of(one.rank), self.phases(), over or 0.0)
+
+    def _phased(self) -> _Phased:
+        if self._phases.version != self.version:
+            newest = list(islice((step for step in self._judging() if step.phases), PHASED))
+            self._phases = _Phased(self.version, newest)
+        return self._phases
 
     def apart_since(self, rank: int) -> int:
         """The first step of those in which a rank was slow or late, never more than two apart."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from cockpit.core.pace.medians import known_of
 
 if TYPE_CHECKING:
-    from cockpit.core.pace.steps import Step, Steps
+    from cockpit.core.pace.steps import Step
 
 NAMES = ("input", "forward", "backward", "update", "wait", "other")
 """Of the fields of :class:`Phases`, in their order."""
 MARKED = 4
-"""So many of these are marked by ranks; *wait* is known where recorders were looked at, *other* is the rest."""
+"""So many of these ranks mark. *wait* is known where recorders were looked at, *other* is the rest."""
 
 _WHOLE, _UNKNOWN = 254, 255
 NOTHING = 0xFFFFFFFF
@@ -81,10 +80,10 @@ def phases_of(step: Step, place: int) -> Phases | None:
     gross = _unpacked(word, span)
     wait = span - step.works[place] if step.by_work else math.nan
     if math.isnan(wait):
-        return Phases(*gross, math.nan, max(0.0, span - sum(known_of(gross))))
+        return Phases._make([*gross, math.nan, max(0.0, span - sum(known_of(gross)))])
     wait = min(max(0.0, wait), span)
-    net = _without(gross, wait, step.quickest)
-    return Phases(*net, wait, max(0.0, span - wait - sum(known_of(net))))
+    net = _without(gross, wait, step.quickest, span)
+    return Phases._make([*net, wait, max(0.0, span - wait - sum(known_of(net)))])
 
 
 def quickest(step: Step) -> Sequence[float]:
@@ -104,37 +103,31 @@ def _unpacked(word: int, span: float) -> list[float]:
     return [math.nan if share == _UNKNOWN else span * share / _WHOLE for share in shares]
 
 
-def _without(gross: Sequence[float], wait: float, least: Sequence[float]) -> list[float]:
-    longer = [
-        max(0.0, one - low) if one == one and low == low else 0.0
-        for one, low in zip(gross, least, strict=True)
-    ]
-    total = sum(longer)
-    part = min(1.0, wait / total) if total > 0 else 0.0
-    return [one - part * more for one, more in zip(gross, longer, strict=True)]
+def _without(gross: Sequence[float], wait: float, least: Sequence[float], span: float) -> list[float]:
+    pairs = zip(gross, least, strict=True)
+    longer = [one - low if one > low else 0.0 for one, low in pairs]  # not so of what is not known
+    part = min(1.0, wait / sum(longer)) if any(longer) else 0.0
+    net = [one - part * more for one, more in zip(gross, longer, strict=True)]
+    # What shows in no phase, as where all wait for a rank without phases, is taken from all of them.
+    known = sum(known_of(net))
+    room = min(1.0, (span - wait) / known) if known > 0 else 1.0
+    return [one * room for one in net]
 
 
 # What is made of them
 
 
-def rank_phases(steps: Steps, place: int, newest: Sequence[Step]) -> Phases | None:
-    """The median of a rank's last steps whose phases are known."""
-    found = list(islice((one for step in newest if (one := phases_of(step, place)) is not None), LOOKED_AT))
-    return _middle(found)
+def rank_phases(place: int, newest: Sequence[Step]) -> Phases | None:
+    """The median of some steps of the rank at a place; None: nothing is known."""
+    return middle_phases([one for step in newest if (one := phases_of(step, place)) is not None])
 
 
-def run_phases(steps: Steps, newest: Sequence[Step]) -> Phases | None:
-    """The median of the ranks' medians; of many ranks some speak for all."""
-    every = max(1, len(steps.ranks) // MOST_RANKS)
-    each = (rank_phases(steps, place, newest) for place in range(0, len(steps.ranks), every))
-    return _middle([one for one in each if one is not None])
-
-
-def _middle(some: Sequence[Phases]) -> Phases | None:
+def middle_phases(some: Sequence[Phases]) -> Phases | None:
+    """The median of each phase; None: there is none."""
     if not some:
         return None
     columns = ([one for one in column if one == one] for column in zip(*some, strict=True))
-    return Phases(*(median(column) if column else math.nan for column in columns))
+    return Phases._make(median(column) if column else math.nan for column in columns)
 
 
 @dataclass(frozen=True)
@@ -201,8 +194,3 @@ def bound(of: Phases | None) -> Bound | None:
     if computes >= COMPUTES:
         return Bound("compute-bound", computes, f"{computes:.0%} forward and backward")
     return None
-
-
-def newest_known(steps: Steps) -> Iterator[Step]:
-    """Steps with phases, newest first."""
-    return (step for step in steps.newest() if step.phases)

@@ -56,8 +56,8 @@ class Step:
     :param costly: the place of that rank
     :param estimate: seconds that it took, by when lines of logs arrived: good enough to draw, not to compare
     :param count: of how many steps it is the last: logs may tell of every tenth only
-    :param phases: how much of it each rank was in each phase (:func:`cockpit.core.pace.phases.packed`); empty:
-        not known of anyone
+    :param phases: how much of it each rank was in each phase (:func:`cockpit.core.pace.phases.packed`);
+        empty: not known of anyone
     :param stages: of a pipeline, that of each rank; empty: there is one only
     :param version: changes with any number
     """

@@ -1,0 +1,135 @@
+"""Where the time of steps goes: what is kept, what is waiting, why a rank is slow, what bounds a run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.phases import NOTHING, Phases, bound, packed, phases_of, reason
+from cockpit.core.pace.slow import Slow
+
+START = 1_700_000_000.0
+USUAL = (0.05, 0.3, 0.5, 0.1)
+
+
+def played(
+    steps: int, own: dict[int, tuple[float | None, ...]], *, works: dict[int, float] | None = None
+) -> Pace:
+    """A run of 4 ranks with steps of 1 s.
+
+    :param own: phases of ranks that differ
+    :param works: seconds of work by rank
+    """
+    pace = Pace(range(4))
+    for step in range(1, steps + 1):
+        for rank in range(4):
+            phases = own.get(rank, USUAL)
+            pace.stepped(rank, step, START + step, span=1.0, phases=phases)
+        for rank, took in (works or {}).items():
+            pace.worked(rank, step, took)
+    return pace
+
+
+def near(found: Phases | None, wanted: tuple[float, ...]) -> None:
+    assert found is not None
+    assert list(found) == pytest.approx(list(wanted), abs=0.004, nan_ok=True)
+
+
+def test_shares_of_a_step_are_kept_and_the_rest_is_other() -> None:
+    pace = played(12, {})
+    near(pace.phases_of(2), (*USUAL, math.nan, 0.05))
+    near(pace.phases(), (*USUAL, math.nan, 0.05))
+
+
+def test_a_phase_that_is_not_known_stays_blank() -> None:
+    pace = played(12, {1: (None, None, 0.5, 0.1)})
+    near(pace.phases_of(1), (math.nan, math.nan, 0.5, 0.1, math.nan, 0.4))
+
+
+def test_a_rank_without_marks_has_none_and_is_no_part_of_the_median() -> None:
+    pace = played(12, {3: ()})
+    assert pace.phases_of(3) is None
+    near(pace.phases(), (*USUAL, math.nan, 0.05))
+    assert played(12, dict.fromkeys(range(4), ())).phases() is None
+
+
+def test_waiting_is_taken_out_of_the_phase_it_falls_in() -> None:
+    """Rank 1 has its input late, so the others are longer in their backward, where they wait for it."""
+    pace = played(12, {1: (0.35, 0.3, 0.2, 0.1)}, works={0: 0.7, 1: 1.0, 2: 0.7, 3: 0.7})
+    near(pace.phases_of(0), (0.05, 0.3, 0.2, 0.1, 0.3, 0.05))
+    near(pace.phases_of(1), (0.35, 0.3, 0.2, 0.1, 0.0, 0.05))
+
+
+def test_why_a_rank_is_slow_is_the_phase_that_differs_by_as_much() -> None:
+    pace = played(12, {1: (0.35, 0.3, 0.2, 0.1)}, works={0: 0.7, 1: 1.0, 2: 0.7, 3: 0.7})
+    (slow,) = pace.slow()
+    found = pace.why(slow)
+    assert found is not None
+    assert found.phase == "input"
+    assert (found.took, found.others) == pytest.approx((0.35, 0.05), abs=0.005)
+
+
+def test_no_phase_is_named_where_several_differ_a_little() -> None:
+    own = Phases(0.1, 0.4, 0.6, 0.2, 0.0, 0.0)
+    others = Phases(0.05, 0.3, 0.5, 0.1, 0.35, 0.0)
+    assert reason(own, others, 0.35) is None
+    assert reason(None, others, 0.35) is None
+    assert reason(own, others, 0.0) is None
+
+
+def test_nothing_is_said_of_a_rank_without_phases() -> None:
+    pace = played(12, {1: ()}, works={0: 0.7, 1: 1.0, 2: 0.7, 3: 0.7})
+    assert pace.why(Slow(1, 0.4)) is None
+
+
+@pytest.mark.parametrize(
+    ("phases", "word"),
+    [
+        (Phases(0.41, 0.2, 0.3, 0.05, 0.0, 0.04), "input-bound"),
+        (Phases(0.02, 0.3, 0.5, 0.05, 0.1, 0.03), "compute-bound"),
+        (Phases(0.02, 0.2, 0.3, 0.05, 0.4, 0.03), "wait-bound"),
+        (Phases(0.02, 0.2, 0.2, 0.4, 0.1, 0.08), "update-bound"),
+        (Phases(0.2, 0.2, 0.2, 0.2, 0.1, 0.1), None),
+        (Phases(), None),
+        (None, None),
+    ],
+)
+def test_what_a_run_is_bound_by(phases: Phases | None, word: str | None) -> None:
+    found = bound(phases)
+    assert (found and found.word) == word
+
+
+def test_what_a_run_is_bound_by_is_said_with_its_share() -> None:
+    found = bound(Phases(0.41, 0.2, 0.3, 0.05, 0.0, 0.04))
+    assert found is not None
+    assert found.text == "ranks wait 41% of a step for data"
+
+
+@given(
+    span=st.floats(1e-6, 1e6),
+    shares=st.lists(st.none() | st.floats(-1.0, 3.0), min_size=4, max_size=4),
+    work=st.floats(-1.0, 3.0) | st.none(),
+)
+def test_shares_never_exceed_the_step(span: float, shares: list[float | None], work: float | None) -> None:
+    pace = Pace(range(2))
+    phases = [None if one is None else one * span for one in shares]
+    for rank in range(2):
+        pace.stepped(rank, 1, START + span, span=span, phases=phases)
+    if work is not None:
+        pace.worked(0, 1, work * span)
+    for step in pace.steps:
+        found = phases_of(step, 0)
+        if found is not None:
+            known = [one for one in found if not math.isnan(one)]
+            assert all(one >= 0 for one in known)
+            assert sum(known) <= step.spans[0] * 1.001
+
+
+def test_a_word_holds_nothing_where_nothing_is_known() -> None:
+    assert packed((None, None, None, None), 1.0) == NOTHING
+    assert packed((), 1.0) == NOTHING
+    assert packed((0.5,), 0.0) == NOTHING
