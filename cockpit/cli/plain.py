@@ -161,8 +161,10 @@ async def watch(
 
 def _call_from(session: Session, output: Output) -> None:
     """Call a person when the run fails, stands still, or is over."""
-    chosen = ways(output.notify, config.load())
-    Caller(session, chosen, ring, say, since=output.since, leaves=output.headless).start()
+    settings = config.load()
+    rings = ring if settings.bell else lambda call: None
+    chosen = ways(output.notify, settings)
+    Caller(session, chosen, rings, say, since=output.since, leaves=output.headless).start()
 
 
 def _say_logged_out(session: Session, before: list[str], output: Output) -> list[str]:

@@ -151,9 +151,10 @@ def test_what_was_chosen_is_remembered_when_asked(tmp_path: Path, monkeypatch: p
     async def main() -> None:
         async with played(SCENES["running"], SIZE, notices=True) as (app, pilot, _):
             app.theme = "light"
-            await pilot.press("t", "v", "b")
+            await pilot.press("t", "v", "b", "f", "a", "u")
             await remember(app, pilot)
-            assert load_config() == Config(theme="light", timestamps=False, wrap=True, bell=False)
+            looks = {"timestamps": False, "wrap": True, "follow": False, "fold": False}
+            assert load_config() == Config(theme="light", **looks, units="decimal", bell=False)
             # Of a project's own it says so, and leaves the file alone.
             (tmp_path / "cockpit.toml").write_text('theme = "dark"\n')
             assert "overrides theme" in await remember(app, pilot)
