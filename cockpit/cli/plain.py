@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 from cockpit import config
 from cockpit.base.events import Left
@@ -162,8 +163,8 @@ async def watch(
 def _call_from(session: Session, output: Output) -> None:
     """Call a person when the run fails, stands still, or is over."""
     settings = config.load()
-    rings = ring if settings.bell else lambda call: None
     chosen = ways(output.notify, settings)
+    rings = partial(ring, bell=settings.bell)
     Caller(session, chosen, rings, say, since=output.since, leaves=output.headless).start()
 
 
