@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Seconds,
         SecondsOrNever,
         Table,
+        Units,
         Whole,
     )
 
@@ -127,6 +128,9 @@ class Settings:
     read_only: Flag = False
     timestamps: Flag = True
     wrap: Flag = False
+    follow: Flag = True
+    fold: Flag = True
+    units: Units = "binary"
     probe: FlagOrAuto = "auto"
     bell: Flag = True
     notify: Command = ""

@@ -279,7 +279,7 @@ LOOSER = {
 }
 """What a person has set, and what of a project would loosen that."""
 
-TASTE = {"probe", "theme", "ascii", "timestamps", "wrap", "keys"}
+TASTE = {"probe", "theme", "ascii", "timestamps", "wrap", "follow", "fold", "units", "keys"}
 REFUSED = {"notify", "trusted_group", "watch.on_hang", "watch.stop_after"}
 
 

@@ -135,9 +135,12 @@ def draw(text: str, width: int) -> None:
     _write(sys.stderr, f"\r\x1b[K{clip(one_line(text), width)}")
 
 
-def ring(call: Call) -> None:
-    """Let the terminal on stderr call somebody, if it is one."""
-    if sys.stderr.isatty():
+def ring(call: Call, bell: bool = True) -> None:
+    """Let the terminal on stderr call somebody, if it is one.
+
+    :param bell: whether it is to, by the settings
+    """
+    if bell and sys.stderr.isatty():
         _write(sys.stderr, alert(call, os.environ))
 
 

@@ -190,6 +190,7 @@ EVERY: tuple[Command, ...] = (
     _log("next_warning", "w", "next warning"),
     _log("previous_warning", "W", "previous warning"),
     _log("follow", "f", "follow the newest lines, or stay", "follow"),
+    _log("fold", "a", "each rank's lines one by one, or identical ones as one"),
     _log("wrap", "v", "wrap long lines, or cut them"),
     _log("timestamps", "t", "show or hide times"),
     _log("pager", "o", "open this log in $PAGER"),
@@ -292,6 +293,7 @@ EVERY: tuple[Command, ...] = (
         scope=EVERYWHERE,
     ),
     _view("freeze", "p", "freeze or resume the display", help="The run and its spool continue."),
+    _view("units", "u", "sizes in GiB, or in GB"),
     _view(
         "bell",
         "b",
@@ -300,7 +302,7 @@ EVERY: tuple[Command, ...] = (
     _view(
         "remember",
         "M",
-        "remember this theme, timestamps, wrapping and bell",
+        "remember theme, timestamps, wrapping, following, folding, units and bell",
         help="Saves them in your own settings (cockpit where prints the path). Nothing else there changes.",
     ),
     _view(

@@ -81,4 +81,3 @@ def test_only_the_one_that_writes_runs_the_command_of_the_settings() -> None:
     assert (ways(None, settings).command, ways(None, settings).shared) == ("hook", True)
     assert (ways("mine", settings).command, ways("mine", settings).shared) == ("mine", False)
     assert ways("", settings).command == ""
-    assert not ways(None, settings).rings

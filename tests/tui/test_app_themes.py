@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from cockpit import paths
 from cockpit.config import Config
 from cockpit.config import load as load_config
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.logs.view import LogView
 from cockpit.tui.look import themes
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.run.screen import RunScreen
-from tests.tui.scenes import SCENES, played, settled, until
+from tests.tui.scenes import SCENES, played, settled, text_of, until
 
 SIZE = (140, 45)
 NAMES = sorted(path.stem for path in themes.SHIPPED.glob("*.toml"))
@@ -145,15 +147,30 @@ async def remember(app: CockpitApp, pilot: Pilot[Any]) -> str:
     return list(app._notifications)[-1].message
 
 
+def test_a_log_stays_where_it_opens_if_that_is_wanted() -> None:
+    async def main() -> None:
+        config = Config(follow=False, fold=False, units="decimal")
+        async with played(SCENES["running"], SIZE, config) as (app, pilot, _):
+            log = app.screen.query_one(LogView)
+            await until(pilot, lambda: not log.following, "it stays")
+            assert not log.folds
+            await pilot.press("3")
+            await until(pilot, lambda: " GB" in text_of(app), "sizes in GB")
+            assert "GiB" not in text_of(app)
+
+    run(main())
+
+
 def test_what_was_chosen_is_remembered_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     async def main() -> None:
         async with played(SCENES["running"], SIZE, notices=True) as (app, pilot, _):
             app.theme = "light"
-            await pilot.press("t", "v", "b")
+            await pilot.press("t", "v", "b", "f", "a", "u")
             await remember(app, pilot)
-            assert load_config() == Config(theme="light", timestamps=False, wrap=True, bell=False)
+            log = Config("light", timestamps=False, wrap=True, follow=False, fold=False)
+            assert load_config() == replace(log, units="decimal", bell=False)
             # Of a project's own it says so, and leaves the file alone.
             (tmp_path / "cockpit.toml").write_text('theme = "dark"\n')
             assert "overrides theme" in await remember(app, pilot)

@@ -20,7 +20,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import RemoteText
 from cockpit.engine.records.folder import NodeEntry
-from cockpit.tui.look.units import clock_text, day_text, number_text, part_text, size_text, span_text
+from cockpit.tui.look.units import BINARY, clock_text, day_text, number_text, span_text
 from cockpit.tui.run.detail import detail_lines
 from cockpit.tui.run.detail_paper import About
 from cockpit.tui.run.screen import RunScreen
@@ -135,12 +135,12 @@ NUMBERS = st.one_of(
 )
 
 
-WORDS = (span_text, clock_text, day_text, number_text, size_text)
+WORDS = (span_text, clock_text, day_text, number_text, BINARY.text)
 
 
 @given(NUMBERS)
 @pytest.mark.parametrize(
-    "words", [span_text, clock_text, day_text, number_text, size_text], ids=lambda f: f.__name__
+    "words", [span_text, clock_text, day_text, number_text, BINARY.text], ids=lambda f: f.__name__
 )
 def test_any_number_has_words(words: Callable[[Any], str], number: float) -> None:
     assert len(words(number)) < 400
@@ -148,7 +148,7 @@ def test_any_number_has_words(words: Callable[[Any], str], number: float) -> Non
 
 @given(NUMBERS, NUMBERS)
 def test_any_part_of_anything_has_words(part: float, whole: float) -> None:
-    assert "/" in part_text(part, whole)
+    assert "/" in BINARY.part(part, whole)
 
 
 @given(st.dictionaries(st.text(), st.text(max_size=200), max_size=8), st.integers(1, 200), st.booleans())

@@ -166,6 +166,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "screenshot": ("running", (), lambda app: list(paths.screenshots().glob("*.txt"))),
     "zoom": ("running", (), lambda app: not screen(app).query_one("#right").display),
     "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
+    "units": ("running", (), lambda app: app.units == "decimal"),
     "bell": ("running", (), lambda app: not app.rings),
     "remember": ("running", (), lambda app: paths.config().exists()),
     "retry": ("running", ("p",), lambda app: screen(app).deeds.trouble is None),
@@ -181,6 +182,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "previous_warning": ("noisy", ("end",), lambda app: "WARNING" in row(app)),
     "next_error": ("noisy", ("home",), lambda app: "ERROR" in row(app)),
     "next_warning": ("noisy", ("home",), lambda app: "WARNING" in row(app)),
+    "fold": ("noisy", (), lambda app: not log(app).folds),
     "previous_match": ("searched", SEARCH, lambda app: "needle" in row(app)),
     "next_match": ("searched", ("home",), lambda app: "needle" in row(app)),
 }
@@ -497,13 +499,13 @@ def test_own_keys_replace_the_shipped_ones() -> None:
 
 
 def test_texts_name_the_keys_in_force() -> None:
-    keys = {"stop": "X", "freeze": "x", "detail": "8", "nodes": "9", "follow": "u", "mark": ""}
+    keys = {"stop": "X", "freeze": "x", "detail": "8", "nodes": "9", "follow": "U", "mark": ""}
 
     async def main() -> None:
         async with played(Scene(), SIZE, Config(ascii=False, keys=keys)) as (app, pilot, _):
             assert "9 nodes" in text_of(app)
             assert "8 detail" in text_of(app)
-            for pane, says in (("9", ":mark marks"), ("2", "G or u follows again")):
+            for pane, says in (("9", ":mark marks"), ("2", "G or U follows again")):
                 await pilot.press(pane, "f1")
                 await until(pilot, lambda says=says: says in text_of(app), says)  # type: ignore[misc]
                 await pilot.press("escape")

@@ -1,4 +1,4 @@
-"""One link: an agent on a node, requests to it and its answers."""
+"""One link: an agent on a node, requests to it and its answers, and the silence after which it is lost."""
 
 from __future__ import annotations
 

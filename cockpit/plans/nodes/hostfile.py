@@ -1,8 +1,8 @@
-"""The hostfile: DeepSpeed's grammar (0.19.8), plain lists, MPI's machinefiles, and node sets in all of them.
+"""The hostfile, and node sets like ``gpu[01-04]:8``, in it and after ``-w``.
 
-A line with ``NAME slots=N`` in front is read as DeepSpeed reads it, but what it drops without a word is an
-error. Any other line is ``NAME`` or ``NAME:N`` (MPICH 4, Intel MPI), or these with ``slots=N``, ``cpu=N`` or
-``count=N`` and a maximum (Open MPI 4), in any order. ``core.ranks`` expands ranges.
+A line with ``NAME slots=N`` in front is read as DeepSpeed (0.19.8) reads it, but what it drops without a
+word is an error. Any other line is ``NAME`` or ``NAME:N`` (MPICH 4, Intel MPI), or these with ``slots=N``,
+``cpu=N`` or ``count=N`` and a maximum (Open MPI 4), in any order. ``core.ranks`` expands ranges.
 
 Unlike DeepSpeed's own reader, this one reports all bad lines at once, and a missing file is an error:
 DeepSpeed would silently train on this machine alone.

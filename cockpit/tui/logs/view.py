@@ -51,6 +51,7 @@ class LogView(LogDisplay, can_focus=True):
 
     def toggle_follow(self) -> None:
         """Follow the newest lines, or stay here."""
+        self.follows = not self.following
         if self.following:
             self._stay()
             self._draw()

@@ -130,7 +130,7 @@ class Deeds:
         from cockpit.engine.calls.caller import Caller, ways
 
         app = self._screen.app
-        chosen = replace(ways(app.calls_by, app.config), rings=True)  # whether it does, the app knows
+        chosen = ways(app.calls_by, app.config)
         since = 0.0 if self._flight.launches else time.time()
         warn = partial(self._screen.notify, severity="warning", timeout=15)
         Caller(self._session, chosen, app.ring, warn, since=since).start()

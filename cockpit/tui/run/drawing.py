@@ -20,7 +20,7 @@ from cockpit.transport.base import LinkError
 from cockpit.tui.command_screen import CommandScreen, entitle
 from cockpit.tui.error_reporting import explained
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.look.units import span_text
+from cockpit.tui.look.units import SIZES, span_text
 from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.pace.strip import strip_height
 from cockpit.tui.pace.view_model import STRETCHES, WHOLE, Sight
@@ -291,6 +291,7 @@ class Drawing:
                 board.pace,
                 board.pages.named,
                 self._part(pane),
+                SIZES[self.screen.app.units],
             )
         )
 

@@ -27,6 +27,7 @@ _LOG = (
     "@0,13-15 word, @gpu[01-04] word: only these ranks, only these nodes.",
     "{next_match} {previous_match} next, previous match · {next_error} {previous_error} errors "
     "· {next_warning} {previous_warning} warnings",
+    "{fold}: each rank's lines one by one, or folded again",
     "{wrap} wraps · {timestamps} times · {copy} copies · {pager} opens $PAGER · {open}: that rank alone",
 )
 _PACE = (
