@@ -106,7 +106,11 @@ def test_what_a_run_is_bound_by(phases: Phases | None, word: str | None) -> None
 def test_what_a_run_is_bound_by_is_said_with_its_share() -> None:
     found = bound(Phases(0.41, 0.2, 0.3, 0.05, 0.0, 0.04))
     assert found is not None
-    assert found.text == "ranks wait 41% of a step for data"
+    assert (found.text, found.sure) == ("input-bound: ranks wait 41% of a step for data", True)
+    found = bound(Phases(0.41, 0.2, 0.3, 0.05, 0.0, 0.04), gpus=True)
+    assert found is not None
+    assert not found.sure
+    assert found.text.startswith("on its CPUs probably input-bound")
 
 
 @given(

@@ -34,7 +34,7 @@ def findings(pace: Pace, run: str) -> Iterator[Finding]:
             ranks=mask_of(one.rank for one in slow),
             evidence=tuple(
                 f"rank {one.rank}: {one.excess:.0%} more {'work' if pace.works else 'time'} in a step "
-                f"than the median rank, since step {pace.apart_since(one.rank):,}"
+                f"than the median rank, since step {pace.apart_since(one.rank):,}{_why(pace, one)}"
                 for one in slow[:3]
             ),
             certainty="sure",
@@ -59,6 +59,11 @@ def findings(pace: Pace, run: str) -> Iterator[Finding]:
             steps=(Step(*PROFILE),),
             severity="warning",
         )
+
+
+def _why(pace: Pace, one: Slow) -> str:
+    found = pace.why(one)
+    return "" if found is None else f": {found.text}"
 
 
 def _are(some: Sequence[Slow]) -> str:

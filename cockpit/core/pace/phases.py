@@ -24,7 +24,7 @@ NOTHING = 0xFFFFFFFF
 
 LOOKED_AT = 10
 """Steps of which the median is taken."""
-MOST_RANKS = 256
+MOST_RANKS = 64
 """Ranks that the median of all is taken of."""
 
 ALIKE = 0.3
@@ -114,6 +114,14 @@ def _without(gross: Sequence[float], wait: float, least: Sequence[float], span: 
     return [one * room for one in net]
 
 
+def typical(step: Step) -> Phases | None:
+    """Those of the median rank; of many ranks some speak for all."""
+    if not step.phases:
+        return None
+    places = range(0, len(step.phases), max(1, len(step.phases) // MOST_RANKS))
+    return middle_phases([one for place in places if (one := phases_of(step, place)) is not None])
+
+
 # What is made of them
 
 
@@ -143,6 +151,12 @@ class Reason:
     took: float
     others: float
 
+    @property
+    def text(self) -> str:
+        """``input 1.02 s, others 0.05 s``."""
+        name = "outside of its phases" if self.phase == "other" else self.phase
+        return f"{name} {self.took:.2f} s, others {self.others:.2f} s"
+
 
 def reason(own: Phases | None, others: Phases | None, over: float) -> Reason | None:
     """The phase that differs by what a rank is slow by; None: none does.
@@ -168,15 +182,21 @@ class Bound:
 
     :param word: ``input-bound``, ``compute-bound``, …
     :param share: of a step: 0.41
+    :param text: the sentence that says it
+    :param sure: on GPUs nothing is: CPUs run ahead of them
     """
 
     word: str
     share: float
     text: str
+    sure: bool = True
 
 
-def bound(of: Phases | None) -> Bound | None:
-    """What takes most of the median rank's step, if that is much of it."""
+def bound(of: Phases | None, *, gpus: bool = False) -> Bound | None:
+    """What takes most of the median rank's step, if that is much of it.
+
+    :param gpus: whether these are times of CPUs that run ahead of GPUs
+    """
     if of is None or not of.total > 0:
         return None
     whole = of.total
@@ -188,9 +208,13 @@ def bound(of: Phases | None) -> Bound | None:
     }
     for name, least in BOUND.items():
         if shares.get(name, 0.0) >= least:
-            word = "wait-bound" if name == "wait" else f"{name}-bound"
-            return Bound(word, shares[name], said[name].format(shares[name]))
+            return _bound(f"{name}-bound", shares[name], said[name], gpus)
     computes = shares.get("forward", 0.0) + shares.get("backward", 0.0)
     if computes >= COMPUTES:
-        return Bound("compute-bound", computes, f"{computes:.0%} forward and backward")
+        return _bound("compute-bound", computes, "{:.0%} forward and backward", gpus)
     return None
+
+
+def _bound(word: str, share: float, said: str, gpus: bool) -> Bound:
+    doubt = "on its CPUs probably " if gpus else ""
+    return Bound(word, share, f"{doubt}{word}: {said.format(share)}", not gpus)

@@ -134,6 +134,8 @@ class Reached:
         self._work_kept = False
         self.lag = False
         """Whether work is how far CPUs lag that enqueue for GPUs: no GPU is slow because of it."""
+        self.gpus = False
+        """Whether ranks have GPUs: phases are times of CPUs, which run ahead of them."""
         self.unworked: dict[int, str] = {}
         """Why the work of ranks was not known at the last look at their recorders."""
         self.version = 0

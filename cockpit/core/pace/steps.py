@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from cockpit.core.pace.medians import known_of, middle, usual
-from cockpit.core.pace.phases import NOTHING, quickest
+from cockpit.core.pace.phases import NOTHING, Phases, quickest, typical
 
 CELLS = 3 << 18
 """Ranks × steps that are kept exactly: 12,288 steps of 64 ranks, an hour of those of 0.3 s, in 18 MB."""
@@ -83,6 +83,9 @@ class Step:
     _together: bool | None = None
     _warm: bool = True
     _quickest: Sequence[float] | None = None
+    kept: Phases | None = None
+    """Of a step of the past, the phases of the median rank."""
+    _typical: list[Phases | None] = field(default_factory=list)
 
     @property
     def step(self) -> int:
@@ -115,6 +118,7 @@ class Step:
             self._end = self._span = self._together = self._quickest = None
         if worked:
             self._work = None
+        self._typical = []
         self._excesses = self._slowest = None
 
     @property
@@ -153,6 +157,13 @@ class Step:
         if self._quickest is None:
             self._quickest = quickest(self)
         return self._quickest
+
+    @property
+    def typical_phases(self) -> Phases | None:
+        """The phases of the median rank; None: not known."""
+        if not self._typical:
+            self._typical = [typical(self) or self.kept]
+        return self._typical[0]
 
     @property
     def compared(self) -> tuple[Sequence[float], float]:

@@ -285,6 +285,7 @@ class PaceBook:
                 self.pace.stepped(fact.rank, step.step, step.t - node.offset_s, span=step.seconds)
         elif isinstance(fact, Sample):
             at = our_time(model, event)
+            self.pace.gpus = self.pace.gpus or bool(fact.gpus)
             for rank, sample in fact.ranks.items():
                 if sample.progress is not None and rank in node.ranks:
                     self._stepped(rank, sample.progress, node.offset_s, at)

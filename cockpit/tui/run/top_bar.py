@@ -115,7 +115,10 @@ class TopBar(Bar):
         by = f"+{100 * found[0].excess:.0f} %{more}"
         short = f"{found[0].rank} enq. {by}" if does else f"{len(found):,} slow" if more else ""
         less = Part(((f"{self._glyphs.look} {short}", "warn"),), 1) if short else None
-        return [Part(((f"{self._glyphs.look} rank {found[0].rank}{does} {by}", "warn"),), 1, less)]
+        said = f"{self._glyphs.look} rank {found[0].rank}{does} {by}"
+        plain = Part(((said, "warn"),), 1, less)
+        why = None if does else head.pace.why(found[0])
+        return [plain if why is None else Part(((f"{said}: {why.text}", "warn"),), 5, plain)]
 
 
 def _still(head: Head, sign: str) -> Part | None:

@@ -75,7 +75,9 @@ def _seen(at: float, run: Run, pace: Pace, one: Slow) -> Seen:
     own = pace.of(one.rank)
     took = own.work if own.work is not None else own.span
     times = "" if took is None else f": {took:.2f} s, others {took / (1 + one.excess):.2f} s"
-    what = f"rank {one.rank} slow since step {pace.apart_since(one.rank):,}{times}"
+    why = pace.why(one)
+    reason = "" if why is None else f"; {why.text}"
+    what = f"rank {one.rank} slow since step {pace.apart_since(one.rank):,}{times}{reason}"
     rank = run.ranks.get(one.rank)
     nodes = () if rank is None else (rank.node,)
     return Seen(str(one.rank), what, at, certainty="sure", nodes=nodes, ranks=(one.rank,))
