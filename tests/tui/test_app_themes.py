@@ -19,7 +19,7 @@ from cockpit.tui.look import themes
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.run.screen import RunScreen
-from tests.tui.scenes import SCENES, played, settled, until
+from tests.tui.scenes import SCENES, notes, played, settled, strips_of, until
 
 SIZE = (140, 45)
 NAMES = sorted(path.stem for path in themes.SHIPPED.glob("*.toml"))
@@ -40,12 +40,12 @@ def save(name: str, text: str) -> Path:
 
 def notices(app: CockpitApp) -> list[str]:
     """What the app has said about themes and still shows."""
-    return [each.message for each in app._notifications if each.title == "theme"]
+    return [each.message for each in notes(app) if each.title == "theme"]
 
 
 def running(app: CockpitApp) -> Color:
     """The colour that running ranks are drawn in."""
-    for strip in app.screen._compositor.render_strips():
+    for strip in strips_of(app):
         if "gpu01 " not in strip.text:
             continue
         for segment in strip:
@@ -138,11 +138,11 @@ async def changed(pilot: Pilot[Any], app: CockpitApp, colour: str) -> None:
 
 async def remember(app: CockpitApp, pilot: Pilot[Any]) -> str:
     """Choose it in the palette; return what is said."""
-    before = len(app._notifications)
+    before = len(notes(app))
     assert isinstance(app.screen, RunScreen)
     app.screen.action_command("remember")
-    await until(pilot, lambda: len(app._notifications) > before, "where it was saved")
-    return list(app._notifications)[-1].message
+    await until(pilot, lambda: len(notes(app)) > before, "where it was saved")
+    return notes(app)[-1].message
 
 
 def test_what_was_chosen_is_remembered_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

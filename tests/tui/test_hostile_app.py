@@ -25,7 +25,7 @@ from cockpit.tui.run.detail_lines import About, detail_lines
 from cockpit.tui.run.screen import RunScreen
 from tests.hostile.app import PANES, SIZE, bad_characters, drive, drive_stacks, lives
 from tests.hostile.app_cases import EVIL, FACTS, MUTATIONS, cases, dumps
-from tests.tui.scenes import Scene, played, settled, text_of, until
+from tests.tui.scenes import Scene, choose, played, settled, text_of, until
 from tests.tui.stage import Stage
 
 COUNT = 168
@@ -94,9 +94,9 @@ def test_names_and_plans_of_a_recorded_run() -> None:
             made.fails_first(1, cause="".join(EVIL[:12]))
             for key, pane in PANES.items():
                 await pilot.press(key)
-                await until(pilot, lambda pane=pane: screen._view.tab == pane, key)  # type: ignore[misc]
+                await until(pilot, lambda pane=pane: screen.on_the_right == pane, key)  # type: ignore[misc]
                 for entry in made.manifest.nodes:
-                    screen._select(entry.name, None)
+                    choose(app, entry.name, None)
                     await settled(pilot)
                     lives(app, f"{entry.name!a}: {pane}")
             for key in ("x", "escape", "question_mark", "escape", "colon", "escape", "y", "Y", "F"):
