@@ -136,9 +136,11 @@ class Stage:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        for pid, data in find_ranks._read_all(pids, "environ")[0]:
-            if os.fsencode(f"SEEK_TEST={self._tag}") in data.split(b"\0"):
-                with contextlib.suppress(ProcessLookupError):
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                if os.fsencode(f"SEEK_TEST={self._tag}") in Path(f"/proc/{pid}/environ").read_bytes().split(
+                    b"\0"
+                ):
                     os.kill(pid, signal.SIGKILL)
 
 

@@ -91,8 +91,8 @@ def test_every_other_screen_is_too(name: str, scene: str) -> None:
 
 def test_a_theme_that_is_not_there_is_said_once() -> None:
     async def test() -> None:
-        async with played(SCENES["running"], SIZE, config("drak")) as (app, _, _):
-            app._load_themes()
+        async with played(SCENES["running"], SIZE, config("drak")) as (app, pilot, _):
+            await looked(pilot, 1)
             assert app.theme == "dark"
             assert notices(app) == ["no theme 'drak', did you mean 'dark'?"]
 
@@ -118,7 +118,7 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
     async def test() -> None:
         async with played(SCENES["running"], SIZE, config("mine")) as (app, pilot, _):
             for _ in range(3):
-                app._load_themes()
+                await looked(pilot, 1)
             assert app.theme == "dark"
             assert notices(app) == [
                 f"{path}: key 'rank.running': must be a colour, not 'rot'; see docs/themes.md"
@@ -129,6 +129,20 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
             assert len(notices(app)) == 1
 
     run(test())
+
+
+async def looked(pilot: Pilot[Any], times: int) -> None:
+    """Wait for so many of the app's own looks at its files."""
+    looks: list[object] = []
+    refresh = themes.Themes.refresh
+
+    def noted(self: themes.Themes, app: Any) -> list[str]:
+        looks.append(app)
+        return refresh(self, app)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(themes.Themes, "refresh", noted)
+        await until(pilot, lambda: len(looks) >= times, "it has looked")
 
 
 async def changed(pilot: Pilot[Any], app: CockpitApp, colour: str) -> None:

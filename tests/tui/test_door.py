@@ -18,7 +18,6 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
-from textual.widgets._toast import Toast
 
 from cockpit import paths
 from cockpit.config import Config
@@ -326,10 +325,10 @@ def test_an_error_with_a_hint_shows_it() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE, notices=True) as (app, pilot, _):
             screen(app).run_worker(fails())
-            await until(pilot, lambda: app.screen.query(Toast), "a notice")
+            await until(pilot, lambda: app.screen.query("Toast"), "a notice")
             assert notices(app) == ["gpu03: no room in \\x1b[2Jtmp\n→ free some: rm /tmp/[@click=app.quit]"]
             await keys_work(app, pilot)
-            (toast,) = app.screen.query(Toast)
+            (toast,) = app.screen.query("Toast")
             region = toast.content_region
             rows = [line[region.x : region.right] for line in text_of(app).splitlines()]
             assert any("→ free some: rm /tmp/[@click=app.quit]" in row for row in rows)

@@ -54,10 +54,10 @@ def test_stacks_of_every_kind() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_the_last_wall")
 def test_a_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the sanitiser and the last wall the same cases are found out."""
     monkeypatch.setattr("cockpit.core.text._clean", lambda text, colour: text)
-    monkeypatch.setattr("cockpit.tui.error_reporting._harmless", lambda strip: strip)
     with pytest.raises(AssertionError):
         asyncio.run(drive(cases(8, 24)))
 
@@ -107,8 +107,8 @@ def test_names_and_plans_of_a_recorded_run() -> None:
     asyncio.run(main())
 
 
-def test_how_a_run_ended_is_text_whatever_its_nodes_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cockpit.tui.error_reporting._harmless", lambda strip: strip)
+@pytest.mark.usefixtures("without_the_last_wall")
+def test_how_a_run_ended_is_text_whatever_its_nodes_say() -> None:
     evil = "\x9b31m\x85" + "".join(EVIL)
 
     async def main() -> None:

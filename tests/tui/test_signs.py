@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from textual.color import Color
+from textual.widget import Widget
 from textual.widgets import Static
-from textual.widgets._toast import Toast
 
 from cockpit.core.logs.levels import Level
 from cockpit.tui import base_app
@@ -119,8 +119,8 @@ def test_who_else_has_an_error_is_said_where_the_log_is_narrowed() -> None:
     asyncio.run(main())
 
 
-def toasts(app: CockpitApp) -> list[Toast]:
-    return list(app.screen.query(Toast))
+def toasts(app: CockpitApp) -> list[Widget]:
+    return list(app.screen.query("Toast"))
 
 
 def test_the_next_key_takes_a_message_away(monkeypatch: pytest.MonkeyPatch) -> None:
