@@ -234,7 +234,6 @@ def test_an_old_look_changes_nothing(ended: Looked | None) -> None:
     assert list(run.watch.looked(at, ticks, ended)) == []
     assert not run.watch.due
     assert not run.watch.proven
-    list(other.watch.looked(at, ticks, None))
     run.run(0.3, begin=217)
     other.run(0.3, begin=217)
     assert len(run.looks) > 1
