@@ -20,7 +20,7 @@ from benchmarks.watched import rate, step
 from tests.lab.lab import Lab
 
 NODES, SLOTS = 16, 4
-ROUNDS = 11
+ROUNDS = 21
 SCREENS = 5
 CYCLES, WINDOW_S, EVERY_S = 4, 10.0, 5.0
 _HUNG = FOLDER / "hung.py"
@@ -60,6 +60,7 @@ def run(rounds: int = ROUNDS) -> Result:
         ],
         notes=[
             "All nodes share the cores of one machine, so py-spy's own work bounds every side.",
+            "The second sample of a snapshot, once the first one is on disk.",
             "On a busy machine this says something only from a control group of its own (cpu.shares): Linux "
             "shares cores out by session otherwise, and one side has a session for each node.",
         ],
