@@ -228,11 +228,11 @@ def _load() -> tuple[Config, str]:
     own: dict[str, Any] = {}
     found: dict[str, Any] = {}
     try:
-        own = read(paths.config(), SEE, _table, mine=True)
+        own = read(paths.config(), SEE, settings_table, mine=True)
     except CockpitError as error:
         wrong.append(error)
     try:
-        found = read(Path(LOCAL), SEE, _table)
+        found = read(Path(LOCAL), SEE, settings_table)
     except CockpitError as error:
         wrong.append(error)
     wrong += _not_here(found, own)
@@ -284,7 +284,7 @@ def _tightened(found: dict[str, Any], own: Mapping[str, Any]) -> tuple[list[str]
 def trusted_group() -> str:
     """The group whose members may own and change the folders that ours are in; empty: none."""
     try:
-        return str(read(paths.config(), SEE, _table, mine=True).get("trusted_group", ""))
+        return str(read(paths.config(), SEE, settings_table, mine=True).get("trusted_group", ""))
     except CockpitError:  # said where the settings are loaded
         return ""
 
@@ -314,7 +314,8 @@ def _not_here(found: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[Cock
         yield error("hang_after", what, "--hang-after")
 
 
-def _table() -> Table:
+def settings_table() -> Table:
+    """What may be in a file of settings."""
     from cockpit.checked import table
 
     tables = {name: table(made.__annotations__) for name, made in _MADE.items()}

@@ -73,7 +73,7 @@ ABOUT = {
 
 def schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a file of settings, with defaults and descriptions."""
-    made = config._table().model_json_schema()
+    made = config.settings_table().model_json_schema()
     tables = made.pop("$defs")
 
     def described(above: str, properties: Mapping[str, Any], usual: Any) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def remember(path: Path, chosen: Mapping[str, Any]) -> None:
     :param chosen: values by name, none of them in a table
     :raises CockpitError: the file is wrong or cannot be written, or cannot be changed without changing more
     """
-    before = config.read(path, config.SEE, config._table, mine=True)
+    before = config.read(path, config.SEE, config.settings_table, mine=True)
     text = config.text_of(path, mine=True)
     for name, value in chosen.items():
         text = _with(text, name, f"{name} = {_toml(value)}", name in before)

@@ -372,8 +372,8 @@ def test_what_would_keep_a_parser_busy(text: str, why: str, local: Write) -> Non
     "value",
     ['"' + "[." * 100 + '"', "'" + "{." * 100 + "'", '"""' + '[."' * 100 + 'x"""', "1 # " + "[." * 99],
 )
-def test_brackets_and_dots_in_texts_do_not_count(value: str) -> None:
-    config._check_depth(f"theme = {value}\n")
+def test_brackets_and_dots_in_texts_do_not_count(value: str, local: Write) -> None:
+    config.read(local(f"theme = {value}\n"), config.SEE)
 
 
 def test_endless_mistakes_are_not_all_said(local: Write) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +109,12 @@ def test_a_person_at_the_terminal_decides(
         def isatty(self) -> bool:
             return True
 
+    confirmed = partial(stop._confirmed, "llama-2")
     monkeypatch.setattr("sys.stdin", Terminal(f"{typed}\n"))
-    assert not stop._confirmed("llama-2", asks=True)  # stderr is none
+    assert not confirmed(asks=True)  # stderr is none
     monkeypatch.setattr("sys.stderr", Terminal())
-    assert not stop._confirmed("llama-2", asks=False)
-    assert stop._confirmed("llama-2", asks=True) is stops
+    assert not confirmed(asks=False)
+    assert confirmed(asks=True) is stops
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cockpit import config
 from cockpit.base.events import GpuSample, NodeSample, Sample
 from cockpit.core.run.event_table import witnessed
-from cockpit.core.run.notices.checkpoint import SAVES, Checkpoint
+from cockpit.core.run.notices.checkpoint import SAVES
 from cockpit.core.run.notices.checkpoint_words import names_one, took
 from cockpit.core.run.notices.gpu import GPUS as GPUS_KNOWN
 from cockpit.core.run.notices.gpu import KEPT, TOLD, Gpu
@@ -444,11 +444,10 @@ def test_an_xid_is_told_for_an_hour() -> None:
 
 
 def test_a_node_that_has_ever_other_gpus_costs_no_memory() -> None:
-    world = World()
+    world, rule = World(), Gpu(About("run", {}, ""))
     for number in range(2000):
         many = tuple(GpuSample(number * 30 + each, slowed=("heat " * 9,) * 8) for each in range(30))
-        world.watch.sampled(BEGAN + number, "gpu0", Sample(NodeSample(), {}, many), world.model)
-    (rule,) = (each for each in world.watch._rules if isinstance(each, Gpu))
+        rule.sampled(BEGAN + number, "gpu0", Sample(NodeSample(), {}, many), world.model)
     assert sum(map(len, rule._gpus.values())) <= GPUS_KNOWN
 
 
@@ -601,8 +600,9 @@ def test_whatever_a_node_says_is_bounded_and_harmless() -> None:
     ],
 )
 def test_of_a_flood_rules_are_shown_the_end(printed: bytes, heard: int) -> None:
-    watch, rule = Watch(About("run", {}, "")), Checkpoint(About("run", {}, ""))
-    watch._rules = [rule]
-    watch.log(BEGAN, "gpu0", 0, b"step 1\nsaving checkp")
-    watch.log(BEGAN, "gpu0", 0, printed)
-    assert len(rule._heard) == heard
+    # Heard before a look that saves are learnt from.
+    world = World().run(0.01)
+    world.watch.log(world.now, "gpu0", 0, b"step 1\nsaving checkp")
+    world.watch.log(world.now, "gpu0", 0, printed)
+    world.see(36, BEGAN + 36, 36)
+    assert len(world.watch.saves) == heard

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import threading
+import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -471,6 +472,29 @@ def test_py_spy_is_sent_once_to_a_node_that_has_none(tmp_path: Path) -> None:
         assert len(stacks.snapshot.samples) == 2
 
     play(scene)
+
+
+def test_py_spy_is_packed_once_however_many_nodes_are_asked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: list[int] = []
+
+    def pack_one(data: bytes, level: int) -> bytes:
+        packed.append(len(data))
+        return zlib.compress(data, level)
+
+    monkeypatch.setattr(payload, "zlib", SimpleNamespace(compress=pack_one))
+    payload.spy.cache_clear()
+
+    async def scene() -> None:
+        links = [FakeLink(f"gpu{number:02}") for number in range(16)]
+        stacks = Sampler(FakeParty(links), Ask(), tmp_path)
+        for link in links:
+            link.answer.queue.put_nowait(None)
+        await stacks.take()
+
+    play(scene)
+    assert len(packed) == 1
 
 
 def test_no_py_spy_for_that_machine(tmp_path: Path) -> None:

@@ -278,7 +278,8 @@ def test_one_py_spy_at_a_time(tmp_path: Path, sleeper: int, monkeypatch: pytest.
 def test_it_asks_nobody_to_become_root(tmp_path: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(permission, "_by_sudo", lambda *_: pytest.fail("sudo is asked"))
-    assert taking._stacks(asked(tmp_path, sleeper), float("inf"), [])
+    assert taking.look(asked(tmp_path, sleeper))
+    assert list(dumps(read(tmp_path))) == [0]
     with pytest.raises(pytest.fail.Exception):
         permission.starters("", 1)
 

@@ -24,7 +24,7 @@ from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs import ending, outputs, watch
 from cockpit.node.stacks import launchers
 from tests.needs import require
-from tests.node.test_seek import as_user
+from tests.node.test_find_ranks import as_user
 from tests.waiting import until
 
 RANK = """

@@ -21,7 +21,7 @@ from cockpit.tui.look import themes
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.run.screen import RunScreen
-from tests.tui.scenes import SCENES, played, settled, text_of, until
+from tests.tui.scenes import SCENES, notes, played, settled, strips_of, text_of, until
 
 SIZE = (140, 45)
 NAMES = sorted(path.stem for path in themes.SHIPPED.glob("*.toml"))
@@ -42,12 +42,12 @@ def save(name: str, text: str) -> Path:
 
 def notices(app: CockpitApp) -> list[str]:
     """What the app has said about themes and still shows."""
-    return [each.message for each in app._notifications if each.title == "theme"]
+    return [each.message for each in notes(app) if each.title == "theme"]
 
 
 def running(app: CockpitApp) -> Color:
     """The colour that running ranks are drawn in."""
-    for strip in app.screen._compositor.render_strips():
+    for strip in strips_of(app):
         if "gpu01 " not in strip.text:
             continue
         for segment in strip:
@@ -93,8 +93,8 @@ def test_every_other_screen_is_too(name: str, scene: str) -> None:
 
 def test_a_theme_that_is_not_there_is_said_once() -> None:
     async def test() -> None:
-        async with played(SCENES["running"], SIZE, config("drak")) as (app, _, _):
-            app._load_themes()
+        async with played(SCENES["running"], SIZE, config("drak")) as (app, pilot, _):
+            await looked(pilot, 1)
             assert app.theme == "dark"
             assert notices(app) == ["no theme 'drak', did you mean 'dark'?"]
 
@@ -120,7 +120,7 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
     async def test() -> None:
         async with played(SCENES["running"], SIZE, config("mine")) as (app, pilot, _):
             for _ in range(3):
-                app._load_themes()
+                await looked(pilot, 1)
             assert app.theme == "dark"
             assert notices(app) == [
                 f"{path}: key 'rank.running': must be a colour, not 'rot'; see docs/themes.md"
@@ -133,6 +133,20 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
     run(test())
 
 
+async def looked(pilot: Pilot[Any], times: int) -> None:
+    """Wait for so many of the app's own looks at its files."""
+    looks: list[object] = []
+    refresh = themes.Themes.refresh
+
+    def noted(self: themes.Themes, app: Any) -> list[str]:
+        looks.append(app)
+        return refresh(self, app)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(themes.Themes, "refresh", noted)
+        await until(pilot, lambda: len(looks) >= times, "it has looked")
+
+
 async def changed(pilot: Pilot[Any], app: CockpitApp, colour: str) -> None:
     """Wait for the app's own look at its files."""
     await until(pilot, lambda: running(app).hex == colour, f"drawn in {colour}")
@@ -140,11 +154,11 @@ async def changed(pilot: Pilot[Any], app: CockpitApp, colour: str) -> None:
 
 async def remember(app: CockpitApp, pilot: Pilot[Any]) -> str:
     """Choose it in the palette; return what is said."""
-    before = len(app._notifications)
+    before = len(notes(app))
     assert isinstance(app.screen, RunScreen)
     app.screen.action_command("remember")
-    await until(pilot, lambda: len(app._notifications) > before, "where it was saved")
-    return list(app._notifications)[-1].message
+    await until(pilot, lambda: len(notes(app)) > before, "where it was saved")
+    return notes(app)[-1].message
 
 
 def test_a_log_stays_where_it_opens_if_that_is_wanted() -> None:

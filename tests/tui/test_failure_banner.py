@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from cockpit.core.logs.causes import cause as find
+from cockpit.core.ranks import ranks_text
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import RunModel
 from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.run import failure_banner
 from cockpit.tui.run.failure_banner import FailureBanner
 from tests.tui.models import NOW, Around, exits, happens, running
 
@@ -322,18 +325,25 @@ def test_words_of_a_node_are_harmless() -> None:
     assert "[/b]" in text
 
 
-def test_thousands_of_ranks_are_told_once() -> None:
+def test_thousands_of_ranks_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def noted(ranks: Sequence[int]) -> str:
+        told.append(len(ranks))
+        return ranks_text(ranks)
+
+    monkeypatch.setattr(failure_banner, "ranks_text", noted)
     model = running(256, 8)
     for rank in model.ranks:
         exits(model, rank, ago=1)
     banner = FailureBanner(keys=KEYS.__getitem__)
-    banner._lines(model, None, None, NOW)
-    told = banner._told
-    banner._lines(model, None, None, NOW + 1)
-    assert banner._told is told
+    banner.show(model, None, None, NOW)
+    assert told == [256 * 8 - 1]
+    banner.show(model, None, None, NOW + 1)
+    assert len(told) == 1
     exits(model, 9, 3)
-    banner._lines(model, None, None, NOW + 1)
-    assert banner._told is not told
+    banner.show(model, None, None, NOW + 1)
+    assert len(told) > 1
 
 
 # Lines of parts

@@ -47,7 +47,7 @@ class PySpy:
         await asyncio.shield(task)
 
     async def _send_spy(self, link: Link) -> None:
-        ours = await asyncio.to_thread(payload.spy)
+        ours = await payload.in_thread(payload.spy)
         answer = await link.call(verbs.Spy(ours.sha256 if ours else ""))
         if answer.ready:
             return

@@ -82,6 +82,7 @@ class Dumps:
         self._todo: queue.SimpleQueue[Target] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Dump] = queue.SimpleQueue()
         self.sources = pyspy_output.Sources()
+        self.connections = unanswered.Connections()
 
     def run(self, targets: Sequence[Target]) -> None:
         """Look at all targets and send what is found."""
@@ -236,7 +237,7 @@ class _Look:
             notes=seen.notes,
             loop=self._dumps.sources.loop(*place, self._known),
             deputy=deputy,
-            unanswered=unanswered.connections(pid),
+            unanswered=self._dumps.connections.unanswered(pid),
         )
         return replace(dump, lock=self._lock(dump, facts)) if locks.polls(dump) else dump
 
