@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base.events import OWN, RECORD
+from cockpit.core.pace.phases import NAMES
 from cockpit.core.pace.series import COLUMNS
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "json"
@@ -78,6 +79,12 @@ FINDING: dict[str, Said] = {
     "proof": "string: the fact because of which ranks cannot go on by themselves; empty: none",
 }
 
+PHASES: dict[str, Any] = {
+    "description": "seconds of a step in each phase, the median of its last ones; null: not known",
+    "type": ["object", "null"],
+    "properties": {f"{name}_s": {"type": ["number", "null"]} for name in NAMES},
+}
+
 RANK: dict[str, Said] = {
     "rank": "integer: its number",
     "node": "string: its node",
@@ -109,8 +116,10 @@ RANK: dict[str, Said] = {
     "cost_s": "number|null: seconds a step that it costs the others",
     "work_age_s": "number|null: age of what its work is known from, seconds",
     "progress": {"description": "what its progress is read from, and how old that is", "type": "object"},
+    "phases": PHASES,
     "slow": {
-        "description": "how slow it is, if it is: excess (1.0: twice the work), since_step",
+        "description": "how slow it is, if it is: excess (1.0: twice the work), since_step, reason (the phase"
+        " that differs by as much, took_s, others_s; null: none does)",
         "type": ["object", "null"],
     },
     "late": {
@@ -233,6 +242,12 @@ SCHEMAS: dict[str, Schema] = {
             "pages": each("pages about it", PAGE),
             "total_steps": "integer|null: steps it is to make",
             "eta_s": "number|null: seconds until it is through",
+            "phases": {**PHASES, "description": "of the median rank"},
+            "bound": {
+                "description": "what steps are bound by: by (input, compute, wait, update), share of a step,"
+                " sure (never on GPUs)",
+                "type": ["object", "null"],
+            },
             "evidence": each(
                 "what nodes saved of ranks that stood still or failed",
                 obj(

@@ -14,6 +14,7 @@ from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.run_known import Beside, noticed, sign_of, source_of, step_said
 from cockpit.core.pace.log_steps import run_step
 from cockpit.core.pace.pace import Pace, RankPace
+from cockpit.core.pace.phases import NAMES, Phases, bound
 from cockpit.core.pace.signs import RECORDER, Sign
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import mask_text, ranks_named
@@ -40,6 +41,8 @@ from cockpit.tui.look.units import span_text
 
 FAILED = 8
 """Nodes with failed ranks whose logs are copied before it is said why."""
+REASONS = 3
+"""Slow ranks of which it is said why, at most."""
 EVIDENCE = 3
 """Moments of kept evidence that are shown, at most."""
 
@@ -96,8 +99,37 @@ def _about_steps(folder: RunFolder, model: RunModel, pace: Pace, more: Beside) -
         ]
     if unknown := list(_unworked(folder, model, pace)):
         yield unknown
+    if where := list(_phases(pace)):
+        yield where
     if more.pages:
         yield ["found in its logs:", *(f"  {page.name}: {page.url}" for _, page in more.pages)]
+
+
+def _phases(pace: Pace) -> Iterator[str]:
+    """Where the time of steps goes, and why ranks are slow."""
+    found = pace.phases()
+    if found is None or not found.total > 0:
+        return
+    about = "~" if pace.gpus else ""
+    shares = (
+        f"{name} {about}{100 * took / found.total:.0f} %"
+        for name, took in zip(NAMES, found, strict=True)
+        if took == took
+    )
+    yield f"a step of the median rank: {', '.join(shares)}"
+    if (by := bound(found, gpus=pace.gpus)) is not None:
+        yield f"  {by.text}"
+    for one in pace.slow()[:REASONS]:
+        if (why := pace.why(one)) is not None:
+            yield f"  rank {one.rank} +{100 * one.excess:.0f} %: {why.text}"
+
+
+def _phases_json(found: Phases | None) -> dict[str, float | None] | None:
+    """Seconds of each; None is not known."""
+    if found is None:
+        return None
+    pairs = zip(NAMES, found, strict=True)
+    return {f"{name}_s": None if took != took else round(took, 6) for name, took in pairs}
 
 
 def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside) -> Iterator[Sequence[str]]:
@@ -261,6 +293,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
         _rank_json(rank, model.nodes[rank.node])
         | {"work_why": why.get(rank.rank, "")}
         | _pace_json(rank, pace.of(rank.rank), at)
+        | {"phases": _phases_json(pace.phases_of(rank.rank))}
         | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()
     ]
@@ -278,6 +311,8 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
         "pages": [tracker_json(*each) for each in beside.pages],
         "total_steps": ahead and ahead.total,
         "eta_s": ahead and ahead.seconds,
+        "phases": _phases_json(pace.phases()),
+        "bound": _bound_json(pace),
         "evidence": [
             {"path": str(one.path), "t": one.at, "why": one.snapshot.by_nodes, **one.found.as_json()}
             for one in beside.kept
@@ -293,8 +328,20 @@ def _watch_json(model: RunModel) -> dict[str, Any]:
     return {**asdict(watch), **told, "before": watch.before._asdict()}
 
 
+def _bound_json(pace: Pace) -> dict[str, Any] | None:
+    found = bound(pace.phases(), gpus=pace.gpus)
+    if found is None:
+        return None
+    by = found.word.removesuffix("-bound")
+    return {"by": by, "share": round(found.share, 3), "sure": found.sure}
+
+
 def _apart_json(pace: Pace, one: Slow | None) -> dict[str, Any] | None:
-    return None if one is None else {"excess": one.excess, "since_step": pace.apart_since(one.rank)}
+    if one is None:
+        return None
+    why = pace.why(one)
+    reason = why and {"phase": why.phase, "took_s": round(why.took, 6), "others_s": round(why.others, 6)}
+    return {"excess": one.excess, "since_step": pace.apart_since(one.rank), "reason": reason}
 
 
 def _pace_json(rank: Rank, pace: RankPace, at: float) -> dict[str, Any]:

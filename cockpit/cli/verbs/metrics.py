@@ -20,6 +20,7 @@ from cockpit.cli.output import StatusLine, out, out_lines, say, shows_unicode, t
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.core.logs.progress.series import Series
+from cockpit.core.pace.phases import NAMES
 from cockpit.core.pace.series import COLUMNS, Row
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import state_text
@@ -41,6 +42,7 @@ SHOWN = {
     "step_s": ("step time", span_text),
     "work_s": ("work", span_text),
     "slowest_s": ("slowest rank", span_text),
+    **{f"{name}_s": (name, span_text) for name in NAMES if name != "other"},
     "loss": ("loss", number_text),
     "lr": ("lr", number_text),
     "samples_s": ("samples/s", number_text),

@@ -28,6 +28,7 @@ from cockpit.base.gate import (
 )
 from cockpit.core.pace.history import FIRST_S, SOME, Bucket
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.phases import NAMES, Phases
 from cockpit.core.pace.steps import Step
 from cockpit.core.ranks import ranks_text, read_ranks
 from cockpit.errors import CockpitError
@@ -41,8 +42,11 @@ MISSING = 4096
 KEPT_FROM = 0.15
 """The excess from which it is kept."""
 
-_COST = 2
-"""Fields at the end of a line that it lacks where they are not known."""
+_OPTIONAL = (None, 0, ())
+"""What the last fields of a line are where it lacks them: older ones do, and so do some where they are not
+known."""
+_WHOLE = 1000
+"""Of so many parts of a step its phases are kept; ``-1`` is not known."""
 
 _SECONDS = Number(0, 1e9)
 
@@ -75,6 +79,8 @@ class PastStep:
     :param relative: steps are counted from the start of the program
     :param cost: seconds for which the others waited for one rank alone; None: not known
     :param costly: which one that is
+    :param phases: of the median rank: so many thousandths of ``span`` in each of
+        :data:`cockpit.core.pace.phases.NAMES`; -1: not known; empty: none is
     """
 
     restarts: int = bound(Whole(0, 1 << 30))
@@ -94,14 +100,29 @@ class PastStep:
     apart: tuple[Apart, ...] = bound(ListOf(RowOf(Apart), APART))
     cost: float | None = bound(Maybe(_SECONDS), None)
     costly: int = bound(RANK, 0)
+    phases: tuple[int, ...] = bound(ListOf(Whole(-1, _WHOLE), len(NAMES)), ())
+
+    def __post_init__(self) -> None:
+        """Refuse phases of which it is not clear which is which."""
+        if len(self.phases) not in (0, len(NAMES)):
+            raise Malformed(f"expected {len(NAMES)} phases, or none")
+
+    @property
+    def seconds(self) -> Phases | None:
+        """The phases of the median rank."""
+        if not self.phases:
+            return None
+        return Phases._make(math.nan if one < 0 else self.span * one / _WHOLE for one in self.phases)
 
     def line(self) -> bytes:
         """The line of the file, a list of the fields in their order."""
         told = plain(self)
         told["apart"] = [[one.rank, round(one.excess, 3)] for one in self.apart]
         values = list(told.values())
-        if self.cost is None:
-            del values[-_COST:]
+        if not self.phases:
+            del values[-1:]
+            if self.cost is None:
+                del values[-2:]
         return json.dumps(values, separators=(",", ":")).encode() + b"\n"
 
 
@@ -140,7 +161,15 @@ def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False, relative: boo
         apart,
         None if lag or math.isnan(step.cost) else round(step.cost, 6),
         ranks[step.costly],
+        _shares(step),
     )
+
+
+def _shares(step: Step) -> tuple[int, ...]:
+    found, span = step.typical_phases, step.typical_span
+    if found is None or not span > 0:
+        return ()
+    return tuple(-1 if math.isnan(one) else min(_WHOLE, round(_WHOLE * one / span)) for one in found)
 
 
 def worse(one: PastStep, other: PastStep) -> PastStep:
@@ -155,8 +184,8 @@ def past_of(line: bytes) -> PastStep:
     :raises Malformed: it is none
     """
     value = parsed(line)
-    if isinstance(value, list) and len(value) == len(fields(PastStep)) - _COST:
-        value += [None, 0]
+    if isinstance(value, list) and 0 < (lacks := len(fields(PastStep)) - len(value)) <= len(_OPTIONAL):
+        value += _OPTIONAL[-lacks:]
     found: PastStep = RowOf(PastStep).read(value)
     return found
 
@@ -179,6 +208,8 @@ def recall(pace: Pace, found: PastStep) -> None:
         lag=found.lag,
         cost=None if found.cost is None else (found.costly, found.cost),
     )
+    if (there := pace.steps.get((found.restarts, found.step))) is not None:
+        there.kept = found.seconds
     pace.relative = pace.relative or found.relative
 
 
@@ -226,6 +257,7 @@ def _whole(past: PastStep, pace: Pace, missing: frozenset[int]) -> Step:
             place = places[rank]
             ends[place] = spans[place] = took[place] = math.nan
     step = Step((past.restarts, past.step), past.at, ends, unknown, count=past.count)
+    step.kept = past.seconds
     if past.work:
         step.works = took
     if past.work and past.cost is not None and past.costly in places:

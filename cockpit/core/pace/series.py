@@ -12,6 +12,7 @@ from statistics import median, median_low
 from typing import Any
 
 from cockpit.core.pace.past import PastStep
+from cockpit.core.pace.phases import NAMES
 from cockpit.core.pace.steps import Key
 from cockpit.core.ranks import read_ranks
 from cockpit.errors import CockpitError
@@ -56,6 +57,17 @@ COLUMNS = {
     "slowest_s": "what is compared, of the slowest rank",
     "slowest_rank": "which one that is",
     "slow": "ranks that took 15 % longer than the median rank or more, the slowest first, at most 64",
+    **{
+        f"{name}_s": f"seconds of it in which the median rank {does}"
+        for name, does in {
+            "input": "got its batches",
+            "forward": "went forward",
+            "backward": "went backward",
+            "update": "had its optimizer's step",
+            "wait": "waited for others",
+            "other": "did something else",
+        }.items()
+    },
     "estimated": "times are those of lines in a log",
     "log_step": "as the log counts",
     "loss": "as the log says, like what follows",
@@ -205,6 +217,8 @@ def _row(step: PastStep | None, said: Said | None, key: Key | None, ranks: int) 
         row.update(t=step.at, steps=step.count, step_s=step.span, estimated=not step.exact)
         if step.exact:
             row.update(compared="enqueue" if step.lag else "work" if step.work else "step")
+        for name, took in zip(NAMES, step.seconds or (), strict=bool(step.phases)):
+            row[f"{name}_s"] = None if math.isnan(took) else round(took, 6)
         if step.work and not step.lag:
             row.update(work_s=step.median)
         if step.exact:  # lines of logs say when a step went by, but not whose it was
