@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from cockpit.core.pace.past import Apart, PastStep
+from cockpit.core.pace.phases import NAMES
 from cockpit.core.pace.series import COLUMNS, Ends, Row, Said, rows
 
 START = 1_800_000_000.0
@@ -44,6 +45,7 @@ def test_a_row_has_what_both_know() -> None:
         **{"step": 5, "t": START + 10, "restarts": 0, "steps": 1, "ranks": 4, "step_s": 2.0},
         **{"compared": "work", "work_s": 1.0},
         **{"slowest_s": 1.5, "slowest_rank": 3, "slow": (Apart(3, 0.5),), "estimated": False},
+        **dict.fromkeys(f"{name}_s" for name in NAMES),
         **{"log_step": 5, "loss": 2.5, "lr": None, "samples_s": None, "tokens_s": None},
     }
 
