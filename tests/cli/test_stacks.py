@@ -261,7 +261,7 @@ def test_who_may_not_write_where_snapshots_are_kept_gets_the_stacks(
     assert stacks.main(["hostfile", "--interval", "0", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["snapshot"] == ""
-    assert "nothing was saved: " in err
+    assert "not saved: " in err
     assert "name a folder of yours: -o DIR" in err
 
 
@@ -452,7 +452,7 @@ def test_snapshots_of_single_nodes_are_shown_as_one(
     saved.save(later, other)
     assert stacks.main([str(folder), str(other / "snapshot.json")]) == Exit.OK
     out, err = capsys.readouterr()
-    assert f"ranks 1-3: in {folder} and in {other}, which is newer and counts" in err
+    assert f"ranks 1-3: in {folder} and in {other}, which is newer and is used" in err
     assert "taken 60 s apart" in err
     assert "these snapshots were taken 60 s apart" in out
     with pytest.raises(CockpitError, match="is not a snapshot"):

@@ -78,7 +78,7 @@ def test_what_is_enough_to_change_a_run(typed: str, meant: str) -> None:
 )
 def test_a_part_is_asked_about(typed: str, meant: str) -> None:
     assert RunFolder.find_for_sure(typed, lambda name: name == meant).name == meant
-    with pytest.raises(CockpitError, match=f"{typed}: a part of the name {meant}, .*give its whole name"):
+    with pytest.raises(CockpitError, match=f"{typed}: only part of the name {meant}, .*give its whole name"):
         RunFolder.find_for_sure(typed, lambda name: False)
     assert RunFolder.find(typed).name == meant  # to look at it
 
