@@ -213,7 +213,7 @@ def test_options_of_the_watch_come_before_its_settings(mine: Write) -> None:
     assert terminal.watch_options(parser.parse_args(words)) == WatchOptions(False, 5.0, "note")
     words = ["--stop-after", "600"]
     assert terminal.watch_options(parser.parse_args(words)) == WatchOptions(True, 60.0, "stop", 600.0)
-    with pytest.raises(CockpitError, match="stops nothing without --on-hang stop"):
+    with pytest.raises(CockpitError, match="has no effect without --on-hang stop"):
         terminal.watch_options(parser.parse_args([*words, "--on-hang", "note"]))
     with pytest.raises(CockpitError, match="must be more than 0; --no-watch"):
         terminal.watch_options(parser.parse_args(["--hang-after", "0"]))
@@ -242,7 +242,7 @@ def test_where_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
         ('notify = "touch owned"', "key 'notify': is a command, and a project's settings cannot set one"),
         ('[watch]\non_hang = "stop"', "key 'on_hang': a project's settings cannot stop a run"),
         ("[watch]\nstop_after = 60.0", "key 'stop_after': a project's settings cannot stop a run"),
-        ("[watch]\nhang_after = 1.0", "key 'hang_after': your own settings stop runs that hang, after 60 s"),
+        ("[watch]\nhang_after = 1.0", "key 'hang_after': your own settings stop hung runs after 60 s"),
     ],
 )
 def test_a_project_runs_nothing_and_stops_nothing(mine: Write, local: Write, text: str, wrong: str) -> None:

@@ -274,11 +274,11 @@ def test_no_job_says_what_was_looked_for_or_whose_there_are() -> None:
         CockpitError, match="no job of yours on node1; bob runs a Python program there"
     ) as caught:
         choose(group({"node1": {"ranks": [], "pythons": [alone]}}), "")
-    assert "(process 5 on node1: python3 x.py); only bob or root may look into it" in str(caught.value)
+    assert "(process 5 on node1: python3 x.py); only bob or root may inspect it" in str(caught.value)
     assert caught.value.code == Exit.NODE_UNFIT
     with pytest.raises(CockpitError, match="no job of yours on node1, but of bob"):
         choose(group({"node1": {"ranks": [], "others": [other], "pythons": [alone]}}), "")
-    with pytest.raises(CockpitError, match="only root may look"):
+    with pytest.raises(CockpitError, match="only root may inspect"):
         choose(group({"node1": {"ranks": [], "others": [{**other, "user": "root"}]}}), "")
 
 

@@ -224,7 +224,7 @@ def test_checkpoints_that_are_removed_again_are_told_once_at_most() -> None:
 def test_a_disk_that_is_nearly_full_and_is_not() -> None:
     world = World(free=lambda second: (0.5 if 1000 < second < 2000 else 200) * GIB).run(0.7)
     assert "nearly full: 537 MB of 1.07 TB free" in world.news[0]
-    assert "has room" in world.news[-1]
+    assert "has space again" in world.news[-1]
     assert world.found == []
 
 
@@ -397,7 +397,7 @@ def test_what_a_gpus_driver_tells() -> None:
         )
     ).run(0.4)
     assert sorted(world.news) == [
-        "GPU 1 on gpu1 has 2 memory errors that could not be corrected, since the run is watched; "
+        "GPU 1 on gpu1 has had 2 memory errors that could not be corrected since the watch began; "
         "on gpu1: nvidia-smi -q -i 1",
         "GPU 1 on gpu1: throttled by heat; on gpu1: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
         "GPUs on gpu1 are no longer throttled",

@@ -37,7 +37,7 @@ def test_a_node_that_stays_away_is_told(state: str) -> None:
     assert seen(away, 10 + AWAY_S - 1) == []
     (one,) = seen(away, 10 + AWAY_S)
     assert (one.nodes, one.evidence, one.since) == (("a",), ("no answer",), BEGAN + 10)
-    assert "its ranks may run on" in one.what
+    assert "its ranks may still be running" in one.what
 
 
 def test_where_no_node_answers_it_is_our_network() -> None:

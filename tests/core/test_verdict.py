@@ -448,7 +448,7 @@ def test_processes_below_a_rank_that_waits_are_looked_at(
         found = verdict(snapshot(4, still(ALL_REDUCE), {1: told}))
         assert words in named(found, kind, 1, certainty="sure")
     found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(frames, call=call)}))
-    assert "none below it" in named(found, kind, 1, certainty="sure")
+    assert "no child process" in named(found, kind, 1, certainty="sure")
 
 
 def test_the_worker_that_is_held_up_is_shown_where_the_stacks_of_workers_are_here() -> None:

@@ -399,7 +399,7 @@ def test_who_builds_is_told_from_who_waits_for_that() -> None:
     mine = still((*MAIN, Frame("compile_ops", "./train.py", 75)), call="wait4")
     named(verdict(snapshot(4, waits, {1: mine})), "build", 1, certainty="likely")
     nobody = verdict(snapshot(4, waits))
-    assert "no rank does" in named(nobody, "build", 0, 1, 2, 3, certainty="likely")
+    assert "no rank is running" in named(nobody, "build", 0, 1, 2, 3, certainty="likely")
     # One that did not answer may be it.
     unheard = verdict(snapshot(4, waits, {1: mute("timeout", "py-spy took too long")}))
     assert "no rank does" not in named(unheard, "build", certainty="unsure")

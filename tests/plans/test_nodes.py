@@ -59,7 +59,7 @@ def test_a_slot_for_each_gpu(answer: VisibleGpus, launcher: str, slots: tuple[in
     [
         (None, "torchrun", "gpu01: no number of slots given, and no GPU is visible there; "),
         (VisibleGpus(0, "", "CUDA error 100"), "torchrun", "(CUDA_VISIBLE_DEVICES is empty there); "),
-        (VisibleGpus(0, None, "no libcuda"), "torchrun", "visible there (no libcuda); say it: --slots 8"),
+        (VisibleGpus(0, None, "no libcuda"), "torchrun", "visible there (no libcuda); give it: --slots 8"),
         (VisibleGpus(1, "GPU-2c1a"), "deepspeed", "CUDA_VISIBLE_DEVICES=GPU-2c1a there, and DeepSpeed"),
         (VisibleGpus(1, "\x1b[2J"), "deepspeed", r"CUDA_VISIBLE_DEVICES='\x1b[2J' there"),
     ],

@@ -109,7 +109,7 @@ def test_a_changed_host_key(tmp_path: Path) -> None:
             entry = f"[127.0.0.1]:{place.port}"
             place.known_hosts.write_text(f"{entry} {other}")
             error = await refused(ways(place), "alpha")
-            assert "host key changed: not the machine it was" in error.what
+            assert "host key changed: a different machine" in error.what
             assert "(it shows ssh-ed25519 SHA256:" in error.what
             assert error.hint.endswith(f"ssh-keygen -f {place.known_hosts} -R '{entry}'")
             assert not error.retry
