@@ -88,7 +88,7 @@ def test_where_there_is_none(tmp_path: Path) -> None:
     async def main() -> None:
         app = App(tmp_path / "stacks")
         async with app.run_test(size=(80, 24)) as pilot:
-            await until(pilot, lambda: "nothing was kept" in text_of(app), "it was read")
+            await until(pilot, lambda: "nothing was saved" in text_of(app), "it was read")
             assert "no evidence from gpu03 (gpu03 was rebooted at 03:14:05)" in text_of(app)
             await pilot.press("enter")
             assert app.screen is app.kept

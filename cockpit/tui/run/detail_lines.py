@@ -196,7 +196,7 @@ def _age(node: Node, rank: Rank | None, now: float, paper: _Paper) -> Iterator[L
         return
     if rank is not None and rank.state not in LIVE:
         if rank.sample:
-            yield from paper.text("measured last before it ended", "label")
+            yield from paper.text("last measured before it ended", "label")
         return
     age = now - node.sampled_at
     if age > STALE_S:
@@ -267,7 +267,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if pace.step is None or pace.at is None or (pace.estimated and pace.behind < 2):
         return  # what its log says of the step is below
     about = "~" if pace.estimated else ""
-    yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it notes itself")
+    yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it reports")
     age = f", {about}{span_text(max(0.0, sight.now - pace.at))} ago" if rank.state in LIVE else ""
     counted = sight.pace is not None and resumed(sight.pace, sight.metrics.latest.step)
     since = " since it started" if counted and not pace.estimated else ""
@@ -285,7 +285,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if slow is not None:
         yield from paper.row("slow", more, "pace-slow")
         if pace.cost:
-            yield from paper.row("costs", f"{seconds(pace.cost)} a step, in which others wait for it alone")
+            yield from paper.row("costs", f"{seconds(pace.cost)} per step, while others wait only for it")
     if pace.lag is not None:
         yield from paper.row("enqueue lag", f"+{seconds(max(0.0, pace.lag))} after the median rank")
     if late is not None:
@@ -426,7 +426,7 @@ def _node(sight: About, node: Node, paper: _Paper) -> Iterator[Line]:
     yield from _command(sight, paper)
     given = mapping(sight.plan.get("env"))
     if given:
-        yield from paper.heading("Environment", "what the launch sets")
+        yield from paper.heading("Environment", "set by the launch")
         for name, value in sorted(given.items()):
             yield from _variable(name, value, paper)
 
@@ -582,7 +582,7 @@ def _variables(got: Mapping[str, Any], given: Mapping[str, Any], paper: _Paper) 
         if wanted is not None and wanted != value and known:
             yield from hanging((Piece("  the launch set "),), safe(wanted, 4000), paper.width, "warning")
     for name in sorted(set(given) - set(got)):
-        yield from paper.text(f"{safe(name)} was set by the launch and is not there", "warning")
+        yield from paper.text(f"{safe(name)} was set by the launch but is missing", "warning")
 
 
 def _variable(name: object, value: object, paper: _Paper) -> Iterator[Line]:
