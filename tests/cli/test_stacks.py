@@ -191,7 +191,7 @@ def test_a_name_is_that_of_the_run_and_a_path_is_not(
 
 def test_options_of_a_hostfile_do_not_go_with_a_run() -> None:
     a_run("otter")
-    with pytest.raises(CockpitError, match="--include goes with a hostfile"):
+    with pytest.raises(CockpitError, match="--include needs a hostfile"):
         stacks.main(["otter", "--include", "gpu01"])
 
 

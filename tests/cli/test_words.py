@@ -84,7 +84,7 @@ def test_secrets_in_the_program_s_words_become_variables(
         words = " ".join(launch_script(plan).replace("\\\n", " ").split())
         assert '--token "$HF_TOKEN" --wandb-key "$COCKPIT_SECRET_1"' in words
         assert '--db=postgres://u:"$COCKPIT_SECRET_2"@h/x' in launch_script(plan)
-    with pytest.raises(CockpitError, match="a secret in the command line"):
+    with pytest.raises(CockpitError, match="command line contains a secret"):
         plan_verb.main(["--sbatch", "--nodes", "1", "--slots", "1", "--", *program])
 
 

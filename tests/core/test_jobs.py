@@ -246,7 +246,7 @@ def test_choosing() -> None:
     assert choose(jobs, "node1:29500").user == "ada"
     assert choose(jobs[:1], "").user == "ada"
     for wanted, said_so in (
-        ("", "2 jobs run there"),
+        ("", "2 jobs are running there"),
         ("3", "no job '3'"),
         ("0", "no job '0'"),
         ("rank", "2 jobs have 'rank' in their title"),
@@ -348,7 +348,7 @@ def test_a_process_or_words_say_which_job() -> None:
         choose(jobs, match="nope")
     with pytest.raises(CockpitError, match=r"--match \(: missing \)"):
         choose(jobs, match="(")
-    with pytest.raises(CockpitError, match="2 jobs run there"):
+    with pytest.raises(CockpitError, match="2 jobs are running there"):
         choose(jobs, match="python")
 
 

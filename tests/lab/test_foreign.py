@@ -221,7 +221,7 @@ def test_a_job_of_somebody_else_is_refused_by_name(lab2: Lab) -> None:
     assert attached.returncode == 3
     for words in (said, attached.stderr):
         assert f"no job of yours on node[1-2], but of {OTHER}" in words
-        assert f"only {OTHER} or root may look at it" in words
+        assert f"only {OTHER} or root may inspect it" in words
         assert "Traceback" not in words
 
 

@@ -97,7 +97,7 @@ def test_ranks_that_stand_still_and_go_on(launch: Launch, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("limits", "said"),
-    [({"quota": 1000}, "has kept its"), ({"floor": 1 << 60}, "MB free"), ({"keep": False}, "")],
+    [({"quota": 1000}, "has used its"), ({"floor": 1 << 60}, "MB free"), ({"keep": False}, "")],
 )
 def test_without_room_nothing_is_kept_and_nobody_waits(
     launch: Launch, tmp_path: Path, limits: dict[str, Any], said: str

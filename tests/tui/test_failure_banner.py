@@ -94,7 +94,7 @@ def test_memory_that_is_about_to_be_full_until_a_rank_fails() -> None:
         happens(model, node, "filling", of="/job_7/step_0", full_at=at, ranks=ranks, **sizes)
     assert [line.rstrip() for line in shown(model, width=178)] == [
         "▌ memory of gpu02 is full in about 2 min (limit of SLURM step 7.0: 96 GB)"
-        "  ranks 8-15 grow by 3.6 GB a minute each",
+        "  ranks 8-15 grow by 3.6 GB per minute each",
         "▌ memory of gpu01 is full in about 4 min (limit of SLURM step 7.0: 96 GB)",
         "▌ and 1 more",
     ]
