@@ -262,7 +262,7 @@ def test_who_may_not_write_where_snapshots_are_kept_gets_the_stacks(
     out, err = capsys.readouterr()
     assert json.loads(out)["snapshot"] == ""
     assert "not saved: " in err
-    assert "name a folder of yours: -o DIR" in err
+    assert "to save it in a folder of yours: -o DIR" in err
 
 
 def test_a_file_that_cannot_be_written_costs_no_samples(

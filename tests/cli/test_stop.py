@@ -97,7 +97,7 @@ def test_a_number_alone_stops_nothing(
     RunFolder.create(replace(MANIFEST, run="llama-2")).close()
     monkeypatch.setattr(stop, "_stop_or_why_not", lambda *_, **__: pytest.fail("it stops"))
     assert main(["stop", "2"]) == Exit.USAGE
-    assert "2: a part of the name llama-2" in capsys.readouterr().err
+    assert "2: only part of the name llama-2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("typed", "stops"), [("y", True), ("YES", True), ("", False), ("n", False)])

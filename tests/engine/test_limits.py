@@ -135,7 +135,7 @@ def test_a_quota_takes_nothing_half_and_spares_the_record(
     spool.append(EVENTS, 10, b"0123456789")
     with pytest.raises(QuotaReached, match="record_bytes"):
         spool.append(EVENTS, 20, b"x")
-    with pytest.raises(QuotaReached, match=r"quota of 3 a node .* spool_files .* cockpit attach run"):
+    with pytest.raises(QuotaReached, match=r"quota of 3 per node .* spool_files .* cockpit attach run"):
         spool.append("rank-1.log", 0, b"1")
 
 

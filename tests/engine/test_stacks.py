@@ -795,7 +795,7 @@ def test_a_recorded_snapshot_says_what_it_cannot_tell(tmp_path: Path) -> None:
             await recorded.look(1, native=True)
         with pytest.raises(CockpitError, match="no dump of it"):
             await recorded.look(2)
-        with pytest.raises(CockpitError, match="cannot be asked any more"):
+        with pytest.raises(CockpitError, match="can no longer be asked"):
             await recorded.take()
 
     play(scene)

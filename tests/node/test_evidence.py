@@ -286,7 +286,7 @@ def test_it_asks_nobody_to_become_root(tmp_path: Path, sleeper: int, monkeypatch
 def test_the_quota_counts_what_is_there(tmp_path: Path, sleeper: int) -> None:
     (tmp_path / record.EVIDENCE).mkdir()
     (tmp_path / record.EVIDENCE / "before").write_bytes(bytes(20 << 20))
-    with pytest.raises(OSError, match="may still keep"):
+    with pytest.raises(OSError, match="may still save"):
         taking.look(asked(tmp_path, sleeper))
     assert [each.name for each in (tmp_path / record.EVIDENCE).iterdir()] == ["before"]
 

@@ -204,7 +204,7 @@ HOSTILE: dict[str, tuple[Answer, str, str]] = {
     ),
     "error": (lambda connection, _: http(connection, b"", "500 \x1b[31m"), "odd", "its server answers"),
     "no list": (lambda connection, _: http(connection, b"{}"), "odd", "its list of handlers is invalid"),
-    "deep": (lambda connection, _: http(connection, b"[" * 9000), "odd", "its list of handlers makes no"),
+    "deep": (lambda connection, _: http(connection, b"[" * 9000), "odd", "its list of handlers is invalid"),
     "old": (
         lambda connection, asked: torch(connection, asked, has=["ping"]),
         "unknown",
