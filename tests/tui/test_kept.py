@@ -69,7 +69,7 @@ def test_moments_the_newest_first(tmp_path: Path, size: tuple[int, int]) -> None
             keep(root, NIGHT + 1800, "")
             await until(pilot, lambda: "evidence: 2 moments" in text_of(app), "one more was read")
             shown = text_of(app)
-            assert shown.index("taken by a cockpit") < shown.index("kept by the nodes")
+            assert shown.index("taken by a cockpit") < shown.index("saved by the nodes")
             assert set(app.kept.handlers) == {command.id for command in in_scope(KEPT)}
             await pilot.press("down", "enter")
             await until(pilot, lambda: isinstance(app.screen, StackScreen), "its stacks")
