@@ -252,7 +252,7 @@ def _load() -> tuple[Config, str]:
     said = f"{LOCAL} here sets {', '.join(changes)}" if changes else ""
     if left_out:
         said = f"{said}; " if said else f"{LOCAL} here: "
-        said += f"left out, as a project's settings only tighten yours: {', '.join(left_out)}"
+        said += f"ignored, as a project's settings can only tighten yours: {', '.join(left_out)}"
     return Config(**merged | tables, where=" and ".join(files)), said
 
 
@@ -300,17 +300,17 @@ def _not_here(found: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[Cock
         return CockpitError(f"key {name!r}: {what}", where=LOCAL, hint=hint)
 
     if found.get("trusted_group"):
-        what = "whom you trust is not for a project's settings to say"
+        what = "a project's settings cannot say whom you trust"
         yield CockpitError(f"key 'trusted_group': {what}", where=LOCAL, hint=f"put it into {paths.config()}")
     watch, own_watch = found.get("watch", {}), own.get("watch", {})
     if found.get("notify"):
-        yield error("notify", "is a command, and a project's settings run none", "--notify")
+        yield error("notify", "is a command, and a project's settings cannot set one", "--notify")
     for name, option in (("on_hang", "--on-hang stop"), ("stop_after", "--stop-after")):
         if watch.get(name, "note") != "note":
-            yield error(name, "a project's settings stop no run", option)
+            yield error(name, "a project's settings cannot stop a run", option)
     least = own_watch.get("hang_after", Watch.hang_after)
     if own_watch.get("on_hang") == "stop" and watch.get("hang_after", least) < least:
-        what = f"your own settings stop runs that hang, after {least:g} s: a project's make it no sooner"
+        what = f"your own settings stop hung runs after {least:g} s, and a project's cannot shorten that"
         yield error("hang_after", what, "--hang-after")
 
 

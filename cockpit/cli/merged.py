@@ -172,7 +172,10 @@ class Missed(Listener):
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if self._since and not self._through:
-            say(f"not all missed output was printed; all of it: cockpit logs {quote(self._folder.name)}")
+            say(
+                f"some missed output was not printed; to see all "
+                f"of it: cockpit logs {quote(self._folder.name)}"
+            )
 
     async def _show(self, session: Session, hold: Callable[[], bool]) -> None:
         await _arrived(session)

@@ -82,8 +82,8 @@ def raw(data: bytes) -> None:
     :raises CockpitError: stdout is a terminal, or they cannot be written
     """
     if sys.stdout.isatty():
-        hint = "send them to a file or through a program: add > FILE, or | less"
-        raise CockpitError("the bytes of a log may drive this terminal", where="--raw", hint=hint)
+        hint = "send it to a file or a program: > FILE, or | less"
+        raise CockpitError("a log may contain terminal escapes", where="--raw", hint=hint)
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -76,7 +76,7 @@ EVERY: tuple[Command, ...] = (
         "K",
         "keep the other ranks running after a failure",
         "keep running",
-        "Asks first. Sets aside the stop that would follow a rank's failure.",
+        "Asks first. Cancels the stop that would follow a rank's failure.",
         5,
         changes=True,
     ),
@@ -85,7 +85,7 @@ EVERY: tuple[Command, ...] = (
         "c",
         "collect profiler reports",
         "collect",
-        "Fetches every node's reports and checks them by sha256. Again: cancels; once more: resumes.",
+        "Fetches every node's reports and checks them by sha256. Press again to cancel, once more to resume.",
         40,
     ),
     _run(
@@ -107,9 +107,9 @@ EVERY: tuple[Command, ...] = (
     _run(
         "evidence",
         "V",
-        "what the ranks were doing when they stalled, or as one failed",
+        "what the ranks were doing when they stalled, or when one failed",
         "evidence",
-        "Kept by the nodes, whether or not anybody watched, and by whoever looked; enter opens the stacks.",
+        "Saved by the nodes, whether or not anybody watched, and by cockpits that watched; enter opens them.",
         55,
     ),
     _run(
@@ -130,8 +130,8 @@ EVERY: tuple[Command, ...] = (
     _run(
         "runs",
         "R",
-        "another run instead of this one",
-        help="Those known here, as cockpit ps lists them. This one continues, as after leaving it.",
+        "open another run",
+        help="Lists the same runs as cockpit ps. This one continues.",
     ),
     _run("leave", "q", "leave; the run continues", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),
     _run("interrupt", "ctrl+c", "copy the selection, end a sample, or ask how to leave", scope=EVERYWHERE),
@@ -175,14 +175,14 @@ EVERY: tuple[Command, ...] = (
         "slash",
         "filter the log or the events, or narrow nodes and ranks",
         "filter",
-        "A regular expression (RE2: without look-around), live while you type; a leading ! inverts; small "
-        "letters match capitals too. "
+        "A regular expression (RE2: without look-around), live while you type; a leading ! inverts; an "
+        "all-lowercase one ignores case. "
         "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes. "
-        "With the cursor in the nodes it narrows these: gpu[01-04], rank 13, 0-3, failed, slow, !done.",
+        "With the cursor in the nodes, it narrows these: gpu[01-04], rank 13, 0-3, failed, slow, !done.",
         20,
         panes=("grid", "log", "recent", "events"),
     ),
-    _log("next_match", "n", "next match", "next", "Of the filter, or of the last one."),
+    _log("next_match", "n", "next match", "next", "Of this filter, or of the last one."),
     _log("previous_match", "N", "previous match"),
     _log("failed_log", "F", "the log of the rank that failed first", "failed rank", footer=6),
     _log("next_error", "e", "next error", "error"),
@@ -205,7 +205,7 @@ EVERY: tuple[Command, ...] = (
     _stacks(
         "cancel",
         "x",
-        "end the sample under way",
+        "end the sample in progress",
         "end it",
         "What has arrived is kept; the run is not touched.",
         1,
@@ -215,7 +215,7 @@ EVERY: tuple[Command, ...] = (
         "n",
         "C and C++ frames of the chosen rank",
         "native",
-        "Asks that rank alone, once more; it is held for up to half a second. Again: Python frames alone.",
+        "Asks only that rank, once more, and pauses it for up to half a second. Again: Python frames only.",
         8,
     ),
     _stacks(
@@ -223,22 +223,22 @@ EVERY: tuple[Command, ...] = (
         "l",
         "local variables of the chosen rank",
         "locals",
-        "Asks that rank alone, once more. Secrets stay on the node. Again: without them.",
+        "Asks only that rank, once more. Secrets stay on the node. Again: without them.",
     ),
     _stacks(
         "children",
         "c",
         "stacks of the chosen rank's child processes",
         "children",
-        "Data loaders' workers, for one. Asks that rank alone, once more. Again: without them.",
+        "Such as data loader workers. Asks only that rank, once more. Again: without them.",
     ),
     _stacks(
         "diff",
         "d",
         "what differs: two samples, or two ranks",
         "diff",
-        "The chosen rank against the marked one; without a mark, against its sample before if it has moved, "
-        "else against most of the others. Again: back to the tree.",
+        "Compares the chosen rank with the marked one; without a mark, with its previous sample if it has "
+        "moved, else with most of the others. Again: back to the tree.",
         9,
     ),
     _stacks("mark_rank", "space", "mark the chosen rank, to compare with"),
@@ -251,7 +251,7 @@ EVERY: tuple[Command, ...] = (
         "Live while you type: read_shard, data.py, 13, 8-15, gpu[01-04]; a leading ! inverts.",
         40,
     ),
-    _stacks("verdict", "v", "the whole verdict, in a low terminal; again: in short", "verdict"),
+    _stacks("verdict", "v", "show the whole verdict in a short terminal; again: shorten it", "verdict"),
     _stacks(
         "save",
         "w",
@@ -259,10 +259,10 @@ EVERY: tuple[Command, ...] = (
         "save",
         "cockpit stacks FOLDER opens it again, on any machine.",
     ),
-    _stacks("previous_sample", "left_square_bracket", "the sample before"),
-    _stacks("next_sample", "right_square_bracket", "the sample after"),
-    _stacks("previous_in_class", "left", "the rank before, of the same class"),
-    _stacks("next_in_class", "right", "the next rank of the same class"),
+    _stacks("previous_sample", "left_square_bracket", "previous sample"),
+    _stacks("next_sample", "right_square_bracket", "next sample"),
+    _stacks("previous_in_class", "left", "previous rank of the same class"),
+    _stacks("next_in_class", "right", "next rank of the same class"),
     _stacks("classes", "1", "ranks by what they do"),
     _stacks("tree", "2", "the tree of all stacks"),
     _stacks("threads", "3", "threads of the chosen rank"),
@@ -285,9 +285,9 @@ EVERY: tuple[Command, ...] = (
     _view(
         "zoom",
         "z",
-        "the pane alone on the screen, or all panes",
+        "this pane alone, or all panes",
         "zoom",
-        "Alone, nodes have a line for each rank with step, age, lag and work; so has pace, if there is room.",
+        "Alone, nodes show a line per rank with step, age, lag and work; so does pace, if there is room.",
         33,
         panes=("pace",),
         scope=EVERYWHERE,
@@ -297,7 +297,7 @@ EVERY: tuple[Command, ...] = (
     _view(
         "bell",
         "b",
-        "let the terminal ring, or not, when the run fails, stalls or ends",
+        "bell on or off: ring the terminal when the run fails, stalls or ends",
     ),
     _view(
         "remember",

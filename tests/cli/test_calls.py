@@ -93,7 +93,7 @@ def test_what_runs_a_command_is_a_persons_own_settings_only(tmp_path: Path) -> N
     (tmp_path / "cockpit.toml").write_text('notify = "touch owned"\n')
     done = subprocess.run(words(tmp_path, "--headless"), cwd=tmp_path, capture_output=True, timeout=60)
     assert done.returncode == 2
-    assert b"cockpit.toml: key 'notify': is a command, and a project's settings run none" in done.stderr
+    assert b"cockpit.toml: key 'notify': is a command, and a project's settings cannot set one" in done.stderr
     assert not (tmp_path / "owned").exists()
 
 

@@ -170,7 +170,7 @@ def test_who_leaves_before_is_told_where_the_rest_is(capsys: pytest.CaptureFixtu
     assert attach(folder_of(nodes), nodes) == Exit.LEFT
     out, err = capsys.readouterr()
     assert out == ""
-    assert "not all missed output was printed; all of it: cockpit logs run\n" in err
+    assert "some missed output was not printed; to see all of it: cockpit logs run\n" in err
 
 
 def test_no_node_holds_up_the_others_for_long(

@@ -22,7 +22,7 @@ HUNG = Finding(
     "io", "rank 3 waits for a file", 0b1000, "data.py:118 read_shard", certainty="sure", evidence=("state D",)
 )
 STUCK = replace(HUNG, proof="child")
-LATE = Finding("absent", "rank 0 has not come to barrier yet", 0b0001, "save.py:9 save", certainty="unsure")
+LATE = Finding("absent", "rank 0 has not reached barrier yet", 0b0001, "save.py:9 save", certainty="unsure")
 SILENT = Finding("silent", "ranks 2,3 did not answer: 2 ranks wait in all_reduce", 0b1100, certainty="unsure")
 TOGETHER = Finding("together", "all wait in the same place")
 IDLE = Finding("io", "rank 0 did not join broadcast", 0b0001, certainty="unsure", severity="warning")

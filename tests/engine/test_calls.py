@@ -47,7 +47,7 @@ def test_why_it_failed_is_one_line(command: str, why: str) -> None:
 def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     why = run(f"sleep 1000 & echo $! > '{pids}'; echo busy >&2; wait", nasty_call(), limit_s=4)
-    assert why == "not done within 4 s, and killed: busy"
+    assert why == "killed after 4 s: busy"
     pid = int(pids.read_text())
     until(lambda: not _runs(pid))
 

@@ -198,7 +198,7 @@ def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
         night.kill(name)
     shutil.rmtree(night.node("nb"))
     said = night.cockpit("attach", RUN, "--plain", "--give-up", "5").stderr
-    (line,) = [each for each in said.splitlines() if "evidence of" in each and "kept by" in each]
+    (line,) = [each for each in said.splitlines() if "evidence of" in each and "saved by" in each]
     assert "(rank 1 failed): rank 1 exited 3" in line
     (none,) = [each for each in said.splitlines() if "no evidence from" in each]
     assert "no evidence from nb (" in none

@@ -347,7 +347,7 @@ def test_a_file_that_cannot_be_written_is_said_once(folder: RunFolder) -> None:
     book = PaceBook(folder, writer=True)
     train(book.pace, range(300))
     book.keep(START + 500)
-    with pytest.raises(CockpitError, match="the pace of the run is not kept"):
+    with pytest.raises(CockpitError, match="the run's pace could not be saved"):
         book.keep(START + 600)
     book.keep(START + 700)
     book.close()

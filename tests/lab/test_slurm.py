@@ -213,7 +213,7 @@ def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate:
         )
         assert f"job {theirs}: belongs to 'mallory" in done.stderr
         hostfile = cockpits.run("--slurm", theirs, "--launcher", "command", program=program(), timeout=100)
-        assert f"node1: SLURM job {theirs} belongs to somebody else" in hostfile.stderr
+        assert f"node1: SLURM job {theirs} belongs to another user" in hostfile.stderr
         assert done.returncode == 2
         assert hostfile.returncode == 3
         refused = cockpits.run("--slurm", job, "--node-dir", way, "--launcher", "command", program=program())

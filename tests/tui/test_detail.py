@@ -284,7 +284,7 @@ def test_a_failed_rank() -> None:
     run.tell(121, "rank_exited", "gpu02", rank=3, code=1, signal=None, attempt=0)
     lines = shown(run, 3)
     assert lines[0].endswith("✖ exited 1")
-    assert "measured last before it ended" in lines
+    assert "last measured before it ended" in lines
     assert row(lines, "ended") == f"{clock_text(T0 + 118)}, exited 1"
     assert row(lines, "started").endswith("ran for 1 min 52 s")
     assert lines[-1] == "asking gpu02"
@@ -347,7 +347,7 @@ def test_the_environment(width: int) -> None:
     names = [line.partition("=")[0] for line in lines[at:] if "=" in line]
     assert names == ["HF_TOKEN", "NCCL_DEBUG", "B", "PATH"]  # those of the training first
     assert "HF_TOKEN=(secret, 4 characters)\nNCCL_DEBUG=WARN\n  the launch set INFO\n" in text
-    assert "PYTHONUNBUFFERED was set by the launch and is not there" in text.replace("\n", " ")
+    assert "PYTHONUNBUFFERED was set by the launch but is missing" in text.replace("\n", " ")
     assert "7 more are left out: too much for one answer" in text.replace("\n", " ")
 
 
@@ -405,7 +405,7 @@ def test_two_panes_beside_each_other_share_it_without_repeating(rank: int | None
 def test_what_the_probe_says() -> None:
     run = Run().running()
     run.tell(121, "supervisor_started", "gpu02", probe="auto")
-    assert "probe      waiting: no word yet that torch is imported" in shown(run, 3)
+    assert "probe      waiting: torch not reported as imported yet" in shown(run, 3)
     run.tell(122, "rank_probe", "gpu02", rank=3, pid=4003, torch="2.13.0", server=HOSTILE)
     told = {"source": "deepspeed", "step": 1234, "age_s": 2.0, "step_s": 0.5, "steps": []}
     ranks = {"3": {"rss_bytes": 1, "progress": told}}
@@ -694,7 +694,7 @@ def test_commands_can_be_read_and_copied(width: int) -> None:
     told = [Ran(T0, "launch on gpu01", SCRIPT), Ran(T0 + 1, HOSTILE, HOSTILE)]
 
     async def script(pilot: Pilot[None], bench: Bench) -> None:
-        assert bench.screen_text()[0] == "no command was run yet"
+        assert bench.screen_text()[0] == "no command has been run yet"
         pane.show(told)
         pane.home()
         await pilot.pause()

@@ -215,7 +215,7 @@ def test_escape_closes() -> None:
 
 def test_nothing_found() -> None:
     app = asked(help_screen(), *"[/x]qqq", "enter")
-    assert "nothing is called '[/x]qqq'" in app.text
+    assert "nothing matches '[/x]qqq'" in app.text
     assert app.answers == []
 
 

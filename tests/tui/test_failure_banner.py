@@ -97,7 +97,7 @@ def test_memory_that_is_about_to_be_full_until_a_rank_fails() -> None:
         happens(model, node, "filling", of="/job_7/step_0", full_at=at, ranks=ranks, **sizes)
     assert [line.rstrip() for line in shown(model, width=178)] == [
         "▌ memory of gpu02 is full in about 2 min (limit of SLURM step 7.0: 96 GB)"
-        "  ranks 8-15 grow by 3.6 GB a minute each",
+        "  ranks 8-15 grow by 3.6 GB per minute each",
         "▌ memory of gpu01 is full in about 4 min (limit of SLURM step 7.0: 96 GB)",
         "▌ and 1 more",
     ]
@@ -105,7 +105,7 @@ def test_memory_that_is_about_to_be_full_until_a_rank_fails() -> None:
     exits(model, 9, None, 9)
     lines = shown(model, b"step 4\n")
     assert lines[0].startswith("▌ rank 9 failed first")
-    why = "▌ killed by the kernel, as it seems: its memory headed for the limit of SLURM step 7.0 (91 GB"
+    why = "▌ apparently killed by the kernel: its memory was approaching the limit of SLURM step 7.0 (91 GB"
     assert lines[1].startswith(why)
 
 
@@ -148,7 +148,7 @@ def test_what_to_type_about_a_notice_where_there_is_room() -> None:
         model, "gpu02", "filling", of="", full_at=NOW + 120, used_bytes=91, limit_bytes=96, ranks={"3": 1.0}
     )
     wide = shown(model, width=300)[0].rstrip()
-    assert wide.endswith("  cockpit ps 'my run': what each rank has now")
+    assert wide.endswith("  cockpit ps 'my run': memory of each rank now")
     assert "cockpit ps" not in shown(model, width=120)[0]
 
 
@@ -231,7 +231,7 @@ def test_the_others_in_groups_the_largest_first() -> None:
 @pytest.mark.parametrize(
     ("before", "says"),
     [
-        ({}, "the other ranks run on · x stops them"),
+        ({}, "the other ranks keep running · x stops them"),
         ({"reason": "x"}, "stopping the other ranks"),
     ],
 )

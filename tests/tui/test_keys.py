@@ -339,7 +339,7 @@ def test_a_key_that_is_offered_does_something_in_the_pane_it_is_offered_in() -> 
             assert chosen(app) == ("gpu01", 0), "the rank of the newest line"
             assert "open" not in offered(app), "there is nothing to narrow any more"
             await press("enter")
-            assert said(app, "no other rank")
+            assert said(app, "shows only this rank")
             await press("3")
             assert not {"open", "filter"} & set(offered(app))
             await press("enter")

@@ -99,7 +99,7 @@ def test_the_palette_finds_it_also_above_the_stacks(other: Stage) -> None:
 def test_where_leaving_would_end_the_run_none_is_opened(other: Stage) -> None:
     def demo() -> Stage:
         made = first()
-        made.leaving = "the demo ends, and stops its run"
+        made.leaving = "the demo ends and stops its run"
         return made
 
     async def main() -> None:

@@ -56,17 +56,19 @@ def test_what_the_other_cockpit_does_not_write_is_shown(monkeypatch: pytest.Monk
 
     async def main() -> None:
         async with played(Scene(lambda: ReadsAlong(["gpu01"], 2), play), SIZE) as (app, pilot, stage):
-            assert "reading along" in text_of(app)
+            assert "read-only here" in text_of(app)
             stage.prints(0, "the first words\n")
             await until(pilot, lambda: "the first words" in text_of(app), "the line")
             assert "not here yet" not in text_of(app)
             assert "is it suspended?" not in text_of(app), "it may be about to write"
             monkeypatch.setattr(notices, "LACKING_S", 0.0)
             await until(pilot, lambda: "is it suspended?" in text_of(app), "why")
-            stage.alone = "nobody acts for this run: only ada can: cockpit attach x"
-            await until(pilot, lambda: "nobody acts for this run" in text_of(app), "nobody acts")
+            stage.alone = "no cockpit controls this run: only ada can: cockpit attach x"
+            await until(
+                pilot, lambda: "no cockpit controls this run" in text_of(app), "no cockpit controls it"
+            )
             stage.alone, stage.writer = "", True
-            await until(pilot, lambda: "reading along" not in text_of(app), "it has taken over")
+            await until(pilot, lambda: "read-only here" not in text_of(app), "it has taken over")
             assert stage.board is not None
             assert stage.board.book.reads_along, "the spool lacks what is shown"
             assert "the first words" in text_of(app)
@@ -108,7 +110,7 @@ def test_who_else_has_an_error_is_said_where_the_log_is_narrowed() -> None:
             choose(app, "gpu01", 3)
             await settled(pilot)
             await pilot.press("e")
-            wanted = "no error after this line; not shown here: one of rank 13"
+            wanted = "no error after this line; hidden here: one of rank 13"
             await until(pilot, lambda: wanted in log(app).status, "where there is one")
             await pilot.press("escape")
             await settled(pilot)

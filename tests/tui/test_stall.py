@@ -161,7 +161,7 @@ def test_whom_it_marks() -> None:
     assert standing(running(2, 2)) == (frozenset(), frozenset())
     activity = watch_activity(stalled())
     assert activity is not None
-    assert activity.text.startswith("looking again at ")
+    assert activity.text.startswith("inspecting again at ")
 
 
 NASTY = "\x1b]52;c;eA==\x07\x1b[2J[bold]rank\u202e 13\n" + "x" * 500

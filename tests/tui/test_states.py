@@ -22,7 +22,7 @@ SAYS = {
     "rank-chosen": ("▌ gpu02", "[INFO] [logging.py:96:log_dist] [Rank 0] step=1216", "esc back"),
     "pace-half": ("512 ranks slow", "gpu[097-128] 768…1022", "z all 1,024 ranks"),
     "pace-log-only": ("loss", "▌gpu01   0-7", "~0.0 s", "z all 64 ranks"),
-    "pace-unknown": ("no step of any rank is known yet", "--probe auto, the default"),
+    "pace-unknown": ("no steps known yet", "--probe auto, the default"),
     "stalled-log": (
         "● stalled 48 s",
         "rank 13 has not reached all_reduce #4211",

@@ -75,7 +75,7 @@ def _run(command: str, data: bytes, limit_s: float) -> str:
     words = one_line(said.strip().rpartition(b"\n")[2], limit=200)
     why = f": {words}" if words else ""
     if not in_time:
-        return f"not done within {limit_s:g} s, and killed{why}"
+        return f"killed after {limit_s:g} s{why}"
     code = process.returncode
     if code < 0:
         return f"killed by {signal_name(-code)}{why}"

@@ -304,7 +304,7 @@ class _Look:
         """The threads of the process, by the first way that works."""
         letter = facts.process.state
         if letter in "ZX":
-            what = "its process has ended, and its parent has not taken note of it (a zombie)"
+            what = "its process has ended, and its parent has not reaped it (a zombie)"
             return _Seen(error="zombie", what=what)
         ways = self._ways(letter, native)
         failed = _Seen(error="failed", what="not inspected")

@@ -170,7 +170,7 @@ class Deeds:
             screen.notify("too late: the other ranks are being stopped", severity="warning")
             return
         self._session.keep()
-        screen.notify(f"the other ranks are left alone; {screen.app.key_of('stop')} stops the run")
+        screen.notify(f"the other ranks keep running; {screen.app.key_of('stop')} stops the run")
 
     @property
     def looks(self) -> Looks:

@@ -141,7 +141,7 @@ def measured_ago(node: Node, rank: Rank | None, now: float, paper: Paper) -> Ite
         return
     if rank is not None and rank.state not in LIVE:
         if rank.sample:
-            yield from paper.text("measured last before it ended", "label")
+            yield from paper.text("last measured before it ended", "label")
         return
     age = now - node.sampled_at
     if age > STALE_S:

@@ -63,7 +63,7 @@ class Environs:
         if key in self._asked or rank.state in (RankState.WAITING, RankState.STARTING):
             return False
         if self._recorded and self._session.manifest.foreign:
-            self._known[key] = "nobody copied it while the process lived"
+            self._known[key] = "it was not copied while the process was alive"
         elif self._recorded:
             path = f"{self._session.dir(rank.node)}/{rank_environ(rank.rank)}"
             self._known[key] = f"not copied here; {rank.node} may still have it: {path}"

@@ -50,7 +50,7 @@ def node_lines(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
     yield from command_lines(sight, paper)
     given = mapping(sight.plan.get("env"))
     if given:
-        yield from paper.heading("Environment", "what the launch sets")
+        yield from paper.heading("Environment", "set by the launch")
         for name, value in sorted(given.items()):
             yield from variable_lines(name, value, paper)
 

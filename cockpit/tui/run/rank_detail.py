@@ -141,7 +141,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if pace.step is None or pace.at is None or (pace.estimated and pace.behind < 2):
         return  # what its log says of the step is below
     about = "~" if pace.estimated else ""
-    yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it notes itself")
+    yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it reports")
     age = f", {about}{span_text(max(0.0, sight.now - pace.at))} ago" if rank.state in LIVE else ""
     counted = sight.pace is not None and resumed(sight.pace, sight.metrics.latest.step)
     since = " since it started" if counted and not pace.estimated else ""
@@ -159,7 +159,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if slow is not None:
         yield from paper.row("slow", more, "pace-slow")
         if pace.cost:
-            yield from paper.row("costs", f"{seconds(pace.cost)} a step, in which others wait for it alone")
+            yield from paper.row("costs", f"{seconds(pace.cost)} per step, while others wait only for it")
     if pace.lag is not None:
         yield from paper.row("enqueue lag", f"+{seconds(max(0.0, pace.lag))} after the median rank")
     if late is not None:
@@ -293,4 +293,4 @@ def _variables(got: Mapping[str, Any], given: Mapping[str, Any], paper: Paper) -
         if wanted is not None and wanted != value and known:
             yield from hanging((Piece("  the launch set "),), safe(wanted, 4000), paper.width, "warning")
     for name in sorted(set(given) - set(got)):
-        yield from paper.text(f"{safe(name)} was set by the launch and is not there", "warning")
+        yield from paper.text(f"{safe(name)} was set by the launch but is missing", "warning")

@@ -291,7 +291,7 @@ class RunScreen(CommandScreen):
         if isinstance(pane, LogView):
             return self._no_row_to_open(pane.current_row())
         if isinstance(pane, CommandList):
-            return "" if pane.current else "no command was run yet"
+            return "" if pane.current else "no command has been run yet"
         if isinstance(pane, EventList):
             if pane.current and pane.current.evidence:
                 return self._no_evidence()
@@ -302,7 +302,7 @@ class RunScreen(CommandScreen):
         if row is None:
             return "no line here"
         alone = self._view.chosen == row.sources[0] and not self._grid.marks
-        return "the log shows no other rank already" if alone else ""
+        return "the log already shows only this rank" if alone else ""
 
     def places(self) -> Iterator[Item]:
         """Nodes and ranks, to go to."""
