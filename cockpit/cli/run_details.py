@@ -14,7 +14,7 @@ from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.run_known import Beside, noticed, sign_of, source_of, step_said
 from cockpit.core.pace.log_steps import run_step
 from cockpit.core.pace.pace import Pace, RankPace
-from cockpit.core.pace.phases import NAMES, Phases, bound
+from cockpit.core.pace.phases import NAMES, Phases
 from cockpit.core.pace.signs import RECORDER, Sign
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import mask_text, ranks_named
@@ -115,7 +115,7 @@ def _phases(pace: Pace) -> Iterator[str]:
         if took == took
     )
     yield f"a step of the median rank: {', '.join(shares)}"
-    if (by := bound(found, gpus=pace.gpus)) is not None:
+    if (by := pace.bound()) is not None:
         yield f"  {by.text}"
     for one in pace.slow()[:REASONS]:
         if (why := pace.why(one)) is not None:
@@ -327,7 +327,7 @@ def _watch_json(model: RunModel) -> dict[str, Any]:
 
 
 def _bound_json(pace: Pace) -> dict[str, Any] | None:
-    found = bound(pace.phases(), gpus=pace.gpus)
+    found = pace.bound()
     if found is None:
         return None
     by = found.word.removesuffix("-bound")

@@ -11,7 +11,16 @@ from statistics import median
 from cockpit.base.stillness import Pause
 from cockpit.core.pace.medians import middle
 from cockpit.core.pace.phases import LOOKED_AT as PHASED
-from cockpit.core.pace.phases import MOST_RANKS, Phases, Reason, middle_phases, rank_phases, reason
+from cockpit.core.pace.phases import (
+    MOST_RANKS,
+    Bound,
+    Phases,
+    Reason,
+    bound,
+    middle_phases,
+    rank_phases,
+    reason,
+)
 from cockpit.core.pace.reached import Known, Reached
 from cockpit.core.pace.signs import Sign
 from cockpit.core.pace.slow import (
@@ -251,6 +260,10 @@ class Pace(Reached):
             each = (self.phases_of(rank) for rank in self.steps.ranks[::every])
             found.run = [middle_phases([one for one in each if one is not None])]
         return found.run[0]
+
+    def bound(self) -> Bound | None:
+        """What the steps are bound by; None: nothing takes so much of them, or it is not known."""
+        return bound(self.phases(), ranks=len(self.steps.ranks), gpus=self.gpus)
 
     def why(self, one: Slow) -> Reason | None:
         """Which phase of a slow rank differs by what it is slow by; None: none does."""

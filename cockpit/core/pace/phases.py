@@ -192,9 +192,11 @@ class Bound:
     sure: bool = True
 
 
-def bound(of: Phases | None, *, gpus: bool = False) -> Bound | None:
+def bound(of: Phases | None, *, ranks: int, gpus: bool = False) -> Bound | None:
     """What takes most of the median rank's step, if that is much of it.
 
+    :param ranks: how many the run has: of several it has to be known how long they wait for each other, since
+        they do so in the middle of their phases
     :param gpus: whether these are times of CPUs that run ahead of GPUs
     """
     if of is None or not of.total > 0:
@@ -202,19 +204,20 @@ def bound(of: Phases | None, *, gpus: bool = False) -> Bound | None:
     whole = of.total
     shares = {name: took / whole for name, took in zip(NAMES, of, strict=True) if took == took}
     said = {
-        "input": "ranks wait {:.0%} of a step for data",
-        "wait": "ranks wait {:.0%} of a step for each other",
-        "update": "the optimizer takes {:.0%} of a step",
+        "input": "ranks wait {:.0f} % of a step for data",
+        "wait": "ranks wait {:.0f} % of a step for each other",
+        "update": "the optimizer takes {:.0f} % of a step",
     }
+    apart = ranks == 1 or "wait" in shares
     for name, least in BOUND.items():
-        if shares.get(name, 0.0) >= least:
+        if shares.get(name, 0.0) >= least and (apart or name == "input"):
             return _bound(f"{name}-bound", shares[name], said[name], gpus)
     computes = shares.get("forward", 0.0) + shares.get("backward", 0.0)
-    if computes >= COMPUTES:
-        return _bound("compute-bound", computes, "{:.0%} forward and backward", gpus)
+    if computes >= COMPUTES and apart:
+        return _bound("compute-bound", computes, "{:.0f} % forward and backward", gpus)
     return None
 
 
 def _bound(word: str, share: float, said: str, gpus: bool) -> Bound:
     doubt = "on its CPUs probably " if gpus else ""
-    return Bound(word, share, f"{doubt}{word}: {said.format(share)}", not gpus)
+    return Bound(word, share, f"{doubt}{word}: {said.format(100 * share)}", not gpus)

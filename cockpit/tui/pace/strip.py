@@ -14,7 +14,6 @@ from cockpit.core.pace.heat import Window
 from cockpit.core.pace.medians import middle
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.pauses import Pause, pauses
-from cockpit.core.pace.phases import bound
 from cockpit.core.pace.slow import EXCESS, LOOKED_AT, NEEDED
 from cockpit.core.pace.steps import Step
 from cockpit.tui.look.spark import BLOCKS
@@ -209,7 +208,7 @@ def sentence(sight: Sight, paused: Sequence[Pause]) -> str:
         said.append(f"rank {slow[0].rank} works {100 * slow[0].excess:.0f} % longer {since}{more}")
     elif (apart := _apart(pace)) is not None and apart < EXCESS:
         said.append(f"ranks alike within {max(1, math.ceil(100 * apart))} %")
-    if (by := bound(pace.phases(), gpus=pace.gpus)) is not None:
+    if (by := pace.bound()) is not None:
         said.append(by.text)
     saved = [pause.seconds for pause in paused if pause.saved]
     if saved:
