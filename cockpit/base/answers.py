@@ -22,7 +22,7 @@ from cockpit.base.events import (
 )
 from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.gate import Definition, Digits, ListOf, MapOf, Maybe, Of, RowOf, Text, Whole, bound, maybe
-from cockpit.base.progress.past import ROWS, Stretch
+from cockpit.base.progress.past import ROW, ROWS, Stretch
 from cockpit.base.shared_fields import (
     CALLERS,
     FILES_A_JOB,
@@ -236,7 +236,7 @@ class SamplesItem(Definition):
 class PastItem(Definition):
     """rows of steps, the oldest first (`cockpit/base/progress/past.py`)"""
 
-    rows: Tuple[Stretch, ...] = bound(ListOf(RowOf(Stretch), ROWS))
+    rows: Tuple[Stretch, ...] = bound(ListOf(ROW, ROWS))
 
 
 class EnvironAnswer(Definition):

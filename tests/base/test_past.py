@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.gate import Malformed
-from cockpit.base.progress.past import MOST, UNITS, Piece, Stretch, folded, pieces, rows, stretch_of
+from cockpit.base.progress.past import MOST, UNITS, Piece, Stretch, folded, pieces, rows, shares, stretch_of
+from cockpit.base.progress.phases import Phases
 
 START = 1_800_000_000.0
 
@@ -124,3 +125,29 @@ def test_damage_is_refused(line: bytes) -> None:
 def test_a_row_of_many_says_one_span() -> None:
     (piece,) = pieces(Stretch(0, 1, 65, START, 64, (5000,)))
     assert piece == Piece(128, 64, START, 0.5)
+
+
+def test_phases_are_kept_as_the_median_of_a_row_and_old_rows_have_none() -> None:
+    some = [
+        Piece(step, 1, 100.0 + step, 1.0 if step else None, (100 + step, 300, -1, 50)) for step in range(5)
+    ]
+    (row,) = rows(3, 1, some)
+    assert row.phases == (102, 300, -1, 50)
+    assert stretch_of(row.line()) == row
+    assert {piece.phases for piece in pieces(row)} == {row.phases}
+    assert pieces(row)[1].seconds == (0.102, 0.3, None, 0.05)
+    (old,) = rows(3, 1, [piece._replace(phases=()) for piece in some])
+    assert old.line().endswith(b"]]\n")
+    assert stretch_of(old.line()).phases == ()
+
+
+@pytest.mark.parametrize("phases", [b"[1,2]", b"[1,2,3,1001]", b"[1,2,3,-2]", b"7", b'["a",1,1,1]'])
+def test_phases_that_cannot_be_are_refused(phases: bytes) -> None:
+    with pytest.raises(Malformed):
+        stretch_of(b"[3,1,1,100.0,1,[10000]," + phases + b"]")
+
+
+def test_shares_of_a_step() -> None:
+    assert shares(Phases(100, None, 2500, 0), 1000) == (100, -1, 1000, 0)
+    assert shares(Phases(), 1000) == ()
+    assert shares(Phases(1, 1, 1, 1), 0) == ()

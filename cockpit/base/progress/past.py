@@ -10,8 +10,11 @@ from itertools import groupby
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.base.gate import COUNT, RANK, TIME, Definition, ListOf, Malformed, RowOf, Whole, bound, parsed
+from cockpit.base.progress.phases import NAMES, UNKNOWN, Phases
 from cockpit.base.progress.ring import SOURCES
 
+SHARES = 1000
+MARKED = len(NAMES)
 UNITS = 10_000
 """Parts of a second in which spans are kept."""
 MOST = 500
@@ -36,6 +39,8 @@ class Stretch(Definition):
     :param count: how many they are
     :param spans: how long each took, 1/:data:`UNITS` s, oldest first; 0: not known, which only the first
         can be; of many as one the median alone
+    :param phases: thousandths of a step in each phase that ranks mark, the median of these steps; -1: not
+        known; empty: none is, as in files of before
     """
 
     rank: int = bound(RANK)
@@ -44,24 +49,39 @@ class Stretch(Definition):
     end: float = bound(TIME)
     count: int = bound(Whole(1, MANY))
     spans: Tuple[int, ...] = bound(ListOf(COUNT, MOST))
+    phases: Tuple[int, ...] = bound(ListOf(Whole(-1, SHARES), MARKED), ())
 
     def __post_init__(self) -> None:
         """Refuse what says how long others took."""
         if len(self.spans) not in (1, self.count):
             raise Malformed("expected how long each step took, or the median")
+        if len(self.phases) not in (0, MARKED):
+            raise Malformed("expected %d phases, or none" % MARKED)
 
     def values(self) -> List[Any]:
         """The fields in their order, as JSON has them."""
-        return [self.rank, self.source, self.step, self.end, self.count, self.spans]
+        known = [self.rank, self.source, self.step, self.end, self.count, self.spans]
+        return [*known, self.phases] if self.phases else known
 
     def line(self) -> bytes:
         """The line of the file, a list of the fields."""
         # As json would, in a tenth of the time: a supervisor writes a million of them when it thins the file.
         head = "[%d,%d,%d,%r,%d,[" % (self.rank, self.source, self.step, self.end, self.count)
-        return (head + ",".join(map(str, self.spans)) + "]]\n").encode()
+        phases = ",[%s]" % ",".join(map(str, self.phases)) if self.phases else ""
+        return (head + ",".join(map(str, self.spans)) + "]" + phases + "]\n").encode()
 
 
-_ROW = RowOf(Stretch)
+class _Row(RowOf):
+    """A row as a list; the phases are left out where none is known."""
+
+    def read(self, value: Any) -> Any:
+        """See :meth:`FieldKind.read`."""
+        short = isinstance(value, list) and len(value) == _WITHOUT
+        return super().read([*value, []] if short else value)
+
+
+_WITHOUT = 6
+ROW = _Row(Stretch)
 
 
 def stretch_of(line: bytes) -> Stretch:
@@ -69,7 +89,7 @@ def stretch_of(line: bytes) -> Stretch:
 
     :raises Malformed: it is none
     """
-    found: Stretch = _ROW.read(parsed(line))
+    found: Stretch = ROW.read(parsed(line))
     return found
 
 
@@ -80,23 +100,32 @@ class Piece(NamedTuple):
     :param many: how many they are
     :param end: when it ended, unix seconds
     :param span: seconds that one took, of several the median; None: not known
+    :param phases: see :class:`Stretch`
     """
 
     step: int
     many: int
     end: float
     span: Optional[float]
+    phases: Tuple[int, ...] = ()
+
+    @property
+    def seconds(self) -> Tuple[Optional[float], ...]:
+        """Of each phase; None: not known."""
+        span = self.span or 0.0
+        return tuple(None if one < 0 else span * one / SHARES for one in self.phases)
 
 
 def pieces(row: Stretch) -> List[Piece]:
     """What is in a row, oldest first."""
     if len(row.spans) < row.count:
-        return [Piece(row.step + row.count - 1, row.count, row.end, row.spans[0] / UNITS or None)]
+        span = row.spans[0] / UNITS or None
+        return [Piece(row.step + row.count - 1, row.count, row.end, span, row.phases)]
     found: List[Piece] = []
     end = row.end
     for place in range(row.count - 1, -1, -1):
         span = row.spans[place] / UNITS
-        found.append(Piece(row.step + place, 1, end, span or None))
+        found.append(Piece(row.step + place, 1, end, span or None, row.phases))
         end -= span
     return found[::-1]
 
@@ -123,7 +152,8 @@ def _row(rank: int, source: int, run: Sequence[Piece]) -> Stretch:
     spans = tuple(min(round((piece.span or 0.0) * UNITS), COUNT.most) for piece in run)
     first, last = run[0], run[-1]
     count = sum(piece.many for piece in run)
-    return Stretch(rank, source, first.step - first.many + 1, round(last.end, 4), count, spans)
+    begin = first.step - first.many + 1
+    return Stretch(rank, source, begin, round(last.end, 4), count, spans, middle_shares(run))
 
 
 def folded(
@@ -153,7 +183,8 @@ def folded(
             if group < 0 or len(part) == 1:
                 yield from part
             else:
-                yield Piece(part[-1].step, sum(one.many for one in part), part[-1].end, _middle(part))
+                count = sum(one.many for one in part)
+                yield Piece(part[-1].step, count, part[-1].end, _middle(part), middle_shares(part))
 
 
 def _unbroken(run: Iterable[Piece]) -> Iterator[List[Piece]]:
@@ -166,6 +197,19 @@ def _unbroken(run: Iterable[Piece]) -> Iterator[List[Piece]]:
         part.append(piece)
     if part:
         yield part
+
+
+def shares(of: Phases, span_ns: int) -> Tuple[int, ...]:
+    """The phases of a step in thousandths of it, as a :class:`Stretch` has them."""
+    if of == UNKNOWN or span_ns <= 0:
+        return ()
+    return tuple(-1 if one is None else min(SHARES, SHARES * one // span_ns) for one in of)
+
+
+def middle_shares(some: Iterable[Piece]) -> Tuple[int, ...]:
+    """The median of each phase, of the pieces that have any."""
+    known = [piece.phases for piece in some if piece.phases]
+    return tuple(sorted(column)[len(column) // 2] for column in zip(*known)) if known else ()
 
 
 def _middle(some: Iterable[Piece]) -> Optional[float]:

@@ -144,6 +144,14 @@ def seconds(steps: Sequence[Step], place: int) -> Optional[float]:
     return (steps[place].mono_ns - steps[place - 1].mono_ns) / 1e9
 
 
+def spans(steps: Sequence[Step]) -> List[Optional[Tuple[int, int]]]:
+    """When each step began and ended, monotonic nanoseconds; None: the one before it is not there."""
+    found: List[Optional[Tuple[int, int]]] = [None] * min(1, len(steps))
+    for before, step in zip(steps, steps[1:]):
+        found.append((before.mono_ns, step.mono_ns) if before.step + 1 == step.step else None)
+    return found
+
+
 def _newest(data: bytes, count: int, since_ns: int) -> Iterator[Step]:
     """Records backwards in time, until one is older than asked for or out of order."""
     before = MOST_NS

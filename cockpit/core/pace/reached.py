@@ -281,12 +281,21 @@ class Reached:
         self.version += 1
 
     def remember(
-        self, rank: int, step: int, at: float, span: float | None, *, attempt: int, count: int
+        self,
+        rank: int,
+        step: int,
+        at: float,
+        span: float | None,
+        *,
+        attempt: int,
+        count: int,
+        phases: Sequence[float | None] = (),
     ) -> None:
         """Take in a step that a rank's node kept while nobody watched, unless it is known.
 
         :param attempt: how often its launcher had started the rank before
         :param count: of how many steps it is the last
+        :param phases: seconds of those that it marked
         """
         place = self.steps.place.get(rank)
         if place is None:
@@ -297,7 +306,8 @@ class Reached:
             self._known[rank] = Known(key, at, True, (step, at))
         there = self.steps.get(key)
         if self._near(step) and (there is None or there.end(place) is None):
-            self.steps.finish(rank, key, at, span, exact=True, count=min(count, MOST_FOLDED))
+            word = packed(phases, span) if phases and span is not None else NOTHING
+            self.steps.finish(rank, key, at, span, exact=True, count=min(count, MOST_FOLDED), phases=word)
         self.version += 1
 
     def _near(self, step: int) -> bool:

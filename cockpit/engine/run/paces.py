@@ -228,7 +228,15 @@ class PaceBook:
             for piece in pieces(row):
                 attempt = self._attempt(model, row.rank, piece.end)
                 at = piece.end - offset_s
-                self.pace.remember(row.rank, piece.step, at, piece.span, attempt=attempt, count=piece.many)
+                self.pace.remember(
+                    row.rank,
+                    piece.step,
+                    at,
+                    piece.span,
+                    attempt=attempt,
+                    count=piece.many,
+                    phases=piece.seconds,
+                )
         self._awaited.discard(entry.name)
 
     def _attempt(self, model: RunModel, rank: int, at: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base.progress import ring
 from cockpit.base.progress.phases import Reader
@@ -84,21 +84,7 @@ class Rings:
             ],
         }
         if found.marks and new < len(steps):
-            told["phases"] = self._phases_of((rank, pid), found, steps, seconds, new)
+            reader = self._phases.setdefault((rank, pid), Reader())
+            read = reader.read(ring.spans(steps)[new:], found.marks, found.marks_since_ns)
+            told["phases"] = [[None if one is None else one // 1000 for one in each] for each in read]
         return last.mono_ns, told
-
-    def _phases_of(
-        self,
-        process: Tuple[int, int],
-        found: ring.Ring,
-        steps: Sequence[ring.Step],
-        seconds: Sequence[Optional[float]],
-        new: int,
-    ) -> List[List[Optional[int]]]:
-        """Those of the steps from one place on, as :class:`cockpit.base.events.PhaseSample`."""
-        spans = [
-            None if seconds[place] is None else (steps[place - 1].mono_ns, steps[place].mono_ns)
-            for place in range(new, len(steps))
-        ]
-        read = self._phases.setdefault(process, Reader()).read(spans, found.marks, found.marks_since_ns)
-        return [[None if one is None else one // 1000 for one in each] for each in read]

@@ -14,7 +14,8 @@ from cockpit.base.ages import Ages, coarser
 from cockpit.base.gate import Malformed
 from cockpit.base.lasting import Lasting
 from cockpit.base.progress import ring
-from cockpit.base.progress.past import EVERY_S, Piece, Stretch, folded, pieces, rows, stretch_of
+from cockpit.base.progress.past import EVERY_S, Piece, Stretch, folded, pieces, rows, shares, stretch_of
+from cockpit.base.progress.phases import Reader
 from cockpit.node import safefiles
 
 STEPS_BYTES = 288 << 10
@@ -55,6 +56,7 @@ class Keeper:
         self._limit = STEPS_BYTES * ranks
         self._file = Lasting(os.path.join(folder, record.STEPS), self._limit, self._thinned)
         self._last: Dict[int, _Last] = {}
+        self._phases: Dict[int, Reader] = {}
         self._pending: Dict[Tuple[int, int], List[Piece]] = {}
         self._flushed = time.monotonic()
 
@@ -65,12 +67,17 @@ class Keeper:
             return
         before = last.step if last and last.pid == found.pid else None
         some = self._pending.setdefault((found.rank, ring.SOURCES.index(found.source)), [])
-        for step in found.steps:
-            if last is not None and step.mono_ns <= last.step.mono_ns:
-                continue
+        spans = ring.spans(found.steps)
+        if before is None:
+            self._phases[found.rank] = Reader()  # another process
+        reader = self._phases[found.rank]
+        new = sum(last is not None and step.mono_ns <= last.step.mono_ns for step in found.steps)
+        phases = reader.read(spans[new:], found.marks, found.marks_since_ns)
+        for step, began, each in zip(found.steps[new:], spans[new:], phases):
             follows = before is not None and step.step == before.step + 1
             span = (step.mono_ns - before.mono_ns) / 1e9 if before is not None and follows else None
-            some.append(Piece(step.step, 1, step.wall_ns / 1e9, span))
+            told = () if began is None else shares(each, began[1] - began[0])
+            some.append(Piece(step.step, 1, step.wall_ns / 1e9, span, told))
             before = step
         self._last[found.rank] = _Last(found.pid, found.steps[-1])
 
