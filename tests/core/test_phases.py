@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cockpit.base.events import Progress
+from cockpit.base.gate import Malformed, read
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.past import past, past_of, recall_all
 from cockpit.core.pace.phases import NOTHING, Phases, bound, packed, phases_of, reason
 from cockpit.core.pace.slow import Slow
 
@@ -148,3 +151,51 @@ def test_a_word_holds_nothing_where_nothing_is_known() -> None:
     assert packed((None, None, None, None), 1.0) == NOTHING
     assert packed((), 1.0) == NOTHING
     assert packed((0.5,), 0.0) == NOTHING
+
+
+def test_what_is_kept_of_a_step_has_the_phases_of_the_median_rank() -> None:
+    pace = played(3, {1: (0.35, 0.3, 0.2, 0.1)}, works={0: 0.7, 1: 1.0, 2: 0.7, 3: 0.7})
+    step = list(pace.steps)[-1]
+    kept = past(step, pace.steps.ranks)
+    assert kept is not None
+    assert kept.phases == pytest.approx((50, 300, 200, 100, 300, 50), abs=4)
+    assert past_of(kept.line()).phases == kept.phases
+    later = Pace(range(4))
+    recall_all(later, [kept])
+    near(next(iter(later.steps)).typical_phases, (0.05, 0.3, 0.2, 0.1, 0.3, 0.05))
+    assert later.phases_of(1) is None, "of a rank by itself nothing is kept"
+
+
+def test_lines_of_before_are_read_and_a_step_without_phases_is_kept_as_before() -> None:
+    pace = played(3, dict.fromkeys(range(4), ()))
+    kept = past(list(pace.steps)[-1], pace.steps.ranks)
+    assert kept is not None
+    assert kept.phases == ()
+    assert kept.line().endswith(b",[]]\n")
+    assert past_of(kept.line()) == kept
+
+
+@pytest.mark.parametrize(
+    "phases", [b"[1,2]", b"[1,2,3,4,5,1001]", b"[1,2,3,4,5,-2]", b"{}", b'["a",1,1,1,1,1]']
+)
+def test_kept_phases_that_cannot_be_are_refused(phases: bytes) -> None:
+    pace = played(3, {}, works=dict.fromkeys(range(4), 0.9))
+    kept = past(list(pace.steps)[-1], pace.steps.ranks)
+    assert kept is not None
+    line = kept.line()
+    bad = line[: line.rindex(b"[")] + phases + b"]\n"
+    with pytest.raises(Malformed):
+        past_of(bad)
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [[[1, 2, 3, 4]], [[1, 2, 3]] * 2, [[-1, 2, 3, 4]] * 2, [["a", 2, 3, 4]] * 2, [[1 << 60, 2, 3, 4]] * 2, 7],
+)
+def test_phases_from_a_node_that_cannot_be_are_refused(phases: object) -> None:
+    told = {"source": "optimizer", "step": 2, "age_s": 0.1, "steps": [[1, 1.0, None], [2, 2.0, 1.0]]}
+    assert read(Progress, told).phases == ()
+    fits = read(Progress, {**told, "phases": [[None, 1, 2, 3], [4, 5, 6, 7]]})
+    assert fits.phases[0].seconds == (None, 1e-6, 2e-6, 3e-6)
+    with pytest.raises(Malformed):
+        read(Progress, {**told, "phases": phases})
