@@ -199,3 +199,18 @@ def test_phases_from_a_node_that_cannot_be_are_refused(phases: object) -> None:
     assert fits.phases[0].seconds == (None, 1e-6, 2e-6, 3e-6)
     with pytest.raises(Malformed):
         read(Progress, {**told, "phases": phases})
+
+
+def test_what_makes_steps_longer_since_a_moment() -> None:
+    pace = Pace(range(2))
+    for step in range(1, 61):
+        late = 0.4 if step > 30 else 0.0
+        span = 1.0 + late
+        at = START + min(step, 30) + max(0, step - 30) * 1.4
+        for rank in range(2):
+            pace.stepped(rank, step, at, span=span, phases=(0.05 + late, 0.3, 0.5, 0.1))
+    found = pace.changed(START + 30.5)
+    assert found is not None
+    assert found.text == "input 0.45 s, before 0.05 s"
+    assert pace.changed(START + 65) is None, "steps are as long as before"
+    assert pace.changed(START - 10) is None, "nothing is known of before"

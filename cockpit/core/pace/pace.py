@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from statistics import median
 
@@ -38,6 +38,8 @@ from cockpit.core.pace.steps import Step
 FRESH_S, FRESH_STEPS = 150.0, 3
 """Seconds, and beyond them usual steps, for which a look at recorders counts: one is taken each minute, and
 knows nothing of the step that goes on."""
+CHANGED = 20
+"""Steps of which it is said what they were bound by, before and after."""
 USUAL = 20
 """Steps of which the usual time of a step is the median."""
 
@@ -269,6 +271,19 @@ class Pace(Reached):
         """Which phase of a slow rank differs by what it is slow by; None: none does."""
         over = _middle([step.over(self.steps.place[one.rank]) for step in self._phased().newest])
         return reason(self.phases_of(one.rank), self.phases(), over or 0.0)
+
+    def changed(self, at: float) -> Reason | None:
+        """Which phase of the median rank makes steps longer since a moment, unix seconds; None: none does."""
+        since = list(takewhile(lambda step: step.typical_end >= at, self._reached()))
+        before = list(islice((step for step in self._reached() if step.typical_end < at), CHANGED))
+        both = since[:CHANGED], before
+        now, then = (
+            middle_phases([one for step in some if (one := step.typical_phases) is not None])
+            for some in both
+        )
+        took, usual = (_middle([step.typical_span for step in some]) for some in both)
+        found = None if took is None or usual is None else reason(now, then, took - usual)
+        return found and replace(found, whose="before")
 
     def _phased(self) -> _Phased:
         if self._phases.version != self.version:

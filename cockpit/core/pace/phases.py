@@ -145,17 +145,19 @@ class Reason:
     :param phase: of :data:`NAMES`
     :param took: seconds that it is in that phase
     :param others: seconds that the median of the others is
+    :param whose: what these are
     """
 
     phase: str
     took: float
     others: float
+    whose: str = "others"
 
     @property
     def text(self) -> str:
-        """``input 1.02 s, others 0.05 s``."""
+        """``input 1.02 s, others 0.05 s``; of a run ``input 1.02 s, before 0.05 s``."""
         name = "outside of its phases" if self.phase == "other" else self.phase
-        return f"{name} {self.took:.2f} s, others {self.others:.2f} s"
+        return f"{name} {self.took:.2f} s, {self.whose} {self.others:.2f} s"
 
 
 def reason(own: Phases | None, others: Phases | None, over: float) -> Reason | None:

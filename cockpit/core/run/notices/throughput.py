@@ -162,6 +162,8 @@ class Throughput(Rule):
 
     def _seen(self, of: str, what: str, since: float, how: str, pace: Pace) -> Seen:
         evidence = [how]
+        if (why := pace.changed(since)) is not None:
+            evidence.append(f"the median rank: {why.text}")
         slow = pace.slow()
         if slow:
             evidence.append(f"rank {slow[0].rank} is {slow[0].excess:.0%} slower than the median rank")
