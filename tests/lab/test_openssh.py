@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -181,27 +180,16 @@ def test_what_is_refused(make_lab: Callable[[int], Lab]) -> None:
     assert known.read_bytes() == before
 
 
-def test_a_node_that_is_cut_off_and_comes_back(lab2: Lab) -> None:
-    """It costs nothing, neither by ssh nor by cockpit's own transport: two runs side by side."""
-    ours, by_ssh = Cockpits(lab2, "cut-off-ours"), Cockpits(lab2, "cut-off-by-ssh")
-    words = ("--launcher", "command")
-    program = [PLAIN, "--steps", "400"]
-    processes = {
-        ours: ours.begin(*words, program=program, stderr=subprocess.PIPE),
-        by_ssh: by_ssh.begin(*BY, *words, program=program, stderr=subprocess.PIPE),
-    }
-    for cockpits in processes:
-        cockpits.wait_for_start()
-    lab2.link_down("node2")
+def test_a_node_that_is_cut_off_and_comes_back(cockpits: Cockpits) -> None:
+    lab = cockpits.lab
+    process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "400"])
+    lab.link_down("node2")
     try:
-        until(lambda: b"step 300/400" in ours.logs("node2")["rank-3.log"], "the ranks go on")
-        until(lambda: '"state":"stale"' in journal(by_ssh), "the link is lost", timeout=60)
+        until(lambda: '"state":"stale"' in journal(cockpits), "the link is lost", timeout=60)
     finally:
-        lab2.link_up("node2")
-    for cockpits, process in processes.items():
-        _, said = process.communicate(timeout=180)
-        assert process.returncode == 0, said
-        cockpits.assert_spools_equal()
+        lab.link_up("node2")
+    assert process.wait(180) == 0
+    cockpits.assert_spools_equal()
 
 
 def journal(cockpits: Cockpits) -> str:

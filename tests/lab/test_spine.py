@@ -76,6 +76,21 @@ def test_a_killed_cockpit_costs_nothing(cockpits: Cockpits) -> None:
     cockpits.assert_spools_equal()
 
 
+def test_a_lost_link_costs_nothing(cockpits: Cockpits) -> None:
+    lab = cockpits.lab
+    process = cockpits.start(
+        "--launcher", "command", program=[PLAIN, "--steps", "400"], stderr=subprocess.PIPE
+    )
+    lab.link_down("node2")
+    try:
+        until(lambda: b"step 300/400" in cockpits.logs("node2")["rank-3.log"], "the ranks go on")
+    finally:
+        lab.link_up("node2")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    cockpits.assert_spools_equal()
+
+
 def test_a_restarted_sshd_costs_nothing(cockpits: Cockpits) -> None:
     lab = cockpits.lab
     process = cockpits.start(
