@@ -81,8 +81,8 @@ class Cockpits:
         )
 
     def wait_for_start(self) -> None:
-        """Return once all ranks have started."""
-        until(self.all_started, f"all ranks of {self.name} started", timeout=90)
+        """Return once all ranks have started, which takes longer where several runs begin."""
+        until(self.all_started, f"all ranks of {self.name} started", timeout=180)
 
     def cockpit(
         self, *words: str, timeout: float = 170, env: Mapping[str, str] | None = None
