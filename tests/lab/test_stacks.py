@@ -127,36 +127,10 @@ def test_the_odd_rank_is_named_whatever_its_fault(lab2: Lab, launcher: str, mode
         check_that_all_move(training)
         for fault in FAULTS:
             check_fault(training, fault)
-        if launcher == "torchrun":
-            check_cut(training)
         answer = check_that_all_move(training)
         # No dump has left a rank stopped.
         assert {rank["state"] for rank in answer["ranks"].values()} <= {"R", "S"}
         END[launcher](training)
-
-
-@contextmanager
-def lost(lab: Lab, node: str, far: str) -> Iterator[None]:
-    """Whatever a node sends to another one is lost; both are reached from the login node as before."""
-    route = ["blackhole", lab.addresses[far]]
-    lab.run(["ip", "route", "add", *route], node=node, user="root", check=True)
-    try:
-        yield
-    finally:
-        lab.run(["ip", "route", "del", *route], node=node, user="root", check=True)
-
-
-def check_cut(training: Training) -> None:
-    """A network that loses what is sent, and then does no more."""
-    lab = training.cockpits.lab
-    near, far = list(lab.nodes)[:2]
-    with lost(lab, near, far):
-        answer = training.judged("cut", "likely")
-    verdict = answer["verdict"]
-    # Acknowledgements are lost, too: either end may be the one that notices.
-    address = next(one for one in lab.addresses.values() if one in verdict["headline"])
-    assert (verdict["ranks"], answer["missing"]) == ("", {})  # no rank is to blame
-    assert f"ping -c 3 {address}" in json.dumps(verdict)
 
 
 def check_exit(training: Training) -> None:
@@ -197,6 +171,30 @@ def check_fault(training: Training, fault: str) -> None:
     assert "3 ranks" in " ".join([verdict["headline"], *verdict["evidence"]]), fault
     assert answer["ranks"][str(RANK)]["node"] == "node1", fault
     assert answer["missing"] == {}, fault
+
+
+@contextmanager
+def lost(lab: Lab, node: str, far: str) -> Iterator[None]:
+    """Whatever a node sends to another one is lost; both are reached from the login node as before."""
+    route = ["blackhole", lab.addresses[far]]
+    lab.run(["ip", "route", "add", *route], node=node, user="root", check=True)
+    try:
+        yield
+    finally:
+        lab.run(["ip", "route", "del", *route], node=node, user="root", check=True)
+
+
+def test_a_network_that_loses_what_is_sent(lab2: Lab) -> None:
+    with trained(lab2, "stacks-cut", "command", "all_reduce") as training:
+        near, far = list(lab2.nodes)[:2]
+        with lost(lab2, near, far):
+            answer = training.judged("cut", "likely")
+        verdict = answer["verdict"]
+        # Acknowledgements are lost, too: either end may be the one that notices.
+        address = next(one for one in lab2.addresses.values() if one in verdict["headline"])
+        assert (verdict["ranks"], answer["missing"]) == ("", {})  # no rank is to blame
+        assert f"ping -c 3 {address}" in json.dumps(verdict)
+        check_that_all_move(training)
 
 
 def test_a_killed_rank(lab2: Lab) -> None:
