@@ -25,19 +25,12 @@ def reboot(lab: Lab, node: str) -> None:
 
 
 def test_a_rebooted_node_has_lost_its_ranks(make_lab: Callable[[int], Lab]) -> None:
-    """Two runs side by side, of which nobody watches one."""
     lab = make_lab(2)
-    cockpits, night = Cockpits(lab, "reboot"), Cockpits(lab, "night")
+    cockpits = Cockpits(lab, "reboot")
     program = [str(EXAMPLES / "train_plain.py"), "--steps", "100000"]
     process = cockpits.start(
         "--launcher", "command", "--failure-wait", "1", program=program, stderr=subprocess.PIPE
     )
-    lab.write(None, lab.home() / "cockpit.toml", "[evidence]\nidle = 1.0\n")
-    lab.write(None, lab.home() / "hangs.py", HANGS)
-    left = night.start("--launcher", "command", "--no-watch", program=[str(lab.home() / "hangs.py")])
-    left.kill()
-    left.wait()
-    until(lambda: night.count("node1", "evidence"), "node1 has kept evidence")
     reboot(lab, "node2")
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1, said
@@ -46,6 +39,14 @@ def test_a_rebooted_node_has_lost_its_ranks(make_lab: Callable[[int], Lab]) -> N
     assert not cockpits.left_over()
 
     # Nobody watches: the other node has kept what its ranks were doing, and of this one there is none.
+    night = Cockpits(lab, "night")
+    lab.write(None, lab.home() / "cockpit.toml", "[evidence]\nidle = 1.0\n")
+    lab.write(None, lab.home() / "hangs.py", HANGS)
+    process = night.start("--launcher", "command", "--no-watch", program=[str(lab.home() / "hangs.py")])
+    process.kill()
+    process.wait()
+    until(lambda: night.count("node1", "evidence"), "node1 has kept evidence")
+    reboot(lab, "node2")
     said = night.cockpit("ps", "night").stdout
     assert re.search(REBOOTED, said), said
     said = night.cockpit("attach", "night", "--plain", "--give-up", "5").stderr
