@@ -177,6 +177,20 @@ def test_batches_that_are_taken_together_add_up(between: float) -> None:
     assert made.phases() == [(40, 30 + between, 20, 10)] * 2
 
 
+def test_batches_that_are_taken_together_from_an_iterator_of_the_number_of_the_last() -> None:
+    made = Program()
+    for _ in range(3):
+        made.no_more()
+        for _ in range(4):
+            made.batch(10)
+            made.busy(5)
+        for _ in range(4):
+            made.busy(7.5)
+            made.backward(5)
+        made.update(10)
+    assert made.phases() == [(40, 35, 20, 10)] * 3
+
+
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("batches", [2, 5])
 def test_an_evaluation_is_none_of_them(batches: int, ends: bool) -> None:

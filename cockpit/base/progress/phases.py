@@ -109,6 +109,8 @@ class _Reading:
         """Backwards within each other: a checkpointed part of a model makes one in another."""
         self._asked: List[Tuple[int, int, int]] = []
         """Loaders that were asked and have not answered, when, and loading before: one may use another."""
+        self._last_asked: Optional[int] = None
+        """The one that was, unless one has answered since."""
         self._loading = 0
         """What all loaders took."""
         self._pending: List[Tuple[int, int]] = []
@@ -150,10 +152,11 @@ class _Reading:
         if self._loaded and any(of == loader for of, _ in self._pending):
             if mark.mono_ns - self._since > EVALUATES_NS:
                 self._evaluates.add(loader)
-            if loader in self._evaluates and any(of == loader for of, _, _ in self._asked):
+            if loader in self._evaluates and loader == self._last_asked:
                 # It had no more: this is another one of the same number.
                 self._evaluates.remove(loader)
                 self._pending = [each for each in self._pending if each[0] != loader]
+        self._last_asked = loader
         self._asked.append((loader, mark.mono_ns, self._loading))
 
     def _answer(self, mark: Mark) -> None:
@@ -164,7 +167,7 @@ class _Reading:
                 took = mark.mono_ns - asked - (self._loading - before)
                 self._loading += took
                 self._pending.append((loader, took))
-                self._since, self._loaded = mark.mono_ns, True
+                self._since, self._loaded, self._last_asked = mark.mono_ns, True, None
                 return
 
     def _begin(self, at: int) -> None:

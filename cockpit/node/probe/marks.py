@@ -10,7 +10,8 @@ that count, and what they read is ours:
 - ``torch.autograd.graph._engine_run_backward`` asks its module's logger, before it runs, whether it logs, and
   looks at the answer again when it has run, with or without an error.
 
-Where torch's code is not like that, there are no marks of it.
+A DeepSpeed engine reduces gradients when autograd has run, which is of its backward, too: around both it sets
+``_running_engine_backward``. Where code is not like that, there are no marks of it.
 """
 
 from __future__ import annotations
@@ -91,6 +92,19 @@ class Answered:
             self._marks.add(INPUT_END, id(iterator) >> 6 & LOADERS - 1)
 
 
+class Running:
+    """Stands for ``_running_engine_backward`` of a class of engines; like the above, it is set only."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+
+    def __set__(self, engine: Any, value: Any) -> None:
+        before = engine.__dict__.get("_running_engine_backward", False)
+        engine.__dict__["_running_engine_backward"] = value
+        if value is not before:
+            self._marks.add(BACKWARD if value is True else BACKWARD_END)
+
+
 class Log:
     """Stands for a logger in a module of torch's, and is like it."""
 
@@ -142,7 +156,7 @@ def arm(marks: Marks, modules: Any, ours: Any = ()) -> str:
     :param ours: classes whose methods are called at a step, too
     """
     frames = getattr(getattr(modules.get("torch"), "_C", None), "_dynamo", None)
-    if not _hidden(getattr(frames, "eval_frame", None), (Marks, Asked, Answered, Log, Level, Truth, *ours)):
+    if not _hidden(getattr(frames, "eval_frame", None), (Marks, Asked, Answered, Running, Log, Level, Truth, *ours)):
         return "this torch would compile what notes them"
     lacking = []
     if not _arm_loaders(marks, modules.get("torch.utils.data.dataloader")):
@@ -150,6 +164,12 @@ def arm(marks: Marks, modules: Any, ours: Any = ()) -> str:
     if not _arm_backward(marks, modules.get("torch.autograd.graph")):
         lacking.append("backward")
     return "this torch gives no sign of its %s" % " and ".join(lacking) if lacking else ""
+
+
+def arm_engine(marks: Marks, engine: Any) -> None:
+    """The same of DeepSpeed's class of engines. In one that sets no such thing the rest of backward is update."""
+    if not hasattr(engine, "_running_engine_backward"):
+        engine._running_engine_backward = Running(marks)
 
 
 def _hidden(frames: Any, ours: Any) -> bool:
