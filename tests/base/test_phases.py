@@ -14,6 +14,7 @@ from cockpit.base.progress.phases import (
     BACKWARD_END,
     INPUT,
     INPUT_END,
+    ITERATOR,
     UNKNOWN,
     UPDATE_END,
     Mark,
@@ -44,6 +45,9 @@ class Program:
         self.busy(ms)
         self.mark(INPUT_END, loader)
 
+    def iterator(self, loader: int = 0) -> None:
+        self.mark(ITERATOR, loader)
+
     def no_more(self, loader: int = 0) -> None:
         self.mark(INPUT, loader)
 
@@ -70,6 +74,7 @@ class Program:
         self.update(10)
 
     def evaluate(self, loader: int, batches: int = 3, ends: bool = True) -> None:
+        self.iterator(loader)
         for _ in range(batches):
             self.batch(5, loader)
             self.busy(7)
@@ -181,6 +186,7 @@ def test_batches_that_are_taken_together_from_an_iterator_of_the_number_of_the_l
     made = Program()
     for _ in range(3):
         made.no_more()
+        made.iterator()
         for _ in range(4):
             made.batch(10)
             made.busy(5)
@@ -210,14 +216,16 @@ def test_an_evaluation_of_one_batch_is_none_of_them() -> None:
     assert made.phases() == [PLAIN] * 2
 
 
-def test_an_evaluation_by_a_loader_of_the_same_number_is_none_of_them() -> None:
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_evaluation_by_an_iterator_of_the_same_number_is_none_of_them(ends: bool) -> None:
     """The next epoch's iterator is often where that of the evaluation was."""
     made = Program()
     for _ in range(3):
+        made.iterator()
         made.plain()
         made.plain()
         made.no_more()
-        made.evaluate(0)
+        made.evaluate(0, ends=ends)
     assert made.phases() == [PLAIN] * 6
 
 
@@ -417,7 +425,7 @@ def test_a_kind_of_mark_that_nobody_knows_means_nothing() -> None:
         made.mark(0)
         made.busy(30)
         made.backward(20)
-        made.mark(6)
+        made.mark(7)
         made.busy(5)
         made.mark(7)
         made.update(5)

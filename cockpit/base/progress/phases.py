@@ -1,7 +1,7 @@
 """The phases of a step: how long a rank was at its input, forward, backward and update, from its marks.
 
-The probe writes a :class:`Mark` where a data loader begins and ends its ``__next__``, where autograd begins
-and ends a backward, and where an optimizer has made its step. From these:
+The probe writes a :class:`Mark` where a data loader's iterator is made, and where it begins and ends its
+``__next__``, where autograd begins and ends a backward, and where an optimizer has made its step. From these:
 
 ========  ========================================================================================
 input     the loader's ``__next__``, for what is then trained on
@@ -17,9 +17,9 @@ of the CPU: with a GPU it runs ahead, and *forward* is how long it takes to enqu
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END = range(1, 6)
+INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END, ITERATOR = range(1, 7)
 """Kinds of marks."""
 
 EVALUATES_NS = 1_000_000
@@ -109,14 +109,14 @@ class _Reading:
         """Backwards within each other: a checkpointed part of a model makes one in another."""
         self._asked: List[Tuple[int, int, int]] = []
         """Loaders that were asked and have not answered, when, and loading before: one may use another."""
-        self._last_asked: Optional[int] = None
-        """The one that was, unless one has answered since."""
         self._loading = 0
         """What all loaders took."""
-        self._pending: List[Tuple[int, int]] = []
-        """By loader, input that nothing was trained on yet."""
-        self._evaluates: Set[int] = set()
-        """Loaders whose batches were not trained on, as far as is known."""
+        self._iterators: Dict[int, int] = {}
+        """Iterators that were made, by loader: another is often where an earlier one was, and has its number."""
+        self._pending: List[Tuple[Tuple[int, int], int]] = []
+        """By loader and iterator, input that nothing was trained on yet."""
+        self._evaluates: Set[Tuple[int, int]] = set()
+        """Those whose batches were not trained on, as far as is known."""
         self._doubtful: List[int] = []
         """Input by batch that may be of an evaluation."""
         self._backwards = 0
@@ -139,6 +139,8 @@ class _Reading:
                 self._answer(mark)
             elif mark.kind == UPDATE_END:
                 self._updated(mark.mono_ns)
+            elif mark.kind == ITERATOR:
+                self._iterators[mark.loader] = self._iterators.get(mark.loader, 0) + 1
         if self._depth or not self._trained:
             return UNKNOWN
         self._updated(end)
@@ -148,16 +150,11 @@ class _Reading:
         return found._replace(input=None, forward=None) if self._doubtful else found
 
     def _ask(self, mark: Mark) -> None:
-        loader = mark.loader
-        if self._loaded and any(of == loader for of, _ in self._pending):
-            if mark.mono_ns - self._since > EVALUATES_NS:
-                self._evaluates.add(loader)
-            if loader in self._evaluates and loader == self._last_asked:
-                # It had no more: this is another one of the same number.
-                self._evaluates.remove(loader)
-                self._pending = [each for each in self._pending if each[0] != loader]
-        self._last_asked = loader
-        self._asked.append((loader, mark.mono_ns, self._loading))
+        one = self._iterator(mark)
+        late = self._loaded and mark.mono_ns - self._since > EVALUATES_NS
+        if late and any(of == one for of, _ in self._pending):
+            self._evaluates.add(one)
+        self._asked.append((mark.loader, mark.mono_ns, self._loading))
 
     def _answer(self, mark: Mark) -> None:
         while self._asked:
@@ -166,9 +163,12 @@ class _Reading:
                 # What loaders took that this one has used is part of it.
                 took = mark.mono_ns - asked - (self._loading - before)
                 self._loading += took
-                self._pending.append((loader, took))
-                self._since, self._loaded, self._last_asked = mark.mono_ns, True, None
+                self._pending.append((self._iterator(mark), took))
+                self._since, self._loaded = mark.mono_ns, True
                 return
+
+    def _iterator(self, mark: Mark) -> Tuple[int, int]:
+        return mark.loader, self._iterators.get(mark.loader, 0)
 
     def _begin(self, at: int) -> None:
         self._depth += 1
@@ -179,7 +179,7 @@ class _Reading:
             self._settle()
             last = self._pending[-1][0]
             doubt = last in self._evaluates
-            self._doubtful = [took for loader, took in self._pending if doubt and loader == last]
+            self._doubtful = [took for one, took in self._pending if doubt and one == last]
             self._take_pending()
         self._backwards += 1
         self._since, self._loaded, self._asked = at, False, []
@@ -191,7 +191,7 @@ class _Reading:
         self._backwards = 0
 
     def _take_pending(self) -> None:
-        used = [took for loader, took in self._pending if loader not in self._evaluates]
+        used = [took for one, took in self._pending if one not in self._evaluates]
         self._input += sum(used)
         self.fed = self.fed or bool(used)
         self._pending = []

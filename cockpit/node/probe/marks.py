@@ -5,8 +5,8 @@ the ring in :mod:`cockpit.base.progress.ring`. Nothing is wrapped, so that no tr
 no compiler has a frame of ours in it. Instead, two places of torch's own code read something at the moments
 that count, and what they read is ours:
 
-- the iterators of its ``DataLoader`` read their ``_profile_name`` as they begin to get a batch, and set
-  ``_num_yielded`` when they have it;
+- the iterators of its ``DataLoader`` set ``_num_yielded`` to nothing as they are made, read their
+  ``_profile_name`` as they begin to get a batch, and set ``_num_yielded`` when they have it;
 - ``torch.autograd.graph._engine_run_backward`` asks its module's logger, before it runs, whether it logs, and
   looks at the answer again when it has run, with or without an error.
 
@@ -21,7 +21,7 @@ import os
 import time
 from typing import Any
 
-INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END = range(1, 6)
+INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END, ITERATOR = range(1, 7)
 FIRST, MARKS, LOADERS = 16 + 4 * 508, 4095, 16
 
 
@@ -88,8 +88,7 @@ class Answered:
 
     def __set__(self, iterator: Any, value: Any) -> None:
         iterator.__dict__["_num_yielded"] = value
-        if value:  # else it begins
-            self._marks.add(INPUT_END, id(iterator) >> 6 & LOADERS - 1)
+        self._marks.add(INPUT_END if value else ITERATOR, id(iterator) >> 6 & LOADERS - 1)
 
 
 class Running:
@@ -156,7 +155,8 @@ def arm(marks: Marks, modules: Any, ours: Any = ()) -> str:
     :param ours: classes whose methods are called at a step, too
     """
     frames = getattr(getattr(modules.get("torch"), "_C", None), "_dynamo", None)
-    if not _hidden(getattr(frames, "eval_frame", None), (Marks, Asked, Answered, Running, Log, Level, Truth, *ours)):
+    own = Marks, Asked, Answered, Running, Log, Level, Truth
+    if not _hidden(getattr(frames, "eval_frame", None), (*own, *ours)):
         return "this torch would compile what notes them"
     lacking = []
     if not _arm_loaders(marks, modules.get("torch.utils.data.dataloader")):
@@ -167,7 +167,7 @@ def arm(marks: Marks, modules: Any, ours: Any = ()) -> str:
 
 
 def arm_engine(marks: Marks, engine: Any) -> None:
-    """The same of DeepSpeed's class of engines. In one that sets no such thing the rest of backward is update."""
+    """The same of DeepSpeed's engines; of such as set no such thing, the rest of backward is update."""
     if not hasattr(engine, "_running_engine_backward"):
         engine._running_engine_backward = Running(marks)
 
