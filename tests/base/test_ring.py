@@ -110,16 +110,20 @@ def test_another_size_is_refused(tmp_path: Path, of: int, more: int) -> None:
             ring.read(changed(data, 1, version)[: of + more])
 
 
+PLACES = [object() for _ in range(ring.LOADERS + 1)]
+
+
 def marked(folder: Path, *marks: tuple[int, int]) -> tuple[hooks.Ring, writing.Marks]:
+    """With a loader for each number."""
     made = hooks.Ring(str(folder / "m.ring"), 3, 99)
     writes = writing.Marks(made.words, made.broke)
     for kind, loader in marks:
-        writes.add(kind, loader)
+        writes.add(kind, PLACES[loader])
     return made, writes
 
 
 def test_marks_that_were_written_are_read(tmp_path: Path) -> None:
-    expected = [(1, 0), (2, 15), (3, 0), (4, 0), (5, 0)]
+    expected = [(1, 0), (2, 1), (3, 0), (4, 2), (5, 1)]
     before = time.monotonic_ns()
     marked(tmp_path, *expected)
     found = ring.read((tmp_path / "m.ring").read_bytes())
@@ -143,6 +147,14 @@ def test_only_the_last_marks_stay_and_it_says_since_when(tmp_path: Path) -> None
     assert [step.step for step in found.steps] == [1]
     later = ring.read(data, found.marks[0].mono_ns + 1)
     assert later.marks_since_ns == 0
+
+
+def test_a_loader_in_use_keeps_its_number(tmp_path: Path) -> None:
+    numbers = range(ring.LOADERS)
+    _, writes = marked(tmp_path, *((1, number) for number in numbers), (1, 0), (1, 16), (1, 0), (1, 1))
+    writes.add(3)
+    found = [mark.loader for mark in ring.read((tmp_path / "m.ring").read_bytes()).marks]
+    assert found == [*numbers, 0, 1, 0, 2, 0]
 
 
 def test_marks_are_those_of_the_thread_and_process_that_train(

@@ -112,7 +112,7 @@ class _Reading:
         self._loading = 0
         """What all loaders took."""
         self._iterators: Dict[int, int] = {}
-        """Iterators that were made, by loader: another is often where an earlier one was, and has its number."""
+        """How many were made, by loader: one is often where an earlier one was, and so has its number."""
         self._pending: List[Tuple[Tuple[int, int], int]] = []
         """By loader and iterator, input that nothing was trained on yet."""
         self._evaluates: Set[Tuple[int, int]] = set()

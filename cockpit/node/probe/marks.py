@@ -37,17 +37,20 @@ class Marks:
         self._broke = broke
         self._count = 0
         self._pid = os.getpid()
+        self._numbers: dict[int, int] = {}
+        """Of loaders, by where they are; that in use last is last."""
         self.thread = _thread.get_ident()
         """The thread that trains; what others do, such as getting batches ahead, takes none of its time."""
         self.armed = True
 
-    def add(self, kind: int, loader: int = 0) -> None:
+    def add(self, kind: int, loader: object = None) -> None:
         """It is there now."""
         if not self.armed or _thread.get_ident() != self.thread or os.getpid() != self._pid:
             return
         try:
             words, count = self._words, self._count
-            word = time.monotonic_ns() << 7 | loader << 3 | kind
+            number = 0 if loader is None else self._number(id(loader))
+            word = time.monotonic_ns() << 7 | number << 3 | kind
             words[FIRST + 1 + count % MARKS] = word & 0xFFFFFFFFFFFFFFFF
             self._count = words[FIRST] = count + 1
         except Exception as error:
@@ -55,6 +58,15 @@ class Marks:
                 raise
             self.armed = False
             self._broke(error)
+
+    def _number(self, place: int) -> int:
+        """A loader's own among those in use; that in use longest ago gives up its own for a new one."""
+        numbers = self._numbers
+        number = numbers.pop(place, -1)
+        if number < 0:
+            number = len(numbers) if len(numbers) < LOADERS else numbers.pop(next(iter(numbers)))
+        numbers[place] = number
+        return number
 
 
 class Asked:
@@ -70,7 +82,7 @@ class Asked:
             name = iterator.__dict__["_profile_name"]
         except KeyError:
             raise AttributeError("_profile_name") from None
-        self._marks.add(INPUT, id(iterator) >> 6 & LOADERS - 1)
+        self._marks.add(INPUT, iterator)
         return name
 
     def __set__(self, iterator: Any, value: Any) -> None:
@@ -88,7 +100,7 @@ class Answered:
 
     def __set__(self, iterator: Any, value: Any) -> None:
         iterator.__dict__["_num_yielded"] = value
-        self._marks.add(INPUT_END if value else ITERATOR, id(iterator) >> 6 & LOADERS - 1)
+        self._marks.add(INPUT_END if value else ITERATOR, iterator)
 
 
 class Running:
