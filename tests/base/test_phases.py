@@ -156,6 +156,31 @@ def test_a_loader_that_uses_others_is_counted_once(inner: int) -> None:
     assert made.phases() == [PLAIN] * 2
 
 
+def test_the_start_of_workers_is_input() -> None:
+    made = Program()
+    for _ in range(2):
+        made.no_more()
+        made.busy(5)
+        made.iterator()
+        made.busy(15)
+        made.iterator()
+        made.batch(25)
+        made.busy(30)
+        made.backward(20)
+        made.update(10)
+    assert made.phases() == [PLAIN] * 2
+
+
+def test_a_loader_that_starts_workers_for_an_evaluation() -> None:
+    made = Program()
+    for _ in range(2):
+        made.plain()
+        made.iterator(1)
+        made.busy(15)
+        made.evaluate(1)
+    assert made.phases() == [PLAIN] * 2
+
+
 def test_batches_that_accumulate_add_up() -> None:
     made = Program()
     for _ in range(2):

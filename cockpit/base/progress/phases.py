@@ -1,10 +1,11 @@
 """The phases of a step: how long a rank was at its input, forward, backward and update, from its marks.
 
 The probe writes a :class:`Mark` where a data loader's iterator is made, and where it begins and ends its
-``__next__``, where autograd begins and ends a backward, and where an optimizer has made its step. From these:
+``__next__``, where autograd begins and ends a backward, and where an optimizer has made its step. An iterator
+that starts workers is marked again when they run. From these:
 
 ========  ========================================================================================
-input     the loader's ``__next__``, for what is then trained on
+input     the loader's ``__next__``, for what is then trained on, and its start of workers
 forward   from there, or from the end of a backward or of an update, to the start of a backward
 backward  autograd's run backwards; ``torch.autograd.grad`` runs the same, and counts as one
 update    from the end of a backward to the end of the optimizer's step, so a step with a closure is right
@@ -113,6 +114,8 @@ class _Reading:
         """What all loaders took."""
         self._iterators: Dict[int, int] = {}
         """How many were made, by loader: one is often where an earlier one was, and so has its number."""
+        self._starting: Dict[int, int] = {}
+        """How long those that have given nothing yet took to start workers, by loader."""
         self._pending: List[Tuple[Tuple[int, int], int]] = []
         """By loader and iterator, input that nothing was trained on yet."""
         self._evaluates: Set[Tuple[int, int]] = set()
@@ -124,6 +127,7 @@ class _Reading:
 
     def read(self, marks: Sequence[Mark], end: int) -> Phases:
         """All of them, up to the end of the step; one that begins or ends in a backward has no phases."""
+        last: Optional[Mark] = None
         for mark in marks:
             if mark.kind == BACKWARD:
                 self._begin(mark.mono_ns)
@@ -140,7 +144,8 @@ class _Reading:
             elif mark.kind == UPDATE_END:
                 self._updated(mark.mono_ns)
             elif mark.kind == ITERATOR:
-                self._iterators[mark.loader] = self._iterators.get(mark.loader, 0) + 1
+                self._make(mark, last)
+            last = mark
         if self._depth or not self._trained:
             return UNKNOWN
         self._updated(end)
@@ -148,6 +153,11 @@ class _Reading:
         self._take_pending()
         found = Phases(self._input, self._forward, self._backward, self._update)
         return found._replace(input=None, forward=None) if self._doubtful else found
+
+    def _make(self, mark: Mark, last: Optional[Mark]) -> None:
+        self._iterators[mark.loader] = self._iterators.get(mark.loader, 0) + 1
+        if last is not None and last[:2] == mark[:2]:
+            self._starting[mark.loader] = mark.mono_ns - last.mono_ns
 
     def _ask(self, mark: Mark) -> None:
         one = self._iterator(mark)
@@ -161,7 +171,8 @@ class _Reading:
             loader, asked, before = self._asked.pop()
             if loader == mark.loader:  # else it had no more
                 # What loaders took that this one has used is part of it.
-                took = mark.mono_ns - asked - (self._loading - before)
+                took = max(0, mark.mono_ns - asked - (self._loading - before))
+                took += self._starting.pop(loader, 0)
                 self._loading += took
                 self._pending.append((self._iterator(mark), took))
                 self._since, self._loaded = mark.mono_ns, True
@@ -183,6 +194,7 @@ class _Reading:
             self._take_pending()
         self._backwards += 1
         self._since, self._loaded, self._asked = at, False, []
+        self._starting.clear()
 
     def _settle(self) -> None:
         """A loader that seemed to evaluate did not, if each of several batches of its got a backward."""
@@ -209,3 +221,4 @@ class _Reading:
             self._update += at - self._since
             self._since = at
             self._asked = []
+            self._starting.clear()
