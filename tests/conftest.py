@@ -45,6 +45,7 @@ WAITING = {
     "lab/test_slurm_kills.py": 45,
     "lab/test_spine.py": 160,
     "lab/test_stacks.py": 350,
+    "probe/test_phases.py": 80,
     "probe/test_programs.py": 30,
     "probe/test_real_torch.py": 30,
     "recorder/test_waits.py": 30,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import threading
 import time
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.base.progress import ring
+from cockpit.base.progress import phases, ring
 from cockpit.node.probe import hooks
+from cockpit.node.probe import marks as writing
 
 WORD = struct.Struct("=Q")
 
@@ -28,11 +31,25 @@ def changed(data: bytes, word: int, value: int) -> bytes:
     return data[: 8 * word] + WORD.pack(value) + data[8 * word + 8 :]
 
 
-@pytest.mark.parametrize("name", ["MAGIC", "VERSION", "HEADER_WORDS", "RECORD_WORDS", "CAPACITY", "SIZE"])
+LAYOUT = ["MAGIC", "VERSION", "HEADER_WORDS", "RECORD_WORDS", "CAPACITY", "MARKS", "SIZE"]
+KINDS = ["INPUT", "INPUT_END", "BACKWARD", "BACKWARD_END", "UPDATE_END", "ITERATOR"]
+OLD_SIZE = 8 * (ring.HEADER_WORDS + ring.RECORD_WORDS * ring.CAPACITY)
+"""Of a file of version 1."""
+FIRST_MARK = OLD_SIZE // 8 + 1
+
+
+@pytest.mark.parametrize("name", LAYOUT)
 def test_both_sides_know_one_layout(name: str) -> None:
     sides: list[ModuleType] = [ring, hooks]
     assert len({getattr(side, name) for side in sides}) == 1
     assert (ring.SOURCES[hooks.OPTIMIZER], ring.SOURCES[hooks.DEEPSPEED]) == ("optimizer", "deepspeed")
+
+
+def test_both_sides_know_one_layout_of_marks() -> None:
+    assert [getattr(writing, name) for name in KINDS] == [getattr(phases, name) for name in KINDS]
+    assert (writing.FIRST, writing.MARKS, writing.LOADERS) == (FIRST_MARK - 1, ring.MARKS, ring.LOADERS)
+    assert hooks.UPDATE_END == phases.UPDATE_END
+    assert max(getattr(phases, name) for name in KINDS) < 8
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -67,10 +84,127 @@ def test_a_hook_that_gave_up_says_why(tmp_path: Path) -> None:
     assert ring.read(changed(written(tmp_path), 7, 1)).broken == "it does not say why"
 
 
-@pytest.mark.parametrize(("word", "value"), [(0, 0), (1, 2), (5, 3)])
+@pytest.mark.parametrize(("word", "value"), [(0, 0), (1, 0), (1, 1), (1, 3), (5, 3)])
 def test_another_header_is_refused(tmp_path: Path, word: int, value: int) -> None:
     with pytest.raises(ring.Malformed):
         ring.read(changed(written(tmp_path, 1), word, value))
+
+
+def test_a_ring_of_version_1_has_steps_and_no_marks(tmp_path: Path) -> None:
+    """A run that was launched by an older cockpit goes on."""
+    old = changed(written(tmp_path, 5, 6), 1, 1)[:OLD_SIZE]
+    found = ring.read(old)
+    assert [step.step for step in found.steps] == [5, 6]
+    assert (found.rank, found.marks, found.marks_since_ns) == (3, (), 0)
+    for version in (2, 3):
+        with pytest.raises(ring.Malformed):
+            ring.read(changed(old, 1, version))
+
+
+@pytest.mark.parametrize("of", [OLD_SIZE, ring.SIZE])
+@pytest.mark.parametrize("more", [-8, -1, 1, 8, 4096])
+def test_another_size_is_refused(tmp_path: Path, of: int, more: int) -> None:
+    data = written(tmp_path, 1).ljust(ring.SIZE + 4096, b"\0")
+    for version in (1, 2):
+        with pytest.raises(ring.Malformed):
+            ring.read(changed(data, 1, version)[: of + more])
+
+
+PLACES = [object() for _ in range(ring.LOADERS + 1)]
+
+
+def marked(folder: Path, *marks: tuple[int, int]) -> tuple[hooks.Ring, writing.Marks]:
+    """With a loader for each number."""
+    made = hooks.Ring(str(folder / "m.ring"), 3, 99)
+    writes = writing.Marks(made.words, made.broke)
+    for kind, loader in marks:
+        writes.add(kind, PLACES[loader])
+    return made, writes
+
+
+def test_marks_that_were_written_are_read(tmp_path: Path) -> None:
+    expected = [(1, 0), (2, 1), (3, 0), (4, 2), (5, 1)]
+    before = time.monotonic_ns()
+    marked(tmp_path, *expected)
+    found = ring.read((tmp_path / "m.ring").read_bytes())
+    assert [mark[:2] for mark in found.marks] == expected
+    times = [mark.mono_ns for mark in found.marks]
+    around = [before, *times, time.monotonic_ns()]
+    assert around == sorted(around)
+    assert found.marks_since_ns == 0
+    later = ring.read((tmp_path / "m.ring").read_bytes(), times[2])
+    assert (later.marks, later.marks_since_ns) == (found.marks[2:], 0)
+
+
+def test_only_the_last_marks_stay_and_it_says_since_when(tmp_path: Path) -> None:
+    kinds = [(1 + at % 5, at % ring.LOADERS) for at in range(2 * ring.MARKS + 7)]
+    made, _ = marked(tmp_path, *kinds)
+    made.add(1)
+    data = (tmp_path / "m.ring").read_bytes()
+    found = ring.read(data)
+    assert [mark[:2] for mark in found.marks] == kinds[-ring.MARKS :]
+    assert found.marks_since_ns == found.marks[0].mono_ns > 0
+    assert [step.step for step in found.steps] == [1]
+    later = ring.read(data, found.marks[0].mono_ns + 1)
+    assert later.marks_since_ns == 0
+
+
+def test_a_loader_in_use_keeps_its_number(tmp_path: Path) -> None:
+    numbers = range(ring.LOADERS)
+    _, writes = marked(tmp_path, *((1, number) for number in numbers), (1, 0), (1, 16), (1, 0), (1, 1))
+    writes.add(3)
+    found = [mark.loader for mark in ring.read((tmp_path / "m.ring").read_bytes()).marks]
+    assert found == [*numbers, 0, 1, 0, 2, 0]
+
+
+def test_marks_are_those_of_the_thread_and_process_that_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, writes = marked(tmp_path)
+    thread = threading.Thread(target=writes.add, args=(1,))
+    thread.start()
+    thread.join()
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        writes.add(2)
+    writes.add(3)
+    assert [mark.kind for mark in ring.read((tmp_path / "m.ring").read_bytes()).marks] == [3]
+
+
+def test_an_error_of_a_mark_ends_marks_for_good(tmp_path: Path) -> None:
+    made, writes = marked(tmp_path, (1, 0))
+    writes.add("two")  # type: ignore[arg-type]
+    assert not writes.armed
+    writes.add(3)
+    made.add(7)
+    found = ring.read((tmp_path / "m.ring").read_bytes())
+    assert found.broken.startswith("TypeError: ")
+    assert [mark.kind for mark in found.marks] == [1]
+    assert [step.step for step in found.steps] == [7]
+
+
+@given(
+    st.lists(st.integers(0, (1 << 64) - 1), max_size=40),
+    st.one_of(st.integers(0, 50), st.integers(0, (1 << 64) - 1)),
+    st.one_of(st.just(0), st.integers(0, (1 << 64) - 1)),
+    st.booleans(),
+)
+def test_whatever_marks_the_program_writes_stay_within_bounds(
+    words: list[int], count: int, since: int, ordered: bool
+) -> None:
+    """In the order of their times, and in any."""
+    words = sorted(words) if ordered else words
+    header = [ring.MAGIC, ring.VERSION, *(FIRST_MARK - 3) * [0], count]
+    data = b"".join(map(WORD.pack, header + words))
+    found = ring.read(data.ljust(ring.SIZE, b"\0"), since)
+    assert len(found.marks) <= min(count, ring.MARKS)
+    assert all(mark.kind < 8 and mark.loader < ring.LOADERS for mark in found.marks)
+    times = [mark.mono_ns for mark in found.marks]
+    assert times == sorted(times)
+    assert all(since <= time < 1 << 57 for time in times)
+    assert 0 <= found.marks_since_ns <= ring.MOST_NS
+    if ordered and since == 0 and count == len(words):
+        assert [mark.mono_ns for mark in found.marks] == [word >> 7 for word in words]
 
 
 @given(st.binary(max_size=100))

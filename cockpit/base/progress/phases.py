@@ -1,10 +1,11 @@
 """The phases of a step: how long a rank was at its input, forward, backward and update, from its marks.
 
-The probe writes a :class:`Mark` where a data loader begins and ends its ``__next__``, where autograd begins
-and ends a backward, and where an optimizer has made its step. From these:
+The probe writes a :class:`Mark` where a data loader's iterator is made, and where it begins and ends its
+``__next__``, where autograd begins and ends a backward, and where an optimizer has made its step. An iterator
+that starts workers is marked again when they run. From these:
 
 ========  ========================================================================================
-input     the loader's ``__next__``, for what is then trained on
+input     the loader's ``__next__``, for what is then trained on, and its start of workers
 forward   from there, or from the end of a backward or of an update, to the start of a backward
 backward  autograd's run backwards; ``torch.autograd.grad`` runs the same, and counts as one
 update    from the end of a backward to the end of the optimizer's step, so a step with a closure is right
@@ -17,14 +18,15 @@ of the CPU: with a GPU it runs ahead, and *forward* is how long it takes to enqu
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END = range(1, 6)
+INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END, ITERATOR = range(1, 7)
 """Kinds of marks."""
 
 EVALUATES_NS = 1_000_000
 """A loader that is asked for the next batch this long after one, with no backward in between, evaluates: a
-program that takes several batches for one step takes them at once."""
+program that takes several batches for one step takes them at once. One that does not, as it moves each to
+its device, is known by as many backwards as there are batches."""
 
 NAMES = ("input", "forward", "backward", "update")
 
@@ -59,7 +61,7 @@ class Reader:
 
     def __init__(self) -> None:
         self._fed = False
-        """The last batch was trained on: a step without one, as of a second optimizer, is on that batch."""
+        """A batch was trained on: a step without one, as of a second optimizer, is on that batch."""
 
     def read(
         self, steps: Sequence[Optional[Tuple[int, int]]], marks: Sequence[Mark], since_ns: int = 0
@@ -87,8 +89,8 @@ class Reader:
     def _step(self, marks: Sequence[Mark], start: int, end: int) -> Phases:
         reading = _Reading(start, self._fed)
         found = reading.read(marks, end)
-        fed, self._fed = self._fed or reading.fed, reading.fed
-        return found if fed else found._replace(input=None, forward=None)
+        self._fed = reading.fed
+        return found if self._fed else found._replace(input=None, forward=None)
 
 
 class _Reading:
@@ -106,62 +108,106 @@ class _Reading:
         """A backward has ended in this step."""
         self._depth = 0
         """Backwards within each other: a checkpointed part of a model makes one in another."""
-        self._asked: List[Tuple[int, int]] = []
-        """When each loader was asked that has not answered, and the input before; one may use another."""
-        self._pending: List[Tuple[int, int]] = []
-        """By loader, input that nothing was trained on yet."""
-        self._evaluates: List[int] = []
-        """Loaders whose batches were not trained on."""
+        self._asked: List[Tuple[int, int, int]] = []
+        """Loaders that were asked and have not answered, when, and loading before: one may use another."""
+        self._loading = 0
+        """What all loaders took."""
+        self._iterators: Dict[int, int] = {}
+        """How many were made, by loader: one is often where an earlier one was, and so has its number."""
+        self._starting: Dict[int, int] = {}
+        """How long those that have given nothing yet took to start workers, by loader."""
+        self._pending: List[Tuple[Tuple[int, int], int]] = []
+        """By loader and iterator, input that nothing was trained on yet."""
+        self._evaluates: Set[Tuple[int, int]] = set()
+        """Those whose batches were not trained on, as far as is known."""
+        self._doubtful: List[int] = []
+        """Input by batch that may be of an evaluation."""
+        self._backwards = 0
+        """How many began since then."""
 
     def read(self, marks: Sequence[Mark], end: int) -> Phases:
         """All of them, up to the end of the step; one that begins or ends in a backward has no phases."""
+        last: Optional[Mark] = None
         for mark in marks:
-            if mark.kind == INPUT:
-                self._ask(mark)
-            elif mark.kind == INPUT_END:
-                self._answer(mark)
-            elif mark.kind == BACKWARD:
+            if mark.kind == BACKWARD:
                 self._begin(mark.mono_ns)
             elif mark.kind == BACKWARD_END:
                 if not self._depth:
                     return UNKNOWN
                 self._end(mark.mono_ns)
-            elif not self._depth:
+            elif self._depth:
+                continue
+            elif mark.kind == INPUT:
+                self._ask(mark)
+            elif mark.kind == INPUT_END:
+                self._answer(mark)
+            elif mark.kind == UPDATE_END:
                 self._updated(mark.mono_ns)
+            elif mark.kind == ITERATOR:
+                self._make(mark, last)
+            last = mark
         if self._depth or not self._trained:
             return UNKNOWN
         self._updated(end)
+        self._settle()
         self._take_pending()
-        return Phases(self._input, self._forward, self._backward, self._update)
+        found = Phases(self._input, self._forward, self._backward, self._update)
+        return found._replace(input=None, forward=None) if self._doubtful else found
+
+    def _make(self, mark: Mark, last: Optional[Mark]) -> None:
+        self._iterators[mark.loader] = self._iterators.get(mark.loader, 0) + 1
+        if last is not None and last[:2] == mark[:2]:
+            self._starting[mark.loader] = mark.mono_ns - last.mono_ns
 
     def _ask(self, mark: Mark) -> None:
-        again = self._loaded and any(loader == mark.loader for loader, _ in self._pending)
-        if again and mark.mono_ns - self._since > EVALUATES_NS:
-            self._evaluates.append(mark.loader)
-        self._asked.append((mark.mono_ns, sum(took for _, took in self._pending)))
+        one = self._iterator(mark)
+        late = self._loaded and mark.mono_ns - self._since > EVALUATES_NS
+        if late and any(of == one for of, _ in self._pending):
+            self._evaluates.add(one)
+        self._asked.append((mark.loader, mark.mono_ns, self._loading))
 
     def _answer(self, mark: Mark) -> None:
-        if not self._asked:
-            return  # it was asked before this step began
-        asked, before = self._asked.pop()
-        # What loaders took that this one has used is part of it.
-        within = sum(took for _, took in self._pending) - before
-        self._pending.append((mark.loader, mark.mono_ns - asked - within))
-        self._since, self._loaded = mark.mono_ns, True
+        while self._asked:
+            loader, asked, before = self._asked.pop()
+            if loader == mark.loader:  # else it had no more
+                # What loaders took that this one has used is part of it.
+                took = max(0, mark.mono_ns - asked - (self._loading - before))
+                took += self._starting.pop(loader, 0)
+                self._loading += took
+                self._pending.append((self._iterator(mark), took))
+                self._since, self._loaded = mark.mono_ns, True
+                return
+
+    def _iterator(self, mark: Mark) -> Tuple[int, int]:
+        return mark.loader, self._iterators.get(mark.loader, 0)
 
     def _begin(self, at: int) -> None:
         self._depth += 1
         if self._depth > 1:
             return
         self._forward += at - self._since
-        self._take_pending()
-        self._since, self._loaded = at, False
+        if self._pending:
+            self._settle()
+            last = self._pending[-1][0]
+            doubt = last in self._evaluates
+            self._doubtful = [took for one, took in self._pending if doubt and one == last]
+            self._take_pending()
+        self._backwards += 1
+        self._since, self._loaded, self._asked = at, False, []
+        self._starting.clear()
+
+    def _settle(self) -> None:
+        """A loader that seemed to evaluate did not, if each of several batches of its got a backward."""
+        if 1 < len(self._doubtful) <= self._backwards:
+            self._input, self.fed, self._doubtful = self._input + sum(self._doubtful), True, []
+        self._backwards = 0
 
     def _take_pending(self) -> None:
-        if self._pending:
-            self.fed = self._pending[-1][0] not in self._evaluates
-        self._input += sum(took for loader, took in self._pending if loader not in self._evaluates)
-        self._pending, self._evaluates, self._asked = [], [], []
+        used = [took for one, took in self._pending if one not in self._evaluates]
+        self._input += sum(used)
+        self.fed = self.fed or bool(used)
+        self._pending = []
+        self._evaluates.clear()
 
     def _end(self, at: int) -> None:
         self._depth -= 1
@@ -170,6 +216,9 @@ class _Reading:
             self._since, self._trained = at, True
 
     def _updated(self, at: int) -> None:
-        if not self._loaded:
+        # With a batch it is no update, unless that was taken ahead of one.
+        if not self._loaded or (self._trained and not self._evaluates):
             self._update += at - self._since
             self._since = at
+            self._asked = []
+            self._starting.clear()

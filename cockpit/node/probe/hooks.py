@@ -226,6 +226,8 @@ class Hooks:
         self._name = "%d.%d" % (rank, os.getpid())
         self._interrupted = interrupted
         self._steps: Any = None
+        self._marking: dict[str, Any] = {}
+        """What ``marks.py`` defines."""
         self._servers: list[Any] = []
         """The server, and ``None`` once it has begun."""
         _keep(self._servers)
@@ -266,6 +268,7 @@ class Hooks:
             self._attempt("server", self._server)
         else:
             self._attempt("steps", self._engines, module)
+            self._attempt("phases", self._phases_of_engines, module)
         self._tell()
 
     def _attempt(self, what: str, do: Any, *arguments: Any) -> None:
@@ -298,10 +301,13 @@ class Hooks:
         if self._told["steps"]:
             self._told["phases"] = "no steps are noted"
         elif self._steps.marks is None:
-            made = _beside("marks.py")
+            made = self._marking = _beside("marks.py")
             marks = made["Marks"](self._steps.words, self._steps.broke)
             self._told["phases"] = made["arm"](marks, sys.modules, (Steps, Ring))
             self._steps.marks = marks
+
+    def _phases_of_engines(self, module: Any) -> None:
+        self._marking["arm_engine"](self._steps.marks, module.DeepSpeedEngine)
 
     # The server
 

@@ -5,12 +5,13 @@ the ring in :mod:`cockpit.base.progress.ring`. Nothing is wrapped, so that no tr
 no compiler has a frame of ours in it. Instead, two places of torch's own code read something at the moments
 that count, and what they read is ours:
 
-- the iterators of its ``DataLoader`` read their ``_profile_name`` as they begin to get a batch, and set
-  ``_num_yielded`` when they have it;
+- the iterators of its ``DataLoader`` set ``_num_yielded`` to nothing as they are made, read their
+  ``_profile_name`` as they begin to get a batch, and set ``_num_yielded`` when they have it;
 - ``torch.autograd.graph._engine_run_backward`` asks its module's logger, before it runs, whether it logs, and
   looks at the answer again when it has run, with or without an error.
 
-Where torch's code is not like that, there are no marks of it.
+A DeepSpeed engine reduces gradients when autograd has run, which is of its backward, too: around both it sets
+``_running_engine_backward``. Where code is not like that, there are no marks of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import os
 import time
 from typing import Any
 
-INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END = range(1, 6)
+INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END, ITERATOR = range(1, 7)
 FIRST, MARKS, LOADERS = 16 + 4 * 508, 4095, 16
 
 
@@ -36,17 +37,20 @@ class Marks:
         self._broke = broke
         self._count = 0
         self._pid = os.getpid()
+        self._numbers: dict[int, int] = {}
+        """Of loaders, by where they are; that in use last is last."""
         self.thread = _thread.get_ident()
         """The thread that trains; what others do, such as getting batches ahead, takes none of its time."""
         self.armed = True
 
-    def add(self, kind: int, loader: int = 0) -> None:
+    def add(self, kind: int, loader: object = None) -> None:
         """It is there now."""
         if not self.armed or _thread.get_ident() != self.thread or os.getpid() != self._pid:
             return
         try:
             words, count = self._words, self._count
-            word = time.monotonic_ns() << 7 | loader << 3 | kind
+            number = 0 if loader is None else self._number(id(loader))
+            word = time.monotonic_ns() << 7 | number << 3 | kind
             words[FIRST + 1 + count % MARKS] = word & 0xFFFFFFFFFFFFFFFF
             self._count = words[FIRST] = count + 1
         except Exception as error:
@@ -54,6 +58,15 @@ class Marks:
                 raise
             self.armed = False
             self._broke(error)
+
+    def _number(self, place: int) -> int:
+        """A loader's own among those in use; that in use longest ago gives up its own for a new one."""
+        numbers = self._numbers
+        number = numbers.pop(place, -1)
+        if number < 0:
+            number = len(numbers) if len(numbers) < LOADERS else numbers.pop(next(iter(numbers)))
+        numbers[place] = number
+        return number
 
 
 class Asked:
@@ -69,7 +82,7 @@ class Asked:
             name = iterator.__dict__["_profile_name"]
         except KeyError:
             raise AttributeError("_profile_name") from None
-        self._marks.add(INPUT, id(iterator) >> 6 & LOADERS - 1)
+        self._marks.add(INPUT, iterator)
         return name
 
     def __set__(self, iterator: Any, value: Any) -> None:
@@ -87,8 +100,20 @@ class Answered:
 
     def __set__(self, iterator: Any, value: Any) -> None:
         iterator.__dict__["_num_yielded"] = value
-        if value:  # else it begins
-            self._marks.add(INPUT_END, id(iterator) >> 6 & LOADERS - 1)
+        self._marks.add(INPUT_END if value else ITERATOR, iterator)
+
+
+class Running:
+    """Stands for ``_running_engine_backward`` of a class of engines; like the above, it is set only."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+
+    def __set__(self, engine: Any, value: Any) -> None:
+        before = engine.__dict__.get("_running_engine_backward", False)
+        engine.__dict__["_running_engine_backward"] = value
+        if value is not before:
+            self._marks.add(BACKWARD if value is True else BACKWARD_END)
 
 
 class Log:
@@ -142,7 +167,8 @@ def arm(marks: Marks, modules: Any, ours: Any = ()) -> str:
     :param ours: classes whose methods are called at a step, too
     """
     frames = getattr(getattr(modules.get("torch"), "_C", None), "_dynamo", None)
-    if not _hidden(getattr(frames, "eval_frame", None), (Marks, Asked, Answered, Log, Level, Truth, *ours)):
+    own = Marks, Asked, Answered, Running, Log, Level, Truth
+    if not _hidden(getattr(frames, "eval_frame", None), (*own, *ours)):
         return "this torch would compile what notes them"
     lacking = []
     if not _arm_loaders(marks, modules.get("torch.utils.data.dataloader")):
@@ -150,6 +176,12 @@ def arm(marks: Marks, modules: Any, ours: Any = ()) -> str:
     if not _arm_backward(marks, modules.get("torch.autograd.graph")):
         lacking.append("backward")
     return "this torch gives no sign of its %s" % " and ".join(lacking) if lacking else ""
+
+
+def arm_engine(marks: Marks, engine: Any) -> None:
+    """The same of DeepSpeed's engines; of such as set no such thing, the rest of backward is update."""
+    if not hasattr(engine, "_running_engine_backward"):
+        engine._running_engine_backward = Running(marks)
 
 
 def _hidden(frames: Any, ours: Any) -> bool:
