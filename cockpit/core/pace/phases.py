@@ -27,6 +27,9 @@ LOOKED_AT = 10
 MOST_RANKS = 256
 """Ranks that the median of all is taken of."""
 
+SOME_RANKS = 16
+"""Ranks that the median of one step is taken of."""
+
 ALIKE = 0.3
 """A phase is why a rank is slow if it differs by what the whole differs by, up to this part of that."""
 BOUND = {"input": 0.25, "wait": 0.3, "update": 0.3}
@@ -120,6 +123,16 @@ def _without(gross: Sequence[float], wait: float, least: Sequence[float], span: 
 def rank_phases(place: int, newest: Sequence[Step]) -> Phases | None:
     """The median of some steps of the rank at a place; None: nothing is known."""
     return middle_phases([one for step in newest if (one := phases_of(step, place)) is not None])
+
+
+def step_phases(step: Step) -> Phases | None:
+    """Those of the median rank in one step; None: nothing is known."""
+    found = step.middle_phases
+    if found is None:
+        every = max(1, len(step.phases) // SOME_RANKS)
+        each = (phases_of(step, place) for place in range(0, len(step.phases), every))
+        found = step.middle_phases = [middle_phases([one for one in each if one is not None])]
+    return found[0]
 
 
 def middle_phases(some: Sequence[Phases]) -> Phases | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from cockpit.core.pace.medians import known_of, middle, usual
-from cockpit.core.pace.phases import NOTHING, quickest
+from cockpit.core.pace.phases import NOTHING, Phases, quickest
 
 CELLS = 3 << 18
 """Ranks × steps that are kept exactly: 12,288 steps of 64 ranks, an hour of those of 0.3 s, in 18 MB."""
@@ -83,6 +83,8 @@ class Step:
     _together: bool | None = None
     _warm: bool = True
     _quickest: Sequence[float] | None = None
+    middle_phases: list[Phases | None] | None = None
+    """What :func:`cockpit.core.pace.phases.step_phases` found, until anything is added."""
 
     @property
     def step(self) -> int:
@@ -115,7 +117,7 @@ class Step:
             self._end = self._span = self._together = self._quickest = None
         if worked:
             self._work = None
-        self._excesses = self._slowest = None
+        self._excesses = self._slowest = self.middle_phases = None
 
     @property
     def typical_end(self) -> float:
