@@ -542,7 +542,7 @@ SCENES: dict[str, Scene] = {
     "commands": Scene(keys=("5",)),
     "pace": Scene(play=slows, keys=("6",)),
     "phases": Scene(lambda: sized(EIGHT, 8, age_s=870.0), phases_known),
-    "phases-4": Scene(lambda: sized(EIGHT[:2], 2), phases_few),
+    "phases-4": Scene(lambda: sized(EIGHT[:2], 2), phases_few, keys=("6",)),
     "pace-phases": Scene(play=phases_slow, keys=("6",)),
     "pace-4": Scene(lambda: sized(EIGHT[:2], 2), slows_few, keys=("6",)),
     "pace-1024": Scene(lambda: sized(MANY, 8), slows_many, keys=("6",)),
