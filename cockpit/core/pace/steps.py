@@ -83,8 +83,7 @@ class Step:
     _together: bool | None = None
     _warm: bool = True
     _quickest: Sequence[float] | None = None
-    middle_phases: list[Phases | None] | None = None
-    """What :func:`cockpit.core.pace.phases.step_phases` found, until anything is added."""
+    middle_phases: list[Phases | None] | None = None  # as core.pace.phases found them
 
     @property
     def step(self) -> int:
