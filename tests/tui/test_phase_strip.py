@@ -178,6 +178,16 @@ def test_columns_of_steps_without_phases_keep_their_bar() -> None:
         assert {role.split("-")[0] for role, _ in drawn[1:]} == {"phase"}
 
 
+def test_a_step_that_began_late_is_passed_over() -> None:
+    pace, at = Pace(range(2)), NOW - 520.0
+    for step in range(1, 201):
+        at += 2.0 + 6.0 * (step % 10 == 0)
+        for rank in range(2):
+            pace.stepped(rank, step, at, phases=(0.1 + 6.0 * (step % 10 == 0), 0.4, 1.4, 0.1))
+    lines = above(Sight(pace, Metrics(), {"a": range(2)}, at, stretch=WHOLE, tall=11))
+    assert lines[2].text.startswith(" 2.00 s"), "no bar is higher than a usual step"
+
+
 def test_without_phases_and_in_one_line_all_is_plain() -> None:
     for lines in (above(sight(NEVER)), above(sight(ALL), 1)):
         assert "pace-1" in roles(lines)

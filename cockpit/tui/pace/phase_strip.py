@@ -32,6 +32,8 @@ SOME = 8
 FULL = "█"
 """A cell of a strip that stands alone."""
 EIGHTHS = 8
+TRIED = 3
+"""Steps of a column of which the newest that did not begin late is drawn."""
 
 
 def shared_out(of: Phases, cells: int) -> list[str]:
@@ -90,30 +92,35 @@ def row_phases(pace: Pace, ranks: Sequence[int]) -> Phases | None:
 def column_phases(sight: Sight, frame: Frame) -> list[Phases | None]:
     """For each column the phases of the median rank, in the last step that ended or went on in it.
 
-    Of a step that began late they are those of something else. Steps since recorders were last asked are
-    drawn as the last one whose work is known, as in the map.
+    A step that began late is passed over: its phases are those of something else. Steps since recorders were
+    last asked are drawn as the last one whose work is known, as in the map.
     """
     pace, window = sight.pace, frame.window
-    usual = pace.usual()
+    longest = STALL * (pace.usual() or math.inf)
     looked = next((step for step in pace.steps.newest() if step.works), None) if pace.works else None
     found = []
     for column in range(window.columns):
         since = window.since + column * window.wide
-        step = _step_in(pace, since, since + window.wide)
+        some = _steps_in(pace, since, since + window.wide)
+        step = next((step for step in some if not step.typical_span > longest), None)
         if step is not None and looked is not None and goes_on(looked, step):
             step = looked
-        late = step is None or (usual is not None and step.typical_span > STALL * usual)
-        found.append(None if step is None or late else step_phases(step))
+        found.append(None if step is None else step_phases(step))
     return found
 
 
-def _step_in(pace: Pace, since: float, until: float) -> Step | None:
+def _steps_in(pace: Pace, since: float, until: float) -> Iterator[Step]:
+    """The last steps that ended in a span of time, newest first, or the one that went on all the time."""
     last = pace.steps.ended_by(until)
-    if last is None or last.typical_end >= since:
-        return last
+    if last is None:
+        return
+    if last.typical_end >= since:
+        some = pace.steps.back_from(last.key, TRIED)
+        yield from (step for step in some if step.typical_end >= since)
+        return
     after = pace.steps.get((last.key[0], last.key[1] + 1))
-    began = math.inf if after is None else after.typical_end - after.typical_span * after.count
-    return after if began < until else None
+    if after is not None and after.typical_end - after.typical_span * after.count < until:
+        yield after
 
 
 # What is said of them
@@ -124,7 +131,7 @@ def phase_role(name: str) -> str:
     return TEXTS.get(name, f"phase-{name}")
 
 
-def about(pace: Pace) -> str:
+def roughly(pace: Pace) -> str:
     """What stands before seconds of phases: on GPUs they are those of CPUs, which run ahead."""
     return "~" if getattr(pace, "gpus", False) else ""
 

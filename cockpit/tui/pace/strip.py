@@ -24,11 +24,11 @@ from cockpit.tui.pace.curves import POINTS, beside, curves, labelled, step_time
 from cockpit.tui.pace.lines import column_width
 from cockpit.tui.pace.marks import PAUSES, Mark, Note, axis, column_of, pause_note, placed, slowing
 from cockpit.tui.pace.phase_strip import (
-    about,
     bound_text,
     column_phases,
     legend,
     reason_text,
+    roughly,
     shared_out,
     stacked,
 )
@@ -158,7 +158,7 @@ def _bars(sight: Sight, frame: Frame, tall: int, *, around: bool = False) -> _Ba
     stacks = [() if of is None else shared_out(of, height) for of, height in pairs]
     said = [*_whole(sight), *(one for one in curve.said if one[0].role == "pace-slow")]
     lines = tall + 2 * around - len(said)
-    said += legend(lately, lines, about(sight.pace), letters=sight.plain or sight.ascii_only)
+    said += legend(lately, lines, roughly(sight.pace), letters=sight.plain or sight.ascii_only)
     if not around:
         return _Bars("step", tall, high, usual, over, stacks, said)
     return _Bars("step", tall, high, usual, over, stacks, said[1 : tall + 1], said[:1], said[tall + 1 :])
@@ -285,10 +285,10 @@ def sentence(sight: Sight, paused: Sequence[Pause], *, timed: bool = False) -> l
         more = f", {len(slow) - 1:,} more ranks are slow" if len(slow) > 1 else ""
         since = f"since step {pace.apart_since(slow[0].rank):,}"
         why = pace.why(slow[0])
-        because = "" if why is None else f": {reason_text(why, about(pace))}"
+        because = "" if why is None else f": {reason_text(why, roughly(pace))}"
         said.append(f"rank {slow[0].rank} works {100 * slow[0].excess:.0f} % longer {since}{because}{more}")
     if (found := bound(pace.phases())) is not None:
-        said.append(bound_text(found, about(pace)))
+        said.append(bound_text(found, roughly(pace)))
     if not slow and (apart := _apart(pace)) is not None and apart < EXCESS:
         said.append(f"ranks alike within {max(1, math.ceil(100 * apart))} %")
     saved = [pause.seconds for pause in paused if pause.saved]

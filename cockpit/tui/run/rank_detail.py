@@ -21,8 +21,7 @@ from cockpit.core.run.trends import LIMIT
 from cockpit.tui.look.glyphs import state_name
 from cockpit.tui.look.progress import about, behind_text
 from cockpit.tui.look.units import clock_text, number_text, size_text, span_text
-from cockpit.tui.pace.phase_strip import about as phases_about
-from cockpit.tui.pace.phase_strip import reason_text
+from cockpit.tui.pace.phase_strip import reason_text, roughly
 from cockpit.tui.pace.table import seconds
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.run.detail_paper import (
@@ -144,7 +143,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     elif pace.behind_s is not None and rank.sample is not None and rank.sample.progress is not None:
         yield from paper.row("behind", f"{seconds(pace.behind_s)} after the first")
     if sight.pace is not None and (phases := sight.pace.phases_of(rank.rank)) is not None:
-        yield from paper.phases(phases, phases_about(sight.pace))
+        yield from paper.phases(phases, roughly(sight.pace))
     apart = slow or late
     more = ""
     if sight.pace is not None and apart is not None:
@@ -153,7 +152,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if slow is not None:
         why = None if sight.pace is None else sight.pace.why(slow)
         if sight.pace is not None and why is not None:
-            more += f": {reason_text(why, phases_about(sight.pace))}"
+            more += f": {reason_text(why, roughly(sight.pace))}"
         yield from paper.row("slow", more, "pace-slow")
         if pace.cost:
             yield from paper.row("costs", f"{seconds(pace.cost)} a step, in which others wait for it alone")
