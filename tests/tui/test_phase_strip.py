@@ -184,8 +184,10 @@ def test_a_step_that_began_late_is_passed_over() -> None:
         at += 2.0 + 6.0 * (step % 10 == 0)
         for rank in range(2):
             pace.stepped(rank, step, at, phases=(0.1 + 6.0 * (step % 10 == 0), 0.4, 1.4, 0.1))
-    lines = above(Sight(pace, Metrics(), {"a": range(2)}, at, stretch=WHOLE, tall=11))
+    few = Sight(pace, Metrics(), {"a": range(2)}, at, stretch=WHOLE, tall=11)
+    lines = above(few, width=50)
     assert lines[2].text.startswith(" 2.00 s"), "no bar is higher than a usual step"
+    assert "pace-1" not in roles(lines)
 
 
 def test_without_phases_and_in_one_line_all_is_plain() -> None:
