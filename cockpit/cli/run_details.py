@@ -108,7 +108,7 @@ def _phases(pace: Pace) -> Iterator[str]:
     found = pace.phases()
     if found is None or not found.total > 0:
         return
-    about = "~" if pace.gpus else ""
+    about = pace.about
     shares = (
         f"{name} {about}{100 * took / found.total:.0f} %"
         for name, took in zip(NAMES, found, strict=True)

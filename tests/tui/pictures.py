@@ -34,6 +34,8 @@ PICTURES = {
     "stop-question": SMALL,
     "foreign-detail": LARGE,
     "foreign-leave": SMALL,
+    "phases": LARGE,
+    "pace-phases": LARGE,
     "pace": LARGE,
     "pace-4": SMALL,
     "pace-1024": LARGE,

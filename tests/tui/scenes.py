@@ -178,6 +178,22 @@ def slows_many(stage: Stage) -> None:
     paces(stage, 1140, 1217, slow=(500,), since=1170, checkpoints=(1200,))
 
 
+def phases_few(stage: Stage) -> None:
+    """The small run again, whose ranks tell where their time goes."""
+    paces(stage, 1010, 1217, slow=(3,), since=1170, checkpoints=(1200,), phased=True)
+
+
+def phases_known(stage: Stage) -> None:
+    """A quarter of an hour in which rank 13 was slow for a while, because of its input."""
+    saves = range(900, 1217, 100)
+    paces(stage, 816, 1217, slow=(13,), since=1010, until=1050, checkpoints=saves, shown=27, phased=True)
+
+
+def phases_slow(stage: Stage) -> None:
+    """Rank 13 waits for its input since step 1170."""
+    paces(stage, 1010, 1217, slow=(13,), since=1170, checkpoints=(1200,), phased=True)
+
+
 def half_slows(stage: Stage) -> None:
     """Every second rank of a large run is slow."""
     paces(stage, 1140, 1217, slow=range(1, 1024, 2), since=1170, checkpoints=(1200,))
@@ -262,16 +278,19 @@ def paces(
     checkpoints: Sequence[int] = (),
     ago: float = 0.9,
     shown: int = 4,
+    phased: bool = False,
 ) -> None:
     """Every rank notes its steps, of 2 s, or as long as the slow one works; the last ended so long ago.
 
     :param until: the step from which it is slow no more
     :param shown: steps in the log
+    :param phased: they tell the phases of each step too: the slow one waits for its input
     """
     assert stage.board is not None
     pace = stage.board.pace
     says = partial(lively.said, tokens=True) if stage.lively else said
     slowly = range(since, until or last)
+    work = 1.62 if phased else 1.97
     usual = {step: 2.96 if step in slowly else 1.99 for step in range(first, last)}
     spans = [usual[step] + 11 * (step in checkpoints) for step in usual]
     at = time.time() - ago - sum(spans)
@@ -282,13 +301,17 @@ def paces(
         for rank in stage.model.ranks:
             ripple = (rank * 37 + step * 11) % 17 / 400
             late = 0.97 if rank in slow and step in slowly else 0.0
-            pace.stepped(rank, step, at + (ripple + late if step == last - 1 else ripple))
-            pace.worked(rank, step, 1.97 + late + ripple)
+            noted = at + (ripple + late if step == last - 1 else ripple)
+            # Who waits for others does so in its backward.
+            phases = (0.05 + late, 0.52, usual[step] - 0.72 - late, 0.1 + ripple) if phased else ()
+            pace.stepped(rank, step, noted, phases=phases)
+            worked = usual[step] - 0.02 if phased and late else work + late + ripple
+            pace.worked(rank, step, worked)
         stage.board.metrics.feed(0, says(step, 0, usual[step]).encode(), at)
         if step in checkpoints:
             stage.happens("", kind="saved", at=at, step=step, seconds=11.0)
         if step == since + 9:
-            tells(stage, slow, since, at)
+            tells(stage, slow, since, at, work + 0.01)
         if step == until:
             for rank in slow[:3]:
                 stage.happens("", kind="notice", at=at, id="slow", of=str(rank), what="", since=at, over=True)
@@ -298,11 +321,11 @@ def paces(
         stage.printed(time.time() - overs[step])
 
 
-def tells(stage: Stage, slow: Sequence[int], since: int, at: float) -> None:
-    """The notices of ranks that have become slow."""
+def tells(stage: Stage, slow: Sequence[int], since: int, at: float, others: float) -> None:
+    """The notices of ranks that have become slow, while others work so many seconds in a step."""
     for rank in slow[:3]:
         node = stage.model.ranks[rank].node
-        what = f"rank {rank} slow since step {since:,}: 2.95 s, others 1.98 s"
+        what = f"rank {rank} slow since step {since:,}: 2.95 s, others {others:.2f} s"
         about: dict[str, Any] = {"of": str(rank), "what": what, "nodes": [node], "ranks": [rank]}
         stage.happens("", kind="notice", at=at, id="slow", since=at, certainty="sure", **about)
     if len(slow) > 3:
@@ -522,6 +545,9 @@ SCENES: dict[str, Scene] = {
     "events": Scene(play=fails, keys=("4",)),
     "commands": Scene(keys=("5",)),
     "pace": Scene(play=slows, keys=("6",)),
+    "phases": Scene(lambda: sized(EIGHT, 8, age_s=870.0), phases_known),
+    "phases-4": Scene(lambda: sized(EIGHT[:2], 2), phases_few, keys=("6",)),
+    "pace-phases": Scene(play=phases_slow, keys=("6",)),
     "pace-4": Scene(lambda: sized(EIGHT[:2], 2), slows_few, keys=("6",)),
     "pace-1024": Scene(lambda: sized(MANY, 8), slows_many, keys=("6",)),
     "pace-half": Scene(lambda: sized(MANY, 8), half_slows, keys=("6",)),

@@ -25,6 +25,7 @@ SHOTS = (
     "stop-question",
     "help",
     "pace",
+    "phases",
     "stalled",
 )
 """The scenes that are worth a picture."""

@@ -216,6 +216,44 @@ def test_a_slow_rank_says_how_slow_it_is_and_since_when() -> None:
     assert not any("slow" in line for line in calm)
 
 
+def phased(*, works: bool) -> Pace:
+    """Rank 3 waits a second for its input in each step, in which the others wait for it."""
+    pace = Pace(range(4))
+    for step in range(40):
+        for rank in range(4):
+            late = 0.97 if rank == 3 else 0.0
+            phases = (0.05 + late, 0.5, 1.9 - late, 0.1)
+            pace.stepped(rank, step, T0 + 2.6 * step, span=2.6, phases=phases)
+            if works:
+                pace.worked(rank, step, 2.6 if late else 1.63)
+    return pace
+
+
+@pytest.mark.parametrize("width", [30, 45, 80])
+def test_where_the_time_of_steps_goes(width: int) -> None:
+    lines = shown(Run().running(), 3, width, pace=phased(works=True))
+    at = next(at for at, line in enumerate(lines) if line.startswith("phases"))
+    indent = 11 if width > 45 else 8
+    assert lines[at].split() == ["phases", "█" * min(48, width - 1 - indent)]
+    text = " ".join(" ".join(lines[at + 1 :]).split())
+    assert text.startswith("input 1.02 fwd 0.50 bwd 0.93 update 0.10 wait 0.00 other 0.04 ")
+    assert "since step 0: input 1.02 s, others 0.05 s" in text
+    calm = " ".join(shown(Run().running(), 2, pace=phased(works=True)))
+    assert "wait 0.97" in calm
+    assert "slow" not in calm
+
+
+def test_waiting_is_not_known_where_recorders_were_not_looked_at() -> None:
+    pace = phased(works=False)
+    text = "\n".join(shown(Run().running(), 3, pace=pace))
+    assert "input 1.02  fwd 0.50  bwd 0.93" in text
+    assert "update 0.10  other 0.04" in text
+    assert "wait" not in text
+    letters = shown(Run().running(), 3, pace=pace, plain=True)
+    assert row(letters, "phases").startswith("iiii")
+    assert not any(line.startswith("phases") for line in shown(Run().running(), 3, pace=Pace(range(4))))
+
+
 def test_between_two_looks_at_recorders_a_slow_rank_is_compared_by_its_last_known_work() -> None:
     pace = Pace(range(4))
     for step in range(60):

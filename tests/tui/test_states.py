@@ -20,6 +20,7 @@ SAYS = {
     "disk-full": ("watching paused: cannot write the spool: No space left on device", "r try again"),
     "recorded": ("✓ ended", "RECORDED RUN · it ended 2026-11-21 04:04:36", "nothing here is live"),
     "rank-chosen": ("▌ gpu02", "[INFO] [logging.py:96:log_dist] [Rank 0] step=1216", "esc back"),
+    "phases-4": ("age   work        phases", "+80 % ▇▇▇▇▇▇▇▇▇▇"),
     "pace-half": ("512 ranks slow", "gpu[097-128] 768…1022", "z all 1,024 ranks"),
     "pace-log-only": ("loss", "▌gpu01   0-7", "~0.0 s", "z all 64 ranks"),
     "pace-unknown": ("no steps known yet", "--probe auto, the default"),

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Coroutine, Iterator
+from math import dist
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from textual.theme import Theme
 from textual.widgets import Static
 
 from cockpit import config, paths
+from cockpit.core.pace.phases import NAMES as NAMES_OF_PHASES
 from cockpit.core.run.model import Rank, RankState
 from cockpit.errors import CockpitError
 from cockpit.tui.look import themes
@@ -38,7 +40,10 @@ OURS = {
 CELLS = tuple(f"pace-{name}" for name in themes.TABLES["pace"])
 """Cells of ranks × time, from *no step* to *twice as long*."""
 
-BEHIND = ("frame", "notice", "stall", *CELLS)
+PHASES = tuple(f"phase-{name}" for name in themes.TABLES["phase"])
+"""Cells of the phases of a step."""
+
+BEHIND = ("frame", "notice", "stall", *CELLS, "phase-wait", "phase-other")
 """Variables that no text is drawn in."""
 
 
@@ -164,6 +169,27 @@ def test_cells_of_a_map_can_be_told_apart(name: str) -> None:
             if (distance := sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5) < 10
         ]
         assert near == []
+
+
+@pytest.mark.parametrize("name", COLOURED)
+def test_phases_of_a_step_can_be_told_apart(name: str) -> None:
+    theme = shipped(name)
+    colours = {part: Color.parse(theme.variables[part]) for part in PHASES}
+    colours["background"] = Color.parse(str(theme.background))
+    # Any two may be side by side: what is not known of a rank is left out.
+    least = 20 if name == "colour-blind" else 16
+    near = [
+        f"{one} and {other}, {eyes}: {distance:.0f}"
+        for eyes in EYES
+        for one, other in itertools.combinations(colours, 2)
+        if (distance := dist(seen(colours[one], eyes), seen(colours[other], eyes))) < least
+    ]
+    assert near == []
+
+
+def test_each_phase_has_a_colour() -> None:
+    assert tuple(themes.TABLES["phase"]) == NAMES_OF_PHASES
+    assert len({shipped("ansi").variables[part] for part in PHASES}) == len(PHASES)
 
 
 def test_the_terminals_own_theme_has_no_colour_of_ours() -> None:

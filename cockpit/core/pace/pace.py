@@ -270,7 +270,8 @@ class Pace(Reached):
     def why(self, one: Slow) -> Reason | None:
         """Which phase of a slow rank differs by what it is slow by; None: none does."""
         over = _middle([step.over(self.steps.place[one.rank]) for step in self._phased().newest])
-        return reason(self.phases_of(one.rank), self.phases(), over or 0.0)
+        found = reason(self.phases_of(one.rank), self.phases(), over or 0.0)
+        return found and replace(found, about=self.about)
 
     def changed(self, at: float) -> Reason | None:
         """Which phase of the median rank makes steps longer since a moment, unix seconds; None: none does."""
@@ -278,12 +279,11 @@ class Pace(Reached):
         before = list(islice((step for step in self._reached() if step.typical_end < at), CHANGED))
         both = since[:CHANGED], before
         now, then = (
-            middle_phases([one for step in some if (one := step.typical_phases) is not None])
-            for some in both
+            middle_phases([one for step in some if (one := step.typical_phases) is not None]) for some in both
         )
         took, usual = (_middle([step.typical_span for step in some]) for some in both)
         found = None if took is None or usual is None else reason(now, then, took - usual)
-        return found and replace(found, whose="before")
+        return found and replace(found, whose="before", about=self.about)
 
     def _phased(self) -> _Phased:
         if self._phases.version != self.version:

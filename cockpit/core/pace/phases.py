@@ -24,8 +24,11 @@ NOTHING = 0xFFFFFFFF
 
 LOOKED_AT = 10
 """Steps of which the median is taken."""
-MOST_RANKS = 64
-"""Ranks that the median of all is taken of."""
+MOST_RANKS = 256
+"""Ranks that the median, or the least, of all is taken of."""
+
+SOME_RANKS = 16
+"""Ranks that the median of one step is taken of."""
 
 ALIKE = 0.3
 """A phase is why a rank is slow if it differs by what the whole differs by, up to this part of that."""
@@ -87,9 +90,10 @@ def phases_of(step: Step, place: int) -> Phases | None:
 
 
 def quickest(step: Step) -> Sequence[float]:
-    """The least seconds that any rank was in each phase; NaN: not known."""
+    """The least seconds that any of many ranks was in each phase; NaN: not known."""
     found = [math.inf] * MARKED
-    for word, span in zip(step.phases, step.spans, strict=True):
+    every = max(1, len(step.phases) // MOST_RANKS)
+    for word, span in zip(step.phases[::every], step.spans[::every], strict=True):
         if word == NOTHING or not span > 0:
             continue
         for place, took in enumerate(_unpacked(word, span)):
@@ -118,7 +122,7 @@ def typical(step: Step) -> Phases | None:
     """Those of the median rank; of many ranks some speak for all."""
     if not step.phases:
         return None
-    places = range(0, len(step.phases), max(1, len(step.phases) // MOST_RANKS))
+    places = range(0, len(step.phases), max(1, len(step.phases) // SOME_RANKS))
     return middle_phases([one for place in places if (one := phases_of(step, place)) is not None])
 
 
@@ -146,18 +150,22 @@ class Reason:
     :param took: seconds that it is in that phase
     :param others: seconds that the median of the others is
     :param whose: what these are
+    :param about: ``~`` before times of CPUs that run ahead of GPUs
     """
 
     phase: str
     took: float
     others: float
     whose: str = "others"
+    about: str = ""
 
     @property
     def text(self) -> str:
         """``input 1.02 s, others 0.05 s``; of a run ``input 1.02 s, before 0.05 s``."""
         name = "outside of its phases" if self.phase == "other" else self.phase
-        return f"{name} {self.took:.2f} s, {self.whose} {self.others:.2f} s"
+        digits = 2 if max(self.took, self.others) >= 1 else 3
+        took, others = (f"{self.about}{each:.{digits}f} s" for each in (self.took, self.others))
+        return f"{name} {took}, {self.whose} {others}"
 
 
 def reason(own: Phases | None, others: Phases | None, over: float) -> Reason | None:

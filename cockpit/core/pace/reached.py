@@ -141,6 +141,11 @@ class Reached:
         self.version = 0
         """Changes when anything does."""
 
+    @property
+    def about(self) -> str:
+        """What stands before times of phases: ``~`` where they are those of CPUs that run ahead of GPUs."""
+        return "~" if self.gpus else ""
+
     def _drop(self, step: Step) -> None:
         self.history.add(step)
         self.dropped(step)

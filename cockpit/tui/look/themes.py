@@ -37,6 +37,7 @@ TABLES = {
         "link": "ok stale gone",
         "log": "error warning time rank",
         "pace": "none usual plus15 plus30 plus50 double",
+        "phase": "input forward backward update wait other",
         "ui": "key dim frame notice stall",
     }.items()
 }

@@ -15,7 +15,7 @@ from cockpit.core.pace.rows import Pair, Row, alike, pairs, rows
 from cockpit.tui.pace.curves import HIGH, HIGHEST, LEAST, LOW, STEP_TIME, blank, curves, known
 from cockpit.tui.pace.map_lines import ASCII_SHADES, LABELS, SHADES, Map, sign_lines
 from cockpit.tui.pace.marks import axis, pauses, placed, slowing, stopping
-from cockpit.tui.pace.table import columns_for, heading
+from cockpit.tui.pace.table import COLUMNS, columns_for, heading
 from cockpit.tui.pace.view_model import STRETCHES, WHOLE, Frame, Sight
 from cockpit.tui.panes.text_pane import Line, LinesLater, Piece
 
@@ -28,6 +28,8 @@ FRAME = ("notes and the names of columns", "times of day")
 """The lines around the rows of the map."""
 ROOM = 1000
 """Rows that are more than any screen has."""
+FEWEST = 24
+"""Columns that the map keeps where phases are beside it."""
 UNKNOWN_S = 1.0
 """Seconds of a column while nobody knows how long a step takes."""
 
@@ -185,6 +187,9 @@ def _frame(sight: Sight, width: int, found: Shown) -> Frame:
     label = min(LABELS, width // 3, max(len(STEP_TIME) + 2, widest + 2))
     shown = columns_for(width, sight.pace, stalled=sight.stalled)
     room = max(1, width - label - 1 - sum(shown.values()))
+    if room - COLUMNS["phases"] >= FEWEST and sight.pace.phases() is not None:
+        shown["phases"] = COLUMNS["phases"]
+        room -= COLUMNS["phases"]
     wide = column_width(sight, room)
     window = Window(math.ceil(sight.now / wide) * wide, wide, room)
     shades = ASCII_SHADES if sight.ascii_only else SHADES if sight.plain else ""

@@ -21,6 +21,7 @@ from cockpit.core.pace.signs import RECORDER, STILL_S, Sign, differing
 from cockpit.core.text import one_line
 from cockpit.tui.look.progress import age_text, behind_text, sentences
 from cockpit.tui.pace.marks import before, wall
+from cockpit.tui.pace.phase_strip import STRIP, row_phases, strip
 from cockpit.tui.pace.table import table, told
 from cockpit.tui.pace.view_model import Frame
 from cockpit.tui.panes.text_pane import Line, Piece, fold
@@ -133,8 +134,16 @@ class Map:
                 Piece(" "),
                 *self._cells(pair, hot=hot),
                 *table(about, frame.columns, stalled=old and hot, waits=waits),
+                *self._phases(row),
             )
         )
+
+    def _phases(self, row: Row) -> Iterator[Piece]:
+        """Where the time of its ranks goes, if there is room for that."""
+        if "phases" in self.frame.columns:
+            letters = bool(self.frame.shades)
+            yield Piece(" ")
+            yield from strip(row_phases(self.pace, row.ranks), STRIP, letters=letters, sign=CELL)
 
     def _cells(self, pair: Pair, *, hot: bool) -> Iterator[Piece]:
         place, blank = self.pace.steps.place, self._blank

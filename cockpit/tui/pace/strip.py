@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
 from statistics import median
 
@@ -21,6 +22,12 @@ from cockpit.tui.look.units import span_text
 from cockpit.tui.pace.curves import POINTS, beside, curves, labelled, step_time
 from cockpit.tui.pace.lines import column_width
 from cockpit.tui.pace.marks import PAUSES, Mark, Note, axis, column_of, pause_note, placed, slowing
+from cockpit.tui.pace.phase_strip import (
+    column_phases,
+    legend,
+    shared_out,
+    stacked,
+)
 from cockpit.tui.pace.table import seconds
 from cockpit.tui.pace.view_model import Frame, Sight
 from cockpit.tui.panes.text_pane import Line, Piece
@@ -70,7 +77,8 @@ def strip_lines(sight: Sight, width: int, height: int) -> Sequence[Line]:
     loss = ["loss"] if sight.metrics.series("loss") else []
     if height == 1:
         frame = _frame(sight, width // (1 + len(loss)), SAID_SHORT)
-        both = [*curves(sight, frame, dict.fromkeys(loss, 1)), *_bars(sight, frame, 1, ())]
+        bars = _bars(sight, frame, 1)
+        both = [*curves(sight, frame, dict.fromkeys(loss, 1)), *_bar_lines(sight, frame, bars, ())]
         return [Line(tuple(piece for line in both for piece in line.pieces))]
     frame = _frame(sight, width, SAID)
     window, room = frame.window, frame.window.columns
@@ -78,15 +86,22 @@ def strip_lines(sight: Sight, width: int, height: int) -> Sequence[Line]:
     lines = [*curves(sight, frame, dict.fromkeys(loss, each))]
     steps = height - len(lines) - (3 if height > 3 else 1)
     paused = list(islice(pauses(sight.pace, sight.saves, window.since), PAUSES))
-    if height > 3:
-        saved = [pause for pause in paused if pause.saved][:1]  # of the others it is seen what they are
-        marked = [pause_note(pause, frame) for pause in paused if not pause.saved or pause in saved]
-        notes = [*slowing(sight.pace, frame), *_slow_before(sight, frame), *marked]
-        lines.append(Line((Piece(" " * (LABEL + 1)), *placed(notes, room))))
-    lines += _bars(sight, frame, steps, _hatched(sight, frame, paused))
-    if height > 3:
-        lines.append(Line((Piece(" " * (LABEL + 1)), axis(frame, sight.now, ended=sight.ended))))
-    return [*lines, Line.of(f" {sentence(sight, paused)}")]
+    bars = _bars(sight, frame, steps, around=height > 3)
+    hatched = _hatched(sight, frame, paused)
+    if height == 3:
+        return [*lines, *_bar_lines(sight, frame, bars, hatched), _last(sight, paused, width, bars)]
+    saved = [pause for pause in paused if pause.saved][:1]  # of the others it is seen what they are
+    marked = [pause_note(pause, frame) for pause in paused if not pause.saved or pause in saved]
+    notes = [*slowing(sight.pace, frame), *_slow_before(sight, frame), *marked]
+    start = Piece(" " * (LABEL + 1))
+    times = axis(frame, sight.now, ended=sight.ended)
+    return [
+        *lines,
+        Line((start, *placed(notes, room), *beside(bars.above, 0, frame))),
+        *_bar_lines(sight, frame, bars, hatched),
+        Line((start, times, *beside(bars.below, 0, frame))),
+        _last(sight, paused, width, bars),
+    ]
 
 
 def _frame(sight: Sight, width: int, said: int) -> Frame:
@@ -96,27 +111,81 @@ def _frame(sight: Sight, width: int, said: int) -> Frame:
     return Frame(LABEL, window, {"said": said}, "", sight.ascii_only)
 
 
-def _bars(sight: Sight, frame: Frame, tall: int, hatched: Collection[int]) -> Iterator[Line]:
-    """The steps of each column as one bar, in another colour what the slowest rank took longer.
+@dataclass(frozen=True)
+class _Bars:
+    """The steps of each column as one bar.
+
+    :param usual: what one took the median rank
+    :param over: what one took the slowest rank, where that is much longer
+    :param stacks: the phase of each eighth of a line of the bar, from the bottom up; empty: not known
+    :param above, below: what is said at the right of the lines around the bars
+    """
+
+    name: str
+    tall: int
+    high: float
+    usual: Sequence[float | None]
+    over: Sequence[float | None]
+    stacks: Sequence[Sequence[str]]
+    said: Sequence[tuple[Piece, ...]]
+    above: Sequence[tuple[Piece, ...]] = ()
+    below: Sequence[tuple[Piece, ...]] = ()
+
+
+def _bars(sight: Sight, frame: Frame, tall: int, *, around: bool = False) -> _Bars:
+    """What there is to draw in so many lines; a single one is too little for phases.
+
+    :param around: there is a line above and one below
+    """
+    curve, columns = step_time(sight, frame), frame.window.columns
+    usual = [_most(curve.values[2 * at : 2 * at + 2]) for at in range(columns)]
+    over = [_most(curve.over[2 * at : 2 * at + 2]) for at in range(columns)]
+    phases = column_phases(sight, frame) if tall > 1 else []
+    lately = sight.pace.phases() if any(phases) else None
+    if lately is None:
+        high = max([each for each in (*usual, *over) if each is not None], default=0.0)
+        return _Bars(curve.name, tall, high, usual, over, [()] * columns, curve.said)
+    for at, of in enumerate(phases):
+        if of is not None:
+            usual[at], over[at] = of.total, None
+    high = max([each for each in (*usual, *over) if each is not None], default=0.0)
+    heights = [_eighths(each, high, tall) for each in usual]
+    pairs = zip(phases, heights, strict=True)
+    stacks = [() if of is None else shared_out(of, height) for of, height in pairs]
+    said = [*_whole(sight), *(one for one in curve.said if one[0].role == "pace-slow")]
+    lines = tall + 2 * around - len(said)
+    said += legend(lately, lines, sight.pace.about, letters=sight.plain or sight.ascii_only)
+    if not around:
+        return _Bars("step", tall, high, usual, over, stacks, said)
+    return _Bars("step", tall, high, usual, over, stacks, said[1 : tall + 1], said[:1], said[tall + 1 :])
+
+
+def _whole(sight: Sight) -> Iterator[tuple[Piece, ...]]:
+    """How long a step takes."""
+    if (usual := sight.pace.usual()) is not None:
+        yield Piece(f" {seconds(usual)}", "title"), Piece(" median", "label")
+
+
+def _bar_lines(sight: Sight, frame: Frame, bars: _Bars, hatched: Collection[int]) -> Iterator[Line]:
+    """The bars; in another colour what the slowest rank took longer.
 
     :param hatched: columns in which checkpoints were written
     """
-    curve = step_time(sight, frame)
-    pairs = [tuple(curve.values[at : at + 2]) for at in range(0, len(curve.values), 2)]
-    overs = [tuple(curve.over[at : at + 2]) for at in range(0, len(curve.over), 2)] or [()] * len(pairs)
-    usual, over = [_most(pair) for pair in pairs], [_most(pair) for pair in overs]
-    high = max([each for each in (*usual, *over) if each is not None], default=0.0)
-    for row in range(tall):
-        cells = [
-            ("hatch", frame.ascii_only)
-            if at in hatched
-            else _cell(_eighths(usual[at], high, tall), _eighths(over[at], high, tall), tall - 1 - row)
-            for at in range(len(usual))
-        ]
-        pieces = [labelled(curve.name, row, tall, 0.0, high, frame)]
-        for (sign, role), run in groupby(_drawn(cell, sight) for cell in cells):
-            pieces.append(Piece(sign * len(list(run)), role))
-        yield Line((*pieces, *beside(curve.said, row, frame)))
+    letters = sight.plain or sight.ascii_only
+    columns = list(zip(bars.usual, bars.over, bars.stacks, strict=True))
+    for row in range(bars.tall):
+        line, cells = bars.tall - 1 - row, list[tuple[str, str]]()
+        for at, (usual, over, stack) in enumerate(columns):
+            if at in hatched:
+                cells.append((":" if sight.ascii_only else "░", "label"))
+            elif stack:
+                cells.append(stacked(stack, line, letters=letters))
+            else:
+                low, top = (_eighths(each, bars.high, bars.tall) for each in (usual, over))
+                cells.append(_drawn(_cell(low, top, line), sight))
+        pieces = [labelled(bars.name, row, bars.tall, 0.0, bars.high, frame)]
+        pieces += [Piece(sign * len(list(run)), role) for (sign, role), run in groupby(cells)]
+        yield Line((*pieces, *beside(bars.said, row, frame)))
 
 
 def _most(values: Sequence[float | None]) -> float | None:
@@ -130,7 +199,7 @@ def _eighths(value: float | None, high: float, tall: int) -> int:
     return max(1, round(min(1.0, value / high) * 8 * tall))
 
 
-def _cell(usual: int, over: int, line: int) -> tuple[str, object]:
+def _cell(usual: int, over: int, line: int) -> tuple[str, int]:
     """What a bar fills of a line, counted from the bottom."""
     low, top = (min(8, max(0, each - 8 * line)) for each in (usual, over))
     if low == 8 or top <= low:
@@ -138,12 +207,9 @@ def _cell(usual: int, over: int, line: int) -> tuple[str, object]:
     return ("over", top) if low == 0 or top < 8 else ("both", low)
 
 
-def _drawn(cell: tuple[str, object], sight: Sight) -> tuple[str, str]:
+def _drawn(cell: tuple[str, int], sight: Sight) -> tuple[str, str]:
     """The sign and the role of a cell."""
     kind, eighths = cell
-    if kind == "hatch":
-        return ":" if sight.ascii_only else "░", "label"
-    assert isinstance(eighths, int)
     if eighths == 0:
         return " ", ""
     if sight.ascii_only:
@@ -192,28 +258,39 @@ def _stands_out(step: Step) -> bool:
     return step.slowest[0] >= step.typical_work * (1 + EXCESS)
 
 
-def sentence(sight: Sight, paused: Sequence[Pause]) -> str:
-    """What there is to say of its steps, as far as it is known.
+def _last(sight: Sight, paused: Sequence[Pause], width: int, bars: _Bars) -> Line:
+    """The sentence at the end; of one that is too long the first parts."""
+    said = sentence(sight, paused, timed=bool(bars.above))
+    while len(said) > 1 and len("; ".join(said)) >= width:
+        said.pop()
+    return Line.of(f" {'; '.join(said)}")
+
+
+def sentence(sight: Sight, paused: Sequence[Pause], *, timed: bool = False) -> list[str]:
+    """What there is to say of its steps, as far as it is known, in parts.
 
     :param paused: steps that began late
+    :param timed: how long a step takes is said elsewhere
     """
     pace = sight.pace
     said = []
-    if (usual := pace.usual()) is not None:
+    if not timed and (usual := pace.usual()) is not None:
         said.append(f"{'' if pace.exact else '~'}{seconds(usual)} a step")
     slow = pace.slow()
     if slow:
         more = f", {len(slow) - 1:,} more ranks are slow" if len(slow) > 1 else ""
         since = f"since step {pace.apart_since(slow[0].rank):,}"
-        said.append(f"rank {slow[0].rank} works {100 * slow[0].excess:.0f} % longer {since}{more}")
-    elif (apart := _apart(pace)) is not None and apart < EXCESS:
-        said.append(f"ranks alike within {max(1, math.ceil(100 * apart))} %")
+        why = pace.why(slow[0])
+        because = "" if why is None else f": {why.text}"
+        said.append(f"rank {slow[0].rank} works {100 * slow[0].excess:.0f} % longer {since}{because}{more}")
     if (by := pace.bound()) is not None:
         said.append(by.text)
+    if not slow and (apart := _apart(pace)) is not None and apart < EXCESS:
+        said.append(f"ranks alike within {max(1, math.ceil(100 * apart))} %")
     saved = [pause.seconds for pause in paused if pause.saved]
     if saved:
         said.append(f"a checkpoint takes {span_text(median(saved))}")
-    return "; ".join(said)
+    return said
 
 
 def _apart(pace: Pace) -> float | None:

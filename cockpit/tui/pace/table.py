@@ -9,7 +9,7 @@ from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.rows import Row
 from cockpit.tui.panes.text_pane import Piece
 
-COLUMNS = {"step": 6, "age": 7, "behind": 8, "work": 7, "more": 7, "lag": 13}
+COLUMNS = {"step": 6, "age": 7, "behind": 8, "work": 7, "more": 7, "lag": 13, "phases": 11}
 """The columns of the table, and how wide they are at least."""
 
 ROLE = 8
@@ -92,7 +92,7 @@ def told(
 def table(row: Told, columns: Mapping[str, int], *, stalled: bool, waits: str = "") -> list[Piece]:
     """The right side of a row.
 
-    :param columns: as :func:`columns_for` gives them
+    :param columns: as :func:`columns_for` gives them; ``phases`` is a strip, and not made here
     :param stalled: it has done no step for much longer than usual
     :param waits: ``missing`` or ``waiting``, while the run stands still
     """
@@ -115,7 +115,8 @@ def table(row: Told, columns: Mapping[str, int], *, stalled: bool, waits: str = 
     }
     if waits:
         texts["more"] = waits, "pace-slow" if waits == "missing" else "label"
-    return [Piece(texts[name][0].rjust(wide), texts[name][1]) for name, wide in columns.items()]
+    shown = ((texts[name], wide) for name, wide in columns.items() if name in texts)
+    return [Piece(text.rjust(wide), role) for (text, role), wide in shown]
 
 
 def heading(columns: Mapping[str, int], *, work: bool) -> Piece:
@@ -125,6 +126,7 @@ def heading(columns: Mapping[str, int], *, work: bool) -> Piece:
     """
     names = {name: name for name in COLUMNS}
     names |= {"work": "work" if work else "a step", "more": "", "lag": "enqueue lag"}
+    names["phases"] = "phases".ljust(COLUMNS["phases"] - 1)
     return Piece("".join(names[name].rjust(wide) for name, wide in columns.items()), "label")
 
 

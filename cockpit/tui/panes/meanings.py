@@ -12,6 +12,8 @@ from textual.color import Color
 from textual.strip import Strip
 from textual.widget import Widget
 
+from cockpit.core.pace.phases import NAMES
+
 PACE = ("none", "usual", "plus15", "plus30", "plus50", "double")
 """Colours of how slow a rank was, by level (:mod:`cockpit.core.pace.heat`)."""
 
@@ -40,6 +42,7 @@ MEANINGS: Mapping[str, str] = {
     **{state: f"rank-{state}" for state in _RANK},
     **{f"link-{state}": f"link-{state}" for state in _LINK},
     **{f"pace-{level}": f"pace-{name}" for level, name in enumerate(PACE)},
+    **{f"phase-{name}": f"phase-{name}" for name in NAMES},
     "title": "bold",
     "strong": "bold",
     **dict.fromkeys(("name", "key", "likely", "chosen", "cursor", "mark"), "key bold"),

@@ -35,7 +35,7 @@ def detail_lines(sight: About, width: int, ascii_only: bool = False) -> list[Lin
     node = sight.model.nodes.get(sight.node)
     if node is None:
         return [Line.of("nothing is selected", "label")]
-    paper = Paper(width, ascii_only)
+    paper = Paper(width, ascii_only, plain=sight.plain)
     if sight.rank is None:
         return list(node_lines(sight, node, paper))
     rank = sight.model.ranks.get(sight.rank)

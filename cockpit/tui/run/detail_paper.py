@@ -14,6 +14,7 @@ from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.phases import Phases
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.trends import LIMIT, Trends
 from cockpit.core.text import one_line
@@ -22,6 +23,7 @@ from cockpit.plans.words import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE
 from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import BINARY, Sizes, span_text
+from cockpit.tui.pace.phase_strip import numbers, strip
 from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
 
 STALE_S = 5.0
@@ -29,6 +31,9 @@ STALE_S = 5.0
 
 LABEL = 11
 """Columns for the names of values."""
+
+NARROWEST, WIDEST = 8, 48
+"""Columns of a strip of phases."""
 
 _VALUES = 24
 _BLANK = Line()
@@ -57,6 +62,7 @@ class About:
     :param log: where the rank's log is on its node, in words; empty: in the run folder
     :param part: which of it is shown
     :param sizes: how bytes are written
+    :param plain: shades and letters instead of colours
     """
 
     node: str
@@ -73,13 +79,15 @@ class About:
     pages: Sequence[tuple[Source, Tracker]] = ()
     part: Part = Part.ALL
     sizes: Sizes = BINARY
+    plain: bool = False
 
 
 class Paper:
     """Lays out lines for a width."""
 
-    def __init__(self, width: int, ascii_only: bool) -> None:
+    def __init__(self, width: int, ascii_only: bool, *, plain: bool = False) -> None:
         self.width = width
+        self._letters = ascii_only or plain
         self._ascii = ascii_only
         self.glyphs = ASCII if ascii_only else UNICODE
         self._spark = max(0, min(LIMIT // 2, width - 6 - _VALUES))
@@ -130,6 +138,30 @@ class Paper:
         if self._spark >= 8:
             pieces += [Piece(sparkline(points, self._spark, low, high, self._ascii), role), Piece("  ")]
         yield Line((*pieces, Piece(value)))
+
+    def phases(self, of: Phases, about: str) -> Iterator[Line]:
+        """Where the time of a step goes: a strip, and below it seconds."""
+        halves = [half for half in numbers(of, about) if half]
+        longest = max(sum(len(piece.text) + 2 for piece in half) - 2 for half in halves)
+        indent = LABEL if longest <= self.width - LABEL else len("phases") + 2
+        room = min(WIDEST, self.width - indent)
+        rows = [strip(of, room, letters=self._letters)] if room >= NARROWEST else []
+        rows += [row for half in halves for row in _spaced(half, room)]
+        for at, row in enumerate(rows):
+            yield Line((Piece(("" if at else "phases").ljust(indent), "label"), *row))
+
+
+def _spaced(pieces: Sequence[Piece], room: int) -> Iterator[list[Piece]]:
+    """Pieces with gaps between them, as many to a row as there is room for."""
+    row: list[Piece] = []
+    used = 0
+    for piece in pieces:
+        if row and used + 2 + len(piece.text) > room:
+            yield row
+            row = []
+        row += [Piece("  "), piece] if row else [piece]
+        used = sum(len(each.text) for each in row)
+    yield row
 
 
 def measured_ago(node: Node, rank: Rank | None, now: float, paper: Paper) -> Iterator[Line]:

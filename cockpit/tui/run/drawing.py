@@ -237,7 +237,7 @@ class Drawing:
             chosen,
             every=screen.has_class("-zoom-right"),
             stretch=tuple(STRETCHES)[self.stretch],
-            plain=app.no_color or app.current_theme.ansi,
+            plain=self._plain,
             ascii_only=app.glyphs.ascii,
             missing=self._grid.missing,
             stalled=not self.recorded and stands_still(board.model),
@@ -254,6 +254,12 @@ class Drawing:
             sight = replace(sight, doing=(f"starting, {age} after the launch", *board.doing(now)))
         tall = strip_height(sight, screen.size.height, narrow=narrow)
         return replace(sight, tall=tall, stretch=WHOLE)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether colours do not tell enough."""
+        app = self.screen.app
+        return app.no_color or app.current_theme.ansi
 
     @property
     def odd(self) -> Mark | None:
@@ -292,6 +298,7 @@ class Drawing:
                 board.pages.named,
                 self._part(pane),
                 SIZES[self.screen.app.units],
+                plain=self._plain,
             )
         )
 

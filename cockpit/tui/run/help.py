@@ -38,6 +38,7 @@ _PACE = (
     "ETA without rank 3: until the last step, if it worked like the slowest of the others.",
     "work: seconds of a step without waiting for other ranks; whole steps are alike on all ranks.",
     "behind: when it finished its last step, after the first rank; or by how many steps it is behind.",
+    "phases: data (i), forward (f), backward (b), optimizer (u), waiting for other ranks (w), the rest (.).",
     "~: estimated, from when lines of the log arrived; without steps, from collectives or main threads.",
     "{longer} {shorter} show more or less of the past: the last 10 minutes, the last hour, the whole run.",
     "For older steps, only the slowest rank of each minute is known.",

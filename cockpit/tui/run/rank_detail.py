@@ -151,12 +151,17 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
         yield from paper.row("behind", text, "warning" if pace.behind > 1 else "")
     elif pace.behind_s is not None and rank.sample is not None and rank.sample.progress is not None:
         yield from paper.row("behind", f"{seconds(pace.behind_s)} after the first")
+    if sight.pace is not None and (phases := sight.pace.phases_of(rank.rank)) is not None:
+        yield from paper.phases(phases, sight.pace.about)
     apart = slow or late
     more = ""
     if sight.pace is not None and apart is not None:
         first = sight.pace.apart_since(apart.rank)
         more = f"+{100 * apart.excess:.0f} % over the median rank since step {first:,}"
     if slow is not None:
+        why = None if sight.pace is None else sight.pace.why(slow)
+        if sight.pace is not None and why is not None:
+            more += f": {why.text}"
         yield from paper.row("slow", more, "pace-slow")
         if pace.cost:
             yield from paper.row("costs", f"{seconds(pace.cost)} per step, while others wait only for it")
