@@ -196,8 +196,8 @@ def reason_shown(own: Phases | None, others: Phases | None, over: float) -> Reas
     """The same of phases with their waiting, of which nothing is guessed.
 
     A rank that is slow where nobody waits for it is longer there than the others, and shorter where they
-    wait. Where they wait while it is slow, it is longer than it was before. By how long they wait is known how
-    much longer it works, but only roughly: other work may go on beside a collective.
+    wait. Where they wait while it is slow, it is longer than it was before. How much longer it works is known
+    by how long they wait, and so only roughly: work may go on beside a collective.
 
     :param others: or itself, before it was slow
     """
