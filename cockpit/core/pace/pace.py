@@ -23,6 +23,7 @@ from cockpit.core.pace.phases import (
     rank_phases,
     reason,
     reason_shown,
+    speaks_against,
 )
 from cockpit.core.pace.reached import Known, Reached
 from cockpit.core.pace.signs import Sign
@@ -286,11 +287,12 @@ class Pace(Reached):
         peers = [other for other, stage in enumerate(stages) if stage == stages[place] and other != place]
         peers = peers[:: max(1, len(peers) // MOST_RANKS)]
         own, others = rank_phases(place, newest, gross_of), middle_ranks(peers, newest, gross_of)
-        return (
-            reason_shown(own, others, over)
-            or reason_shown(own, rank_phases(place, self._before(rank), gross_of), over)
-            or reason(self.phases_of(rank), middle_ranks(peers, newest), over)
-        )
+        before = rank_phases(place, self._before(rank), gross_of)
+        shown = reason_shown(own, others, over) or reason_shown(own, before, over)
+        if shown is not None:
+            return shown
+        found = reason(self.phases_of(rank), middle_ranks(peers, newest), over)
+        return None if found is None or speaks_against(own, others, over, found) else found
 
     def _before(self, rank: int) -> Sequence[Step]:
         """Steps with phases before a rank became slow, newest first."""

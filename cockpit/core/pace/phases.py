@@ -32,6 +32,8 @@ ALIKE = 0.3
 SHOWS = (0.4, 1.6)
 """The same before any waiting is taken out, from and up to this part, if it makes up all but a part *ALIKE*
 of what is longer."""
+HINTS = 0.2
+"""Longer by this part of it, before any waiting is taken out, a phase speaks against any other."""
 BOUND = {"input": 0.25, "wait": 0.3, "update": 0.3}
 """The share of a step from which a run is said to be bound by a phase."""
 COMPUTES = 0.6
@@ -204,6 +206,12 @@ def reason_shown(own: Phases | None, others: Phases | None, over: float) -> Reas
     name, more, most = _longest(own, others)
     alone = more >= (1 - ALIKE) * most
     return _reason(name, own, others) if over > 0 and alone and SHOWS[0] <= more / over <= SHOWS[1] else None
+
+
+def speaks_against(own: Phases | None, others: Phases | None, over: float, found: Reason) -> bool:
+    """Whether, with the waiting in them, another phase is longer than that which was found."""
+    name, more, _ = _longest(own, others)
+    return name != found.phase and more >= HINTS * over
 
 
 def _reason(name: str, own: Phases | None, others: Phases | None) -> Reason | None:
