@@ -51,6 +51,7 @@ WAITING = {
     "recorder/test_waits.py": 30,
     "slowpool/test_slowpool.py": 40,
     "watch/test_watch.py": 100,
+    "whypool/test_whypool.py": 50,
 }
 """Files whose tests take long, nearly all of it waiting, and for about how many seconds."""
 

@@ -30,7 +30,7 @@ FAST = "not slow and not lab and not launch and not nsys"
 
 BESIDE = {
     "base": ("hostile",),
-    "core": ("ends", "faultpool", "recorder", "slowpool", "watch"),
+    "core": ("ends", "faultpool", "recorder", "slowpool", "watch", "whypool"),
     "demo": ("examples",),
     "engine": ("watch", "weeks"),
     "node": ("probe", "recorder"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -19,22 +20,28 @@ START = 1_700_000_000.0
 USUAL = (0.05, 0.3, 0.5, 0.1)
 
 
-def played(
-    steps: int, own: dict[int, tuple[float | None, ...]], *, works: dict[int, float] | None = None
-) -> Pace:
-    """A run of 4 ranks with steps of 1 s.
+Own = Mapping[int, tuple[float | None, ...]]
+"""By rank, phases of those that differ."""
 
-    :param own: phases of ranks that differ
+
+def played(steps: int, own: Own, *, works: dict[int, float] | None = None, ranks: int = 4) -> Pace:
+    """A run with steps of 1 s.
+
     :param works: seconds of work by rank
     """
-    pace = Pace(range(4))
-    for step in range(1, steps + 1):
-        for rank in range(4):
+    pace = Pace(range(ranks))
+    play(pace, range(1, steps + 1), own, works)
+    return pace
+
+
+def play(pace: Pace, steps: range, own: Own, works: dict[int, float] | None = None) -> None:
+    """More steps."""
+    for step in steps:
+        for rank in pace.steps.ranks:
             phases = own.get(rank, USUAL)
             pace.stepped(rank, step, START + step, span=1.0, phases=phases)
         for rank, took in (works or {}).items():
             pace.worked(rank, step, took)
-    return pace
 
 
 def near(found: Phases | None, wanted: tuple[float, ...]) -> None:
@@ -74,6 +81,53 @@ def test_why_a_rank_is_slow_is_the_phase_that_differs_by_as_much() -> None:
     assert found is not None
     assert found.phase == "input"
     assert (found.took, found.others) == pytest.approx((0.35, 0.05), abs=0.005)
+
+
+def test_of_two_ranks_the_other_one_is_what_a_slow_rank_is_compared_with() -> None:
+    pace = played(12, {1: (0.35, 0.3, 0.2, 0.1)}, works={0: 0.7, 1: 1.0}, ranks=2)
+    (slow,) = pace.slow()
+    found = pace.why(slow)
+    assert found is not None
+    assert found.phase == "input"
+    assert found.others == pytest.approx(0.05, abs=0.005)
+
+
+def test_a_phase_that_shows_is_named_though_waiting_is_known_roughly() -> None:
+    """Others are said to wait twice as long as rank 1 is at its input."""
+    pace = played(12, {1: (0.2, 0.3, 0.35, 0.1)}, works={0: 0.7, 1: 1.0, 2: 0.7, 3: 0.7})
+    (slow,) = pace.slow()
+    found = pace.why(slow)
+    assert found is not None
+    assert found.phase == "input"
+
+
+ALL_WAIT = {"forward": (0.0, 0.4, 0.4, 0.2), "backward": (0.0, 0.2, 0.6, 0.2), "update": (0.0, 0.2, 0.4, 0.4)}
+"""By the phase in which rank 1 is slow, while all others wait for it in that phase: phases of all ranks."""
+
+
+@pytest.mark.parametrize("name", ALL_WAIT)
+def test_where_all_wait_in_the_phase_that_is_slow_it_is_longer_than_before(name: str) -> None:
+    before = dict.fromkeys(range(4), (0.0, 0.25, 0.5, 0.25))
+    after = dict.fromkeys(range(4), ALL_WAIT[name])
+    pace = Pace(range(4))
+    play(pace, range(1, 13), before, dict.fromkeys(range(4), 1.0))
+    play(pace, range(13, 25), after, {0: 0.85, 1: 1.0, 2: 0.85, 3: 0.85})
+    (slow,) = pace.slow()
+    found = pace.why(slow)
+    assert found is not None
+    assert found.phase == name
+
+
+def test_where_all_wait_and_were_never_quicker_the_only_phase_with_room_for_it_is_named() -> None:
+    works = {0: 0.4, 1: 1.0, 2: 0.4, 3: 0.4}
+    pace = played(12, dict.fromkeys(range(4), (0.0, 0.1, 0.8, 0.1)), works=works)
+    (slow,) = pace.slow()
+    found = pace.why(slow)
+    assert found is not None
+    assert found.phase == "backward"
+    assert found.others == pytest.approx(0.2, abs=0.01)
+    alike = played(12, dict.fromkeys(range(4), (0.0, 0.3, 0.35, 0.35)), works=works)
+    assert alike.why(slow) is None
 
 
 def test_no_phase_is_named_where_several_differ_a_little() -> None:

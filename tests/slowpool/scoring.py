@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests import tries
-from tests.slowpool.cases import SETUPS, SITES, SIZES, Fault, Launch
+from tests.slowpool.cases import SETUPS, SITES, SIZES, Calm, Fault, Launch
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,7 @@ class Outcome:
     """A phase of a launch, and what cockpit said at its end.
 
     :param named: the slow ranks, the slowest first, and by how much
+    :param why: of each of them the phase that it is slow by; empty: none was said
     :param load: of this machine, then
     """
 
@@ -22,15 +26,18 @@ class Outcome:
     phase: int
     fault: Fault | None
     named: tuple[tuple[int, float], ...]
+    why: tuple[str, ...]
     seconds: float
     load: float
 
     @classmethod
-    def read(cls, launch: Launch, facts: dict[str, Any]) -> Outcome:
+    def read(cls, launch: Launch, facts: dict[str, Any]) -> Self:
         """One that was kept as JSON."""
         named = tuple((slow["rank"], slow["excess"]) for slow in facts["slow"])
         phase = facts["phase"]
-        return cls(launch, phase, launch.phases[phase], named, facts["seconds"], facts["load"])
+        planned = launch.phases[phase]
+        fault = planned if isinstance(planned, Fault) else None
+        return cls(launch, phase, fault, named, tuple(facts["why"]), facts["seconds"], facts["load"])
 
     @property
     def right(self) -> bool:
@@ -45,12 +52,24 @@ class Outcome:
         return self.right and len(self.named) <= 1
 
     def __str__(self) -> str:
-        fault = self.fault
-        truth = "healthy" if fault is None else f"rank {fault.rank} {fault.site} +{fault.size:.0%}"
-        named = ", ".join(f"{rank} +{excess:.0%}" for rank, excess in self.named) or "nobody"
-        verdict = "" if self.alone else "too many" if self.right else "WRONG"
-        where = f"{self.launch.name:8} {self.phase:2}"
-        return f"{where} {truth:24} named: {named:24} {self.seconds:4.0f} s load {self.load:3.0f} {verdict}"
+        named = ", ".join(map(self._said, self.named, self.why)) or "nobody"
+        where = f"{self.launch.name:8} {self.phase:2} {self._truth:24}"
+        return f"{where} named: {named:24} {self.seconds:4.0f} s load {self.load:3.0f} {self.verdict}"
+
+    @property
+    def verdict(self) -> str:
+        """Empty if all is as it should be."""
+        return "" if self.alone else "too many" if self.right else "WRONG"
+
+    @property
+    def _truth(self) -> str:
+        planned = self.launch.phases[self.phase]
+        if isinstance(planned, Fault):
+            return f"rank {planned.rank} {planned.site} +{planned.size:.0%}"
+        return f"healthy, {planned.habit}" if isinstance(planned, Calm) else "healthy"
+
+    def _said(self, named: tuple[int, float], why: str) -> str:
+        return f"{named[0]} +{named[1]:.0%}"
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
@@ -85,13 +104,15 @@ def near(fault: Fault, size: float) -> bool:
     return abs(fault.size / size - 1) < 0.1
 
 
-def page(outcomes: Sequence[Outcome], seed: int) -> str:
+def page(outcomes: Sequence[Outcome], seed: int, head: str, table: str) -> str:
     """The score, with what else must be known about it."""
     when = tries.when(seed, [one.load for one in outcomes])
-    wrong = [f"    {one}" for one in outcomes if not one.alone]
-    lines = ["# Who is slow", "", HEAD, "", f"{when}.", "", table(outcomes), ""]
+    wrong = [f"    {one}" for one in outcomes if one.verdict]
+    lines = [head, "", f"{when}.", "", table, ""]
     return "\n".join([*lines, "Not as it should be:", "", *(wrong or ["    nothing"]), ""])
 
 
-HEAD = """Four ranks of real training (torch on CPU over gloo), watched by cockpit, one of them slow or none;
+HEAD = """# Who is slow
+
+Four ranks of real training (torch on CPU over gloo), watched by cockpit, one of them slow or none;
 written by `make slowpool ARGS=--write`."""

@@ -3,7 +3,7 @@
 Words: the setup (``ddp``, ``zero1`` to ``zero3``, ``tpdp``), micro-steps of a step, and the plan's folder.
 ``plan.json`` there has seconds and layers of a step, the steps of a phase, and the phases: each null (all
 ranks are healthy), or rank, site, layer and size of the delay, as a share of what a step took in the last
-healthy phase. Phase N begins when ``N.go`` is there.
+healthy phase; or a habit of healthy ranks. Phase N begins when ``N.go`` is there.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ class Faults:
         self._micro = micro
         self._folder = folder
         self._fault: dict[str, Any] = {}
+        self.habit = ""
+        """Of healthy ranks, in this phase."""
+        self._step = 0
         self._jitter = random.Random(rank)
         self.length = 1.0
         """Of this step's sequences, as a share of the usual."""
@@ -46,7 +49,9 @@ class Faults:
 
     def begin(self, phase: int, fault: dict[str, Any] | None) -> None:
         """Wait until a phase may begin."""
-        self._fault = fault if fault and fault["rank"] == self._rank else {}
+        self.habit = (fault or {}).get("habit", "")
+        self._fault = fault if fault and fault.get("rank") == self._rank else {}
+        self._step = 0
         while not (self._folder / f"{phase}.go").exists():
             time.sleep(0.01)
 
@@ -57,7 +62,20 @@ class Faults:
     def compute(self, share: float) -> None:
         """Take a share of a layer's part of a healthy micro-step."""
         usual = self.plan["step_s"] / self.plan["layers"] / self._micro
-        time.sleep(usual * share * self.length * self._jitter.uniform(0.98, 1.02))
+        noise = 0.3 if self.habit == "noise" else 0.02
+        cold = 2.0 if self.habit == "start" and self._step < COLD and self._rank == 0 else 1.0
+        time.sleep(usual * share * self.length * cold * self._jitter.uniform(1 - noise, 1 + noise))
+
+    def after(self, evaluate: Callable[[], None]) -> None:
+        """A step is over: do what ranks do after one, now and then."""
+        self.at("io")
+        self._step += 1
+        if self._step % EVERY:
+            return
+        if self.habit == "evaluation":
+            evaluate()
+        elif self.habit == "checkpoint" and self._rank == 0:
+            _write(self._usual_s)
 
     def at(self, site: str, layer: int = 0) -> None:
         """Be slow if that is the plan here: longer sequences, longer delays."""
@@ -92,6 +110,9 @@ SITES: dict[str, Callable[[float], None]] = {
     "io": _write,
 }
 
+
+COLD, EVERY = 4, 5
+"""The first steps, and the steps from one evaluation or checkpoint to the next."""
 
 ONCE = ("update", "io")
 """Sites that a step comes to once, and not in each of its micro-steps."""
@@ -170,6 +191,10 @@ class Plain:
         self._optimizer = torch.optim.AdamW(model.parameters())
         self._micro = micro
 
+    def forward(self, batch: Any) -> Any:
+        """Compute."""
+        return self._model(batch)
+
     def step(self, batches: Iterator[Any]) -> None:
         """Do one whole step."""
         for number in range(self._micro):
@@ -210,6 +235,10 @@ class Zero:
         self._engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
         self._micro = micro
 
+    def forward(self, batch: Any) -> Any:
+        """Compute."""
+        return self._engine(batch)
+
     def step(self, batches: Iterator[Any]) -> None:
         """Do one whole step."""
         for number in range(self._micro):
@@ -219,11 +248,31 @@ class Zero:
             self._engine.step()
 
 
-def batches(faults: Faults) -> Iterator[Any]:
-    """What is trained with, without end."""
-    while True:
-        faults.at("data")
-        yield torch.randn(8, WIDE, requires_grad=True)  # so that the first layer has a backward pass too
+class Batches(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """What is trained with, without end.
+
+    :param faults: None: it is only evaluated with this
+    """
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self._faults = faults
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            if self._faults is not None:
+                self._faults.at("data")
+            yield torch.randn(8, WIDE, requires_grad=True)  # so that the first layer has a backward pass too
+
+
+def batches(faults: Faults | None = None) -> Iterator[Any]:
+    """Those of a loader of torch's."""
+    return iter(torch.utils.data.DataLoader(Batches(faults), batch_size=None))
+
+
+def _evaluated(forward: Callable[[Any], Any]) -> None:
+    with torch.no_grad():
+        for _, batch in zip(range(3), batches(), strict=False):
+            forward(batch)
 
 
 def main(setup: str, micro: int, folder: Path) -> None:
@@ -243,8 +292,8 @@ def main(setup: str, micro: int, folder: Path) -> None:
             began = time.perf_counter()
             training.step(data)
             took.append((time.perf_counter() - began) / faults.length)
-            faults.at("io")
-        if fault is None:
+            faults.after(lambda: _evaluated(training.forward))
+        if fault is None or faults.habit:
             faults.end(took)
 
 

@@ -16,11 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.phases import gross_of
 from cockpit.core.pace.slow import Slow
+from cockpit.core.pace.steps import Step
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
 from cockpit.engine.work_sampler import watch_works
-from tests.slowpool import RANKS
 from tests.slowpool.cases import LAYERS, STEP_S, STEPS, Launch
 from tests.waiting import soon, until
 
@@ -35,13 +36,17 @@ class Told:
     """What cockpit said of a phase.
 
     :param slow: ranks, the slowest first
+    :param why: of each of them the phase that it is slow by; empty: none was said
     :param works: of each step, seconds of work of each rank
+    :param phases: of each step, seconds that each rank was in each phase, as it marked them
     :param seconds: that it took
     """
 
     phase: int
     slow: list[Slow]
+    why: list[str]
     works: list[list[float]]
+    phases: list[list[list[float]]]
     seconds: float
 
 
@@ -58,7 +63,7 @@ async def watched(launch: Launch, folder: Path) -> AsyncIterator[Told]:
     phases = [fault and asdict(fault) for fault in launch.phases]
     plan = {"step_s": STEP_S, "layers": LAYERS, "steps": STEPS, "phases": phases}
     (folder / "plan.json").write_text(json.dumps(plan))
-    (folder / "hosts").write_text(f"localhost slots={RANKS}\n")
+    (folder / "hosts").write_text(f"localhost slots={launch.ranks}\n")
     (folder / "nodes").mkdir()
     where = ["--cwd", str(folder), "--node-dir", str(folder / "nodes"), "--name", name, "--grace", "2"]
     here = ["--transport", "local", "--launcher", "command", "--no-preflight"]
@@ -67,7 +72,9 @@ async def watched(launch: Launch, folder: Path) -> AsyncIterator[Told]:
     with (folder / "said").open("wb") as said:
         first = _cockpit(words, said)
         try:
-            until(lambda: _begun(folder, 0) or first.poll() is not None, "ranks are ready", timeout=150)
+            until(
+                lambda: _begun(folder, launch, 0) or first.poll() is not None, "ranks are ready", timeout=150
+            )
             assert first.poll() is None, (folder / "said").read_text()[-3000:]
             first.send_signal(signal.SIGHUP)
             first.wait(60)
@@ -88,10 +95,10 @@ def _cockpit(words: list[str], said: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)  # type: ignore[call-overload,no-any-return]
 
 
-def _begun(folder: Path, phase: int) -> bool:
+def _begun(folder: Path, launch: Launch, phase: int) -> bool:
     """Whether all ranks are at a phase."""
     logs = [log.read_text() for log in folder.glob("nodes/*/*/*/rank-*.log")]
-    return sum(f"phase {phase}\n" in log for log in logs) == RANKS
+    return sum(f"phase {phase}\n" in log for log in logs) == launch.ranks
 
 
 async def _phases(session: Session, launch: Launch, folder: Path) -> AsyncIterator[Told]:
@@ -101,19 +108,24 @@ async def _phases(session: Session, launch: Launch, folder: Path) -> AsyncIterat
     for number in range(len(launch.phases)):
         began = time.monotonic()
         (folder / f"{number}.go").touch()
-        at = partial(_begun, folder, number + 1)
+        at = partial(_begun, folder, launch, number + 1)
         await soon(at, f"the end of phase {number}", timeout=120)
         last = STEPS * (number + 1)
         await soon(partial(_looked, session.pace, last), f"a look at step {last}", timeout=60)
-        yield Told(number, session.pace.slow(), _works(session.pace, last), time.monotonic() - began)
+        pace, seconds = session.pace, time.monotonic() - began
+        slow = pace.slow()
+        reasons = [pace.why(one) for one in slow]
+        why = [found.phase if found else "" for found in reasons]
+        steps = list(filter(None, map(pace.step, range(last - STEPS + 1, last + 1))))
+        works = [[round(work, 3) for work in step.works] for step in steps]
+        yield Told(number, slow, why, works, [_marked(step, launch.ranks) for step in steps], seconds)
 
 
 def _looked(pace: Pace, step: int) -> bool:
     """Whether cockpit knows how long each rank worked in a step."""
     found = pace.step(step)
-    return found is not None and len(found.works) == RANKS and not any(map(math.isnan, found.works))
+    return found is not None and len(found.works) > 0 and not any(map(math.isnan, found.works))
 
 
-def _works(pace: Pace, last: int) -> list[list[float]]:
-    steps = filter(None, map(pace.step, range(last - STEPS + 1, last + 1)))
-    return [[round(work, 3) for work in step.works] for step in steps]
+def _marked(step: Step, ranks: int) -> list[list[float]]:
+    return [[round(one, 3) for one in gross_of(step, place) or ()] for place in range(ranks)]

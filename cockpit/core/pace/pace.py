@@ -17,9 +17,13 @@ from cockpit.core.pace.phases import (
     Phases,
     Reason,
     bound,
+    gross_of,
     middle_phases,
+    middle_ranks,
     rank_phases,
     reason,
+    reason_shown,
+    speaks_against,
 )
 from cockpit.core.pace.reached import Known, Reached
 from cockpit.core.pace.signs import Sign
@@ -104,6 +108,7 @@ class _Phased:
     version: int
     newest: Sequence[Step]
     ranks: dict[int, Phases | None] = field(default_factory=dict)
+    why: dict[int, Reason | None] = field(default_factory=dict)
     run: list[Phases | None] | None = None
 
 
@@ -269,9 +274,34 @@ class Pace(Reached):
 
     def why(self, one: Slow) -> Reason | None:
         """Which phase of a slow rank differs by what it is slow by; None: none does."""
-        over = _middle([step.over(self.steps.place[one.rank]) for step in self._phased().newest])
-        found = reason(self.phases_of(one.rank), self.phases(), over or 0.0)
-        return found and replace(found, about=self.about)
+        known = self._phased().why
+        if one.rank not in known:
+            found = self._why(one.rank)
+            known[one.rank] = found and replace(found, about=self.about)
+        return known[one.rank]
+
+    def _why(self, rank: int) -> Reason | None:
+        place = self.steps.place[rank]
+        newest = self._lasts(rank, self._phased().newest)
+        over = _middle([step.over(place) for step in newest])
+        if over is None:
+            return None
+        stages = newest[0].stages or [0] * len(self.steps.ranks)
+        peers = [other for other, stage in enumerate(stages) if stage == stages[place] and other != place]
+        peers = peers[:: max(1, len(peers) // MOST_RANKS)]
+        own, others = rank_phases(place, newest, gross_of), middle_ranks(peers, newest, gross_of)
+        before = rank_phases(place, self._before(rank), gross_of)
+        shown = reason_shown(own, others, over) or reason_shown(own, before, over)
+        if shown is not None:
+            return shown
+        found = reason(self.phases_of(rank), middle_ranks(peers, newest), over)
+        return None if found is None or speaks_against(own, others, over, found) else found
+
+    def _before(self, rank: int) -> Sequence[Step]:
+        """Steps with phases before a rank became slow, newest first."""
+        since = self.apart_since(rank)
+        older = (step for step in self._reached() if step.phases and step.step < since)
+        return list(islice(older, PHASED))
 
     def changed(self, at: float) -> Reason | None:
         """Which phase of the median rank makes steps longer since a moment, unix seconds; None: none does."""

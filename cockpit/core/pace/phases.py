@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +32,11 @@ SOME_RANKS = 16
 
 ALIKE = 0.3
 """A phase is why a rank is slow if it differs by what the whole differs by, up to this part of that."""
+SHOWS = (0.4, 1.6)
+"""The same before any waiting is taken out, from and up to this part, if it makes up all but a part *ALIKE*
+of what is longer."""
+HINTS = 0.2
+"""Longer by this part of it, before any waiting is taken out, a phase speaks against any other."""
 BOUND = {"input": 0.25, "wait": 0.3, "update": 0.3}
 """The share of a step from which a run is said to be bound by a phase."""
 COMPUTES = 0.6
@@ -76,17 +81,23 @@ def phases_of(step: Step, place: int) -> Phases | None:
 
     Waiting is taken out of the phases in which the rank was longer than the quickest one: there it waited.
     """
+    found, span = gross_of(step, place), step.spans[place]
+    wait = span - step.works[place] if step.by_work else math.nan
+    if found is None or math.isnan(wait):
+        return found
+    wait = min(max(0.0, wait), span)
+    net = _without(found[:MARKED], wait, step.quickest, span)
+    return Phases._make([*net, wait, max(0.0, span - wait - sum(known_of(net)))])
+
+
+def gross_of(step: Step, place: int) -> Phases | None:
+    """Those of one rank as it marked them, its waiting in them; None: none is."""
     word = step.phases[place] if step.phases else NOTHING
     span = step.spans[place]
     if word == NOTHING or not span > 0:
         return None
     gross = _unpacked(word, span)
-    wait = span - step.works[place] if step.by_work else math.nan
-    if math.isnan(wait):
-        return Phases._make([*gross, math.nan, max(0.0, span - sum(known_of(gross)))])
-    wait = min(max(0.0, wait), span)
-    net = _without(gross, wait, step.quickest, span)
-    return Phases._make([*net, wait, max(0.0, span - wait - sum(known_of(net)))])
+    return Phases._make([*gross, math.nan, max(0.0, span - sum(known_of(gross)))])
 
 
 def quickest(step: Step) -> Sequence[float]:
@@ -112,10 +123,15 @@ def _without(gross: Sequence[float], wait: float, least: Sequence[float], span: 
     longer = [one - low if one > low else 0.0 for one, low in pairs]  # not so of what is not known
     part = min(1.0, wait / sum(longer)) if any(longer) else 0.0
     net = [one - part * more for one, more in zip(gross, longer, strict=True)]
-    # What shows in no phase, as where all wait for a rank without phases, is taken from all of them.
-    known = sum(known_of(net))
-    room = min(1.0, (span - wait) / known) if known > 0 else 1.0
-    return [one * room for one in net]
+    # The rest shows in no phase, as where a rank is slow in the very phase in which all others wait for it,
+    # or has no phases: it is taken from those that are long enough for all of it.
+    more = sum(known_of(net)) - (span - wait)
+    if more <= 0:
+        return net
+    holds = [one >= more for one in net]
+    room = sum(one for one, here in zip(net, holds, strict=True) if here) or sum(known_of(net))
+    part = more / room
+    return [one - part * one if here or not any(holds) else one for one, here in zip(net, holds, strict=True)]
 
 
 def typical(step: Step) -> Phases | None:
@@ -129,9 +145,19 @@ def typical(step: Step) -> Phases | None:
 # What is made of them
 
 
-def rank_phases(place: int, newest: Sequence[Step]) -> Phases | None:
+def rank_phases(
+    place: int, newest: Sequence[Step], phases: Callable[[Step, int], Phases | None] = phases_of
+) -> Phases | None:
     """The median of some steps of the rank at a place; None: nothing is known."""
-    return middle_phases([one for step in newest if (one := phases_of(step, place)) is not None])
+    return middle_phases([one for step in newest if (one := phases(step, place)) is not None])
+
+
+def middle_ranks(
+    places: Sequence[int], newest: Sequence[Step], phases: Callable[[Step, int], Phases | None] = phases_of
+) -> Phases | None:
+    """The median of some ranks; None: nothing is known."""
+    each = (rank_phases(place, newest, phases) for place in places)
+    return middle_phases([one for one in each if one is not None])
 
 
 def middle_phases(some: Sequence[Phases]) -> Phases | None:
@@ -171,19 +197,48 @@ class Reason:
 def reason(own: Phases | None, others: Phases | None, over: float) -> Reason | None:
     """The phase that differs by what a rank is slow by; None: none does.
 
+    :param own: without waiting
     :param over: seconds that the rank works longer in a step
     """
-    if own is None or others is None or not over > 0:
-        return None
-    differ = [
-        (mine - theirs, name, mine, theirs)
+    name, more, _ = _longest(own, others)
+    return _reason(name, own, others) if over > 0 and abs(more - over) <= ALIKE * over else None
+
+
+def reason_shown(own: Phases | None, others: Phases | None, over: float) -> Reason | None:
+    """The same of phases with their waiting, of which nothing is guessed.
+
+    A rank that is slow where nobody waits for it is longer there than the others, and shorter where they
+    wait. Where they wait while it is slow, it is longer than it was before. How much longer it works is known
+    by how long they wait, and so only roughly: work may go on beside a collective.
+
+    :param others: or itself, before it was slow
+    """
+    name, more, most = _longest(own, others)
+    alone = more >= (1 - ALIKE) * most
+    return _reason(name, own, others) if over > 0 and alone and SHOWS[0] <= more / over <= SHOWS[1] else None
+
+
+def speaks_against(own: Phases | None, others: Phases | None, over: float, found: Reason) -> bool:
+    """Whether, with the waiting in them, another phase is longer than that which was found."""
+    name, more, _ = _longest(own, others)
+    return name != found.phase and more >= HINTS * over
+
+
+def _reason(name: str, own: Phases | None, others: Phases | None) -> Reason | None:
+    return Reason(name, getattr(own, name), getattr(others, name)) if name else None
+
+
+def _longest(own: Phases | None, others: Phases | None) -> tuple[str, float, float]:
+    """The phase that is longer by most, by how much, and by how much all those are that are longer."""
+    if own is None or others is None:
+        return "", 0.0, 0.0
+    differ = {
+        name: mine - theirs
         for name, mine, theirs in zip(NAMES, own, others, strict=True)
         if name != "wait" and not math.isnan(mine - theirs)
-    ]
-    more, name, mine, theirs = max(differ, default=(0.0, "", 0.0, 0.0))
-    if not name or abs(more - over) > ALIKE * over:
-        return None
-    return Reason(name, mine, theirs)
+    }
+    name = max(differ, key=differ.__getitem__, default="")
+    return name, differ.get(name, 0.0), sum(more for more in differ.values() if more > 0)
 
 
 @dataclass(frozen=True)

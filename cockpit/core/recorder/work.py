@@ -75,7 +75,7 @@ def work(
     piped = _unrecorded(timed, stage_of)
     ranks = {rank: _Rank(rank, own) for rank, own in steps.items()}
     _enter(timed, ranks)
-    sweep = _Sweep()
+    sweep = _Sweep(pair=len(ranks) == 2)
     for each in ranks.values():
         sweep.over(each, stage_of.get(each.rank, 0))
     sweep.compare(ranks.values())
@@ -236,9 +236,13 @@ class _Sweep:
 
     A place is the same on all ranks of a stage: the stage, what was entered, for which time in that step. The
     programs of ranks are nearly always the same, so places are found by following what came before.
+
+    :param pair: whether there are two ranks: then the one that is waited for is all that the other can be
+        compared with
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, pair: bool = False) -> None:
+        self._pair = pair
         self._numbers: dict[tuple[int, str, int], int] = {}
         self._programs: dict[int, _Next] = {}
         self._least: dict[int, int] = {}
@@ -292,8 +296,9 @@ class _Sweep:
                 continue
             # Nothing to wait for.
             busy = until - at
+            if last > at or self._pair:
+                gaps.append((at, until, max(at, last), key))
             if last > at:
-                gaps.append((at, until, last, key))
                 busy = max(0, until - last)
             if until in final:
                 final_gaps.through.append(Through(key, rank.rank, busy, until - began))
