@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ START = 1_700_000_000.0
 USUAL = (0.05, 0.3, 0.5, 0.1)
 
 
-Own = dict[int, tuple[float | None, ...]]
+Own = Mapping[int, tuple[float | None, ...]]
 """By rank, phases of those that differ."""
 
 
@@ -84,7 +85,8 @@ def test_of_two_ranks_the_other_one_is_what_a_slow_rank_is_compared_with() -> No
     (slow,) = pace.slow()
     found = pace.why(slow)
     assert found is not None
-    assert (found.phase, found.others) == ("input", pytest.approx(0.05, abs=0.005))
+    assert found.phase == "input"
+    assert found.others == pytest.approx(0.05, abs=0.005)
 
 
 def test_a_phase_that_shows_is_named_though_waiting_is_known_roughly() -> None:
@@ -119,7 +121,8 @@ def test_where_all_wait_and_were_never_quicker_the_only_phase_with_room_for_it_i
     (slow,) = pace.slow()
     found = pace.why(slow)
     assert found is not None
-    assert (found.phase, found.others) == ("backward", pytest.approx(0.2, abs=0.01))
+    assert found.phase == "backward"
+    assert found.others == pytest.approx(0.2, abs=0.01)
     alike = played(12, dict.fromkeys(range(4), (0.0, 0.3, 0.35, 0.35)), works=works)
     assert alike.why(slow) is None
 
