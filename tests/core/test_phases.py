@@ -265,6 +265,6 @@ def test_what_makes_steps_longer_since_a_moment() -> None:
             pace.stepped(rank, step, at, span=span, phases=(0.05 + late, 0.3, 0.5, 0.1))
     found = pace.changed(START + 30.5)
     assert found is not None
-    assert found.text == "input 0.45 s, before 0.05 s"
+    assert found.text == "input 0.452 s, before 0.051 s"
     assert pace.changed(START + 65) is None, "steps are as long as before"
     assert pace.changed(START - 10) is None, "nothing is known of before"
