@@ -99,6 +99,9 @@ def test_a_slow_rank_is_named_with_its_work_and_never_surely() -> None:
     assert found.what == ("rank 13 is slow: work 1.5 s per step against 0.5; the others wait 66% of the time")
     assert (found.where, found.severity, found.since) == ("data.py:118 read_shard", "warning", None)
     named(verdict(knowing(taken, 0.2)), "moving", certainty="likely")
+    known = SlowRank(13, 1.5, 0.5, 0.66, why="input 1.02 s, others 0.05 s")
+    said = verdict(knowing(taken, 0.2, known, usual_s=1.5)).what
+    assert "1.5 s per step against 0.5 (input 1.02 s, others 0.05 s); the others wait" in said
     # Once no step is made any more, it is no matter of being slow.
     named(verdict(knowing(taken, 60, SlowRank(13, 1.5, 0.5, 0.66))), "absent", 13, certainty="sure")
 

@@ -11,6 +11,7 @@ from cockpit.base.gate import (
     FLAG,
     RANK,
     RANK_LIMIT,
+    SENTENCE,
     TIME,
     Digits,
     ListOf,
@@ -24,6 +25,7 @@ from cockpit.base.gate import (
 )
 from cockpit.core.masks import mask_of
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.slow import Slow
 
 GRACE = 3.0
 """Steps take up to so many times as long as usual while nothing is wrong."""
@@ -56,6 +58,7 @@ class SlowRank:
     :param work: whether these are seconds of work, and not of whole steps
     :param lag: whether it is the lag of a CPU that enqueues for a GPU
     :param steps: in so many steps, the last ones, which are too few to be sure; None: it is known to be slow
+    :param why: in which phase of a step: ``input 1.02 s, others 0.05 s``; empty: not known
     """
 
     rank: int = bound(RANK)
@@ -65,6 +68,7 @@ class SlowRank:
     work: bool = bound(FLAG, True)
     lag: bool = bound(FLAG, False)
     steps: int | None = maybe(COUNT)
+    why: str = bound(SENTENCE, "")
 
 
 @dataclass(frozen=True)
@@ -190,10 +194,15 @@ def _slow(pace: Pace) -> list[SlowRank]:
     step = pace.usual()
     waits = max(0.0, min(1.0, 1 - usual / step)) if step and pace.works else None
     return [
-        SlowRank(one.rank, known[one.rank], usual, waits, pace.works, pace.lag)
+        SlowRank(one.rank, known[one.rank], usual, waits, pace.works, pace.lag, why=_why(pace, one))
         for one in slow
         if one.rank in known
     ]
+
+
+def _why(pace: Pace, one: Slow) -> str:
+    found = None if pace.lag else pace.why(one)
+    return "" if found is None else found.text
 
 
 def _slow_lately(pace: Pace) -> list[SlowRank]:

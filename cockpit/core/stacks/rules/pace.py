@@ -13,6 +13,7 @@ from cockpit.core.stacks.progress import Progress, SlowRank
 from cockpit.core.stacks.rules import recorder, suspects
 from cockpit.core.stacks.sentences import MORE
 from cockpit.core.stacks.words import number_text, place_text, ranks_words
+from cockpit.core.text import one_line
 
 
 def slow(case: Case) -> Finding | None:
@@ -71,6 +72,7 @@ def left_behind(case: Case) -> Finding | None:
 def _slow_words(one: SlowRank) -> str:
     what = "work " if one.work else ""
     text = f"{what}{one.work_s:.2g} s per step against {one.usual_s:.2g}"
+    text = f"{text} ({one_line(one.why, limit=200)})" if one.why else text
     return text if one.waits is None else f"{text}; the others wait {one.waits:.0%} of the time"
 
 
