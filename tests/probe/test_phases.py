@@ -20,7 +20,7 @@ import pytest
 from cockpit.base.progress import ring
 from cockpit.base.progress.phases import NAMES, Phases, Reader
 from tests.needs import lacking, require_module
-from tests.probe.loops import BROKEN, COMPILED, END, FRAMES, LOOPS, PLAIN, PRELUDE, Loop
+from tests.probe.loops import ALL_COMPILED, BROKEN, COMPILED, END, FRAMES, LOOPS, PLAIN, PRELUDE, Loop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -34,7 +34,8 @@ PROGRAMS = {
     **LOOPS,
     **{f"{name} that fails": Loop(f"{text}\n{PLAIN}") for name, text in BROKEN.items()},
     "frames": Loop(FRAMES),
-    "all compiled": Loop(COMPILED),
+    "a loader and backward compiled": Loop(COMPILED),
+    "all compiled": Loop(ALL_COMPILED),
 }
 
 
@@ -134,11 +135,13 @@ def test_stacks_have_no_frame_of_ours(ran: Path) -> None:
     assert {mark.kind for mark in told(ran, "frames").marks} == set(range(1, 7))
 
 
-def test_a_compiler_makes_the_same_of_a_step(ran: Path) -> None:
-    """It breaks the graph as often, where the program does."""
-    probed = outcome(ran, "with", "all compiled")
+@pytest.mark.parametrize("name", ["compiled", "a loader and backward compiled", "all compiled"])
+def test_a_compiler_looks_at_as_many_frames_and_breaks_as_many_graphs(ran: Path, name: str) -> None:
+    probed = outcome(ran, "with", name)
+    assert probed[0] == "0", probed[2]
     assert json.loads(probed[1])["stats"]["unique_graphs"] > 0
-    assert probed == outcome(ran, "without", "all compiled")
+    assert probed == outcome(ran, "without", name)
+    told(ran, name)
 
 
 def test_none_hung(ran: Path) -> None:
