@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks import (
+    against,
     attach,
     badnodes,
     bombs,
@@ -29,6 +30,7 @@ from benchmarks import (
     footprint,
     launch,
     logs,
+    marks,
     node,
     probe,
     ranks,
@@ -62,6 +64,8 @@ ALL: dict[str, Callable[[], Result]] = {
     "watched": watched.run,
     "watch": watch.run,
     "probe": probe.run,
+    "marks": marks.run,
+    "traceml": against.run,
     "node": node.run,
     "uilag": uilag.run,
     "ranks": ranks.run,
@@ -145,8 +149,10 @@ def _unavailable(name: str) -> str | None:
         return Lab.unavailable()
     if name == "srun":
         return srun.unavailable()
-    if name in ("watched", "watch", "probe", "dumped", "soak") and importlib.util.find_spec("torch") is None:
+    if name in ("watched", "watch", "probe", "marks", "traceml", "dumped", "soak") and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
+    if name == "traceml":
+        return against.unavailable()
     return None
 
 
