@@ -91,6 +91,7 @@ QUICK: dict[str, Callable[[], Result]] = {
 ON_REQUEST = ("soak",)
 """Those that take so long that only who names them gets them."""
 IN_LAB = ("connect", "launch", "doctor", "preflight", "attach", "logs", "collect", "stacks")
+TRAINS = ("watched", "watch", "probe", "marks", "traceml", "dumped", "soak")
 _NAMES = ", ".join(ALL) + f" (default: all but {', '.join(ON_REQUEST)})"
 RESULTS = FOLDER / "RESULTS.md"
 
@@ -149,7 +150,7 @@ def _unavailable(name: str) -> str | None:
         return Lab.unavailable()
     if name == "srun":
         return srun.unavailable()
-    if name in ("watched", "watch", "probe", "marks", "traceml", "dumped", "soak") and importlib.util.find_spec("torch") is None:
+    if name in TRAINS and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     if name == "traceml":
         return against.unavailable()

@@ -1,7 +1,7 @@
-"""cockpit and TraceML beside each other: what each costs the same training, and what it says of a slow loader.
+"""cockpit and TraceML beside each other: what each costs the same training, and says of a slow loader.
 
-TraceML (``pip install traceml-ai``) is in an environment of its own that has the same torch; ``TRACEML`` in the
-environment is its command, else it is looked for on the path.
+TraceML (``pip install traceml-ai``) is in an environment of its own that has the same torch; ``TRACEML`` in
+the environment is its command, else it is looked for on the path.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run() -> Result:
     for size in WINDOW:
         with ExitStack() as stack:
             trainings = begun(stack, size, sides)
-            windows = interleave({name: each.window for name, each in trainings.items()}, ROUNDS)
+            windows = interleave({name: each.window for name, each in trainings.items()}, ROUNDS[size])
         figures += compared(size, windows, ["cockpit"], ("off", "off again"), ["TraceML"])
     ours_s, ours = _by_cockpit()
     live_s, live, _, _ = _by_traceml("cli")
@@ -71,9 +71,9 @@ def run() -> Result:
             *NOTES,
             *(f"{who} says: {_quoted(said)}" for who, said in (("cockpit", ours), ("TraceML, live,", live))),
             f"TraceML says in its summary: {_quoted(end)}",
-            "cockpit is asked with `cockpit ps RUN` again and again, which takes a second or more each time;"
-            " a terminal of 50 lines has TraceML's live view. It shows on the screen where training was started,"
-            " for single-node runs (`traceml run --help`).",
+            "cockpit is asked with `cockpit ps RUN` again and again, which takes a second or more each time.",
+            "TraceML's live view is on the terminal where training was started, here one of 50 lines, and"
+            " intended for single-node runs (`traceml run --help`).",
             "Typed by hand: lines to add to a plain loop: cockpit 0; TraceML 3 (`import`, `init`, `with"
             " trace_step(model):`, and what the last holds is indented), from the README of traceml-ai 0.5.0."
             " Trainers of Hugging Face, Lightning and RF-DETR take none with it, says the same.",
@@ -160,7 +160,7 @@ def _by_cockpit() -> tuple[float, list[str]]:
 
 
 def _ask(here: Here) -> list[str]:
-    """What a run is bound by and why ranks are slow, in its lines; nothing while rank 1 is not called slow."""
+    """What a run is bound by and why ranks are slow, in its lines; nothing until rank 1 is called slow."""
     lines = [line.strip() for line in here.said("ps", here.name).splitlines()]
     if not any(line.startswith("rank 1 slow") for line in lines):
         return []
@@ -168,7 +168,7 @@ def _ask(here: Here) -> list[str]:
 
 
 def _by_traceml(mode: str) -> tuple[float, list[str], float, list[str]]:
-    """Seconds from the first step until its live view names the rank, and what it says; the same of its summary,
+    """Seconds from the first step until the terminal names the rank, and what it says; the same of its summary,
     from the last step.
 
     :raises BenchmarkError: it names none

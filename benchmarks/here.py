@@ -83,9 +83,7 @@ def wait(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> Non
 def start(folder: Path, words: Sequence[str], program: Sequence[str] = _COCKPIT) -> subprocess.Popen[bytes]:
     """Start a cockpit, or something else of ours, silent, with its own files in a folder."""
     null = subprocess.DEVNULL
-    return subprocess.Popen(
-        [*program, *words], env=environment(folder), stdin=null, stdout=null, stderr=null
-    )
+    return subprocess.Popen([*program, *words], env=environment(folder), stdin=null, stdout=null, stderr=null)
 
 
 def environment(folder: Path) -> dict[str, str]:

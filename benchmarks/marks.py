@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import tempfile
 import timeit
@@ -17,9 +18,9 @@ from benchmarks.table import Figure, Level, Result
 from cockpit.base.progress import phases, ring
 from cockpit.node.probe import hooks, marks
 
-ROUNDS = 20
-WINDOW = {"1": 300, "10": 40, "100": 5}
+WINDOW = {"1": 150, "10": 16, "100": 3}
 """Milliseconds of a step, and how many of them a window has; the first window is of cold caches."""
+ROUNDS = {"1": 60, "10": 50, "100": 24}
 SIDES = {"on": "auto", "off": "off", "off again": "off"}
 CALLS, REPEATS = 50_000, 9
 
@@ -33,12 +34,12 @@ def run() -> Result:
     for size in WINDOW:
         with ExitStack() as stack:
             sides = begun(stack, size, {name: watched(probe) for name, probe in SIDES.items()})
-            windows = interleave({name: each.window for name, each in sides.items()}, ROUNDS)
+            windows = interleave({name: each.window for name, each in sides.items()}, ROUNDS[size])
             written.append(_marks_of_a_step(sides["on"]))
         figures += compared(size, windows, ["on"], ("off", "off again"))
     return Result(
         "marks",
-        f"one process that trains with a DataLoader, {ROUNDS} windows in turn, watched",
+        "one process that trains with a DataLoader, in windows in turn, watched",
         {
             "cockpit": "cockpit run … --probe auto (steps and marks)",
             "other": "cockpit run … --probe off",
@@ -46,6 +47,7 @@ def run() -> Result:
         figures,
         [
             Level("one mark", alone(), "µs"),
+            Level("all marks of a step, with what they are hung on", whole(), "µs"),
             Level("a step's call of the optimizer's hook, its mark and its record included", hook(), "µs"),
             Level("marks of a step", written, ""),
         ],
@@ -95,7 +97,7 @@ class Training:
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cockpit-bench-")))
         self._steps = WINDOW[size]
         self._window = 0
-        program = [str(FOLDER / "training.py"), str(self._folder), size, str(1 + ROUNDS)]
+        program = [str(FOLDER / "training.py"), str(self._folder), size, str(1 + ROUNDS[size])]
         self.started = stack.enter_context(start(program))
 
     def ready(self) -> bool:
@@ -163,6 +165,33 @@ def hook() -> list[float]:
         return _microseconds(lambda: steps.optimizer(steps))
 
 
-def _microseconds(do: Callable[[], None]) -> list[float]:
-    nothing = min(timeit.repeat(lambda: None, number=CALLS, repeat=REPEATS))
-    return [1e6 * (took - nothing) / CALLS for took in timeit.repeat(do, number=CALLS, repeat=REPEATS)]
+def whole() -> list[float]:
+    """The same of all marks of a step where torch asks for them, less what it does without."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        words = hooks.Ring(f"{folder}/0.ring", 0, 0)
+        made = marks.Marks(words.words, words.broke)
+        plain = logging.getLogger("torch.autograd.graph")
+        usual = type("Iterator", (), {})
+        marked = type(
+            "Iterator", (), {"_profile_name": marks.Asked(made), "_num_yielded": marks.Answered(made)}
+        )
+
+        def step(iterator: Any, log: Any) -> None:
+            _ = iterator._profile_name
+            iterator._num_yielded = 1
+            logs = log.getEffectiveLevel() <= logging.DEBUG
+            if logs or logs:
+                return
+
+        def marked_step() -> None:
+            step(ours, log)
+            made.add(marks.UPDATE_END)
+
+        theirs, ours, log = usual(), marked(), marks.Log(plain, made)
+        theirs._profile_name = ours._profile_name = "next"
+        return _microseconds(marked_step, lambda: step(theirs, plain))
+
+
+def _microseconds(do: Callable[[], None], without: Callable[[], None] = lambda: None) -> list[float]:
+    less = min(timeit.repeat(without, number=CALLS, repeat=REPEATS))
+    return [1e6 * (took - less) / CALLS for took in timeit.repeat(do, number=CALLS, repeat=REPEATS)]

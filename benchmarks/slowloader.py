@@ -1,7 +1,7 @@
 """Data-parallel training over gloo whose rank 1 has a slow loader, for benchmarks.
 
-``slowloader.py FOLDER STEPS [traceml]``: when rank 0 made its first step, and when its last, in unix seconds, is
-in FOLDER. With ``traceml`` it has the lines that TraceML takes.
+``slowloader.py FOLDER STEPS [traceml]``: when rank 0 made its first step, and when its last, in unix seconds,
+is in FOLDER. With ``traceml`` it has the lines that TraceML takes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SLOW, USUAL = 0.01, 0.001
 """Seconds that a rank takes to read a row."""
 
 
-class Rows(Dataset[torch.Tensor]):
+class Rows(Dataset[torch.Tensor]):  # type: ignore[misc]
     """As slow to read as a rank's disk is."""
 
     def __init__(self, rows: int, seconds: float) -> None:
@@ -62,7 +62,7 @@ def main(folder: Path, steps: int, traceml: Any = None) -> None:
 
 if __name__ == "__main__":
     if "traceml" in sys.argv:
-        import traceml_ai
+        import traceml_ai  # type: ignore[import-not-found]
 
         traceml_ai.init(mode="auto")
         main(Path(sys.argv[1]), int(sys.argv[2]), traceml_ai)
