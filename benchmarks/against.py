@@ -168,7 +168,7 @@ def _ask(here: Here) -> list[str]:
 
 
 def _by_traceml(mode: str) -> tuple[float, list[str], float, list[str]]:
-    """Seconds from the first step until the terminal names the rank, and what it says; the same of its summary,
+    """Seconds from the first step until a terminal names the rank, and what it says; the same of the summary,
     from the last step.
 
     :raises BenchmarkError: it names none
