@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks import (
+    against,
     attach,
     badnodes,
     bombs,
@@ -29,6 +30,7 @@ from benchmarks import (
     footprint,
     launch,
     logs,
+    marks,
     node,
     probe,
     ranks,
@@ -62,6 +64,8 @@ ALL: dict[str, Callable[[], Result]] = {
     "watched": watched.run,
     "watch": watch.run,
     "probe": probe.run,
+    "marks": marks.run,
+    "traceml": against.run,
     "node": node.run,
     "uilag": uilag.run,
     "ranks": ranks.run,
@@ -87,6 +91,7 @@ QUICK: dict[str, Callable[[], Result]] = {
 ON_REQUEST = ("soak",)
 """Those that take so long that only who names them gets them."""
 IN_LAB = ("connect", "launch", "doctor", "preflight", "attach", "logs", "collect", "stacks")
+TRAINS = ("watched", "watch", "probe", "marks", "traceml", "dumped", "soak")
 _NAMES = ", ".join(ALL) + f" (default: all but {', '.join(ON_REQUEST)})"
 RESULTS = FOLDER / "RESULTS.md"
 
@@ -145,8 +150,10 @@ def _unavailable(name: str) -> str | None:
         return Lab.unavailable()
     if name == "srun":
         return srun.unavailable()
-    if name in ("watched", "watch", "probe", "dumped", "soak") and importlib.util.find_spec("torch") is None:
+    if name in TRAINS and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
+    if name == "traceml":
+        return against.unavailable()
     return None
 
 

@@ -29,6 +29,12 @@ class Here:
         """Start another cockpit, silent."""
         return start(self.folder, words)
 
+    def said(self, *words: str) -> str:
+        """What a cockpit says on its standard output."""
+        env = environment(self.folder)
+        done = subprocess.run([*_COCKPIT, *words], env=env, capture_output=True, text=True, check=False)
+        return done.stdout
+
     def client(self, *words: str) -> subprocess.Popen[bytes]:
         """Start our own side of a benchmark (:mod:`benchmarks.client`) beside it, silent."""
         return start(self.folder, words, [sys.executable, "-m", "benchmarks.client"])
@@ -76,7 +82,12 @@ def wait(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> Non
 
 def start(folder: Path, words: Sequence[str], program: Sequence[str] = _COCKPIT) -> subprocess.Popen[bytes]:
     """Start a cockpit, or something else of ours, silent, with its own files in a folder."""
+    null = subprocess.DEVNULL
+    return subprocess.Popen([*program, *words], env=environment(folder), stdin=null, stdout=null, stderr=null)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Of our programs, with their own files in a folder."""
     env = {**os.environ, "XDG_STATE_HOME": f"{folder}/state", "PYTHONPATH": str(FOLDER.parent)}
     env.setdefault("VIRTUAL_ENV", sys.prefix)
-    null = subprocess.DEVNULL
-    return subprocess.Popen([*program, *words], env=env, stdin=null, stdout=null, stderr=null)
+    return env

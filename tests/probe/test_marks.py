@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cockpit.base.progress import ring
+from cockpit.node.probe import hooks
 from cockpit.node.probe import marks as probe
 
 LOADER = """
@@ -217,3 +222,35 @@ def test_an_engine_is_in_its_backward_for_as_long_as_it_says(torch: Torch) -> No
     made._running_engine_backward = False
     assert torch.kinds == [3, 3, 4, 4]
     assert vars(made) == {"_running_engine_backward": False}
+
+
+def test_a_child_and_another_thread_leave_the_ring_as_it_is(tmp_path: Path) -> None:
+    made = hooks.Ring(str(tmp_path / "ring"), 0, 0)
+    one = probe.Marks(made.words, made.broke)
+    one.add(probe.INPUT)
+    child = os.fork()
+    if not child:
+        try:
+            one.add(probe.INPUT_END)
+            os._exit(int(one.armed))
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    other = threading.Thread(target=one.add, args=(probe.BACKWARD,))
+    other.start()
+    other.join()
+    one.add(probe.UPDATE_END)
+    found = ring.read((tmp_path / "ring").read_bytes()).marks
+    assert [mark.kind for mark in found] == [probe.INPUT, probe.UPDATE_END]
+
+
+def test_a_level_is_that_of_the_moment_and_each_comparison_marks_for_itself(torch: Torch) -> None:
+    torch.arm()
+    log, plain = torch.graph.log, logging.getLogger("marks of a test")
+    plain.setLevel(logging.INFO)
+    outer, inner = log.getEffectiveLevel() <= 10, log.getEffectiveLevel() <= 10
+    assert [bool(outer), bool(inner), bool(inner), bool(outer)] == [False] * 4
+    plain.setLevel(logging.DEBUG)
+    assert log.getEffectiveLevel() == 10
+    assert log.getEffectiveLevel() <= 10
+    assert torch.kinds == [3, 3, 4, 4, 3]

@@ -17,6 +17,7 @@ A DeepSpeed engine reduces gradients when autograd has run, which is of its back
 from __future__ import annotations
 
 import _thread
+import functools
 import os
 import time
 from typing import Any
@@ -36,16 +37,18 @@ class Marks:
         self._words = words
         self._broke = broke
         self._count = 0
-        self._pid = os.getpid()
         self._numbers: dict[int, int] = {}
         """Of loaders, by where they are; that in use last is last."""
         self.thread = _thread.get_ident()
         """The thread that trains; what others do, such as getting batches ahead, takes none of its time."""
         self.armed = True
+        # A child has the same ring. To ask for the pid at each mark would be half of what it costs; and this
+        # has no frame of ours, which a signal in the child could interrupt.
+        os.register_at_fork(after_in_child=functools.partial(setattr, self, "armed", False))
 
     def add(self, kind: int, loader: object = None) -> None:
         """It is there now."""
-        if not self.armed or _thread.get_ident() != self.thread or os.getpid() != self._pid:
+        if not self.armed or _thread.get_ident() != self.thread:
             return
         try:
             words, count = self._words, self._count
@@ -120,10 +123,14 @@ class Log:
     """Stands for a logger in a module of torch's, and is like it."""
 
     def __init__(self, log: Any, marks: Marks) -> None:
-        self.__dict__.update(_log=log, _marks=marks)
+        self.__dict__.update(_log=log, _marks=marks, _level=Level(log.getEffectiveLevel(), marks))
 
     def getEffectiveLevel(self) -> int:
-        return Level(self._log.getEffectiveLevel(), self._marks)
+        level = self._log.getEffectiveLevel()
+        found: Level = self._level
+        if found != level:
+            found = self.__dict__["_level"] = Level(level, self._marks)
+        return found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
