@@ -6,12 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from cockpit.core.pace.medians import known_of
-
-if TYPE_CHECKING:
-    from cockpit.core.pace.steps import Step
 
 NAMES = ("input", "forward", "backward", "update", "wait", "other")
 """Of the fields of :class:`Phases`, in their order."""
@@ -41,6 +38,30 @@ BOUND = {"input": 0.25, "wait": 0.3, "update": 0.3}
 """The share of a step from which a run is said to be bound by a phase."""
 COMPUTES = 0.6
 """The share of forward and backward from which it is said to be bound by computing."""
+
+
+class Step(Protocol):
+    """As much of a :class:`cockpit.core.pace.steps.Step` as tells its phases."""
+
+    @property
+    def phases(self) -> Sequence[int]:
+        """The word of each rank; empty: nothing is known."""
+
+    @property
+    def spans(self) -> Sequence[float]:
+        """Seconds that it took each rank."""
+
+    @property
+    def works(self) -> Sequence[float]:
+        """Seconds of it that each rank did not wait."""
+
+    @property
+    def by_work(self) -> bool:
+        """Whether these are to be believed."""
+
+    @property
+    def quickest(self) -> Sequence[float]:
+        """See :func:`quickest`."""
 
 
 class Phases(NamedTuple):

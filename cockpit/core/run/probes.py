@@ -22,7 +22,10 @@ def probe_state(node: Node, rank: Rank) -> tuple[str, str]:
         return "off", "the rank ended before torch was reported as imported"
     lacks = {"no recorder": said.server, "no steps": said.steps}
     told = [f"{what}: {why}" for what, why in lacks.items() if why]
-    return "off" if len(told) == len(lacks) else "on", "; ".join(told)
+    state = "off" if len(told) == len(lacks) else "on"
+    if said.phases and not said.steps:
+        told.append(f"no phases: {said.phases}")
+    return state, "; ".join(told)
 
 
 def probe_text(node: Node, rank: Rank) -> str:
