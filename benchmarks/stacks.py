@@ -20,7 +20,8 @@ from benchmarks.watched import rate, step
 from tests.lab.lab import Lab
 
 NODES, SLOTS = 16, 4
-ROUNDS = 5
+ROUNDS = 21
+SCREENS = 5
 CYCLES, WINDOW_S, EVERY_S = 4, 10.0, 5.0
 _HUNG = FOLDER / "hung.py"
 
@@ -57,13 +58,18 @@ def run(rounds: int = ROUNDS) -> Result:
             Figure(what[name], ours, theirs, aim=1.3 if name == "py-spy" else None, missing=_SLOW)
             for name, theirs in found.items()
         ],
-        notes=["All nodes share the cores of one machine, so py-spy's own work bounds every side."],
+        notes=[
+            "All nodes share the cores of one machine, so py-spy's own work bounds every side.",
+            "The second sample of a snapshot, once the first one is on disk.",
+            "On a busy machine this says something only from a control group of its own (cpu.shares): Linux "
+            "shares cores out by session otherwise, and one side has a session for each node.",
+        ],
     )
 
 
 def screen() -> Result:
     """Measure 1,024 recorded dumps from the key to the screen; needs nothing."""
-    found = screens("stacks", str(ROUNDS))
+    found = screens("stacks", str(SCREENS))
     return Result(
         "stackscreen",
         "128 simulated nodes with 8 ranks each, recorded dumps: from the key to the tree on the screen",
@@ -165,7 +171,7 @@ def _alone(spy: str, pids: list[int], at_once: int) -> float:
 
 
 _SLOW = (
-    "fewer round trips before the first py-spy, and less work of the agents beside it: each compiles what "
-    "finds ranks at its first request, 30 to 40 ms, and 16 agents share these cores"
+    "less of our own Python beside each py-spy, 3 ms of CPU a rank: to find it, for what the kernel says of "
+    "it, for secrets and packing, spread over many small reads of /proc; 16 agents share these cores"
 )
 _DISTURBED = "a dump that holds the rank for less time, or less often"

@@ -48,6 +48,7 @@ Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 62), must_be("a whole nu
 Seconds = Annotated[float, Field(strict=True, gt=0, lt=1e9), must_be("a number of seconds")]
 SecondsOrNever = Annotated[float, Field(strict=True, ge=0, lt=1e9), must_be("a number of seconds, or 0")]
 OnHang = Annotated[Literal["note", "stop"], must_be('"note" or "stop"')]
+Units = Annotated[Literal["binary", "decimal"], must_be('"binary" or "decimal"')]
 Percent = Annotated[float, Field(strict=True, ge=0, le=100), must_be("a number from 0 to 100")]
 
 

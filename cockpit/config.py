@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Seconds,
         SecondsOrNever,
         Table,
+        Units,
         Whole,
     )
 
@@ -127,6 +128,9 @@ class Settings:
     read_only: Flag = False
     timestamps: Flag = True
     wrap: Flag = False
+    follow: Flag = True
+    fold: Flag = True
+    units: Units = "binary"
     probe: FlagOrAuto = "auto"
     bell: Flag = True
     notify: Command = ""
@@ -224,11 +228,11 @@ def _load() -> tuple[Config, str]:
     own: dict[str, Any] = {}
     found: dict[str, Any] = {}
     try:
-        own = read(paths.config(), SEE, _table, mine=True)
+        own = read(paths.config(), SEE, settings_table, mine=True)
     except CockpitError as error:
         wrong.append(error)
     try:
-        found = read(Path(LOCAL), SEE, _table)
+        found = read(Path(LOCAL), SEE, settings_table)
     except CockpitError as error:
         wrong.append(error)
     wrong += _not_here(found, own)
@@ -248,7 +252,7 @@ def _load() -> tuple[Config, str]:
     said = f"{LOCAL} here sets {', '.join(changes)}" if changes else ""
     if left_out:
         said = f"{said}; " if said else f"{LOCAL} here: "
-        said += f"left out, as a project's settings only tighten yours: {', '.join(left_out)}"
+        said += f"ignored, as a project's settings can only tighten yours: {', '.join(left_out)}"
     return Config(**merged | tables, where=" and ".join(files)), said
 
 
@@ -280,7 +284,7 @@ def _tightened(found: dict[str, Any], own: Mapping[str, Any]) -> tuple[list[str]
 def trusted_group() -> str:
     """The group whose members may own and change the folders that ours are in; empty: none."""
     try:
-        return str(read(paths.config(), SEE, _table, mine=True).get("trusted_group", ""))
+        return str(read(paths.config(), SEE, settings_table, mine=True).get("trusted_group", ""))
     except CockpitError:  # said where the settings are loaded
         return ""
 
@@ -296,21 +300,22 @@ def _not_here(found: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[Cock
         return CockpitError(f"key {name!r}: {what}", where=LOCAL, hint=hint)
 
     if found.get("trusted_group"):
-        what = "whom you trust is not for a project's settings to say"
+        what = "a project's settings cannot say whom you trust"
         yield CockpitError(f"key 'trusted_group': {what}", where=LOCAL, hint=f"put it into {paths.config()}")
     watch, own_watch = found.get("watch", {}), own.get("watch", {})
     if found.get("notify"):
-        yield error("notify", "is a command, and a project's settings run none", "--notify")
+        yield error("notify", "is a command, and a project's settings cannot set one", "--notify")
     for name, option in (("on_hang", "--on-hang stop"), ("stop_after", "--stop-after")):
         if watch.get(name, "note") != "note":
-            yield error(name, "a project's settings stop no run", option)
+            yield error(name, "a project's settings cannot stop a run", option)
     least = own_watch.get("hang_after", Watch.hang_after)
     if own_watch.get("on_hang") == "stop" and watch.get("hang_after", least) < least:
-        what = f"your own settings stop runs that hang, after {least:g} s: a project's make it no sooner"
+        what = f"your own settings stop hung runs after {least:g} s, and a project's cannot shorten that"
         yield error("hang_after", what, "--hang-after")
 
 
-def _table() -> Table:
+def settings_table() -> Table:
+    """What may be in a file of settings."""
     from cockpit.checked import table
 
     tables = {name: table(made.__annotations__) for name, made in _MADE.items()}

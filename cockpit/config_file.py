@@ -32,27 +32,30 @@ ABOUT = {
     "read_only": "the app does nothing that changes a run",
     "timestamps": "log lines begin with the time",
     "wrap": "long log lines are wrapped instead of cut",
+    "follow": "a log follows its newest lines",
+    "fold": "identical log lines of many ranks are one line",
+    "units": "sizes in GiB (binary) or in GB (decimal)",
     "probe": "load the probe into ranks (--probe); auto: with the versions of torch it was tested with",
     "bell": "ring the terminal when a run fails, stalls or ends",
     "notify": "command that is run when a run fails, stalls or ends; only in your own settings",
     "trusted_group": "group that may write to the folders of cockpit's files; only in your own settings",
     "notices": "warnings while a run is running",
-    "notices.memory": "memory of a node, a cgroup or a GPU heads for its limit",
+    "notices.memory": "memory of a node, a cgroup or a GPU is approaching its limit",
     "notices.loss": "the loss is NaN or infinite, or has jumped",
     "notices.throughput": "throughput is below what is usual in this run",
     "notices.disk": "a disk that the run writes to is nearly full",
     "notices.checkpoint": "a checkpoint is overdue, or slower than before",
     "notices.time_limit": "the time limit of the SLURM job is near",
-    "notices.gpu": "the driver of a GPU reports an Xid, a memory error, or clocks that are held down",
+    "notices.gpu": "the driver of a GPU reports an Xid, a memory error, or throttled clocks",
     "notices.slow": "a rank has become slow, or no longer is",
-    "notices.reach": "a node is out of reach for 5 minutes",
+    "notices.reach": "a node is not reachable for 5 minutes",
     "notices.members": "a program waits for more ranks than were started",
     "watch": "what cockpit does when steps stop",
     "watch.look": "inspect ranks automatically",
     "watch.hang_after": "seconds without a step before ranks are inspected",
     "watch.on_hang": "once a run is proven to be stuck: report it, or stop it; only in your own settings",
     "watch.stop_after": "with on_hang = stop: stop a run after this many seconds without a step; 0: never",
-    "evidence": "what nodes save of ranks that stand still or fail, whether or not anybody watches",
+    "evidence": "what nodes save when ranks stall or fail, whether or not anybody watches",
     "evidence.keep": "save it",
     "evidence.after": "seconds without a step, where steps are known",
     "evidence.idle": "seconds without output and with idle processors, where they are not",
@@ -70,7 +73,7 @@ ABOUT = {
 
 def schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a file of settings, with defaults and descriptions."""
-    made = config._table().model_json_schema()
+    made = config.settings_table().model_json_schema()
     tables = made.pop("$defs")
 
     def described(above: str, properties: Mapping[str, Any], usual: Any) -> dict[str, Any]:
@@ -144,7 +147,7 @@ def remember(path: Path, chosen: Mapping[str, Any]) -> None:
     :param chosen: values by name, none of them in a table
     :raises CockpitError: the file is wrong or cannot be written, or cannot be changed without changing more
     """
-    before = config.read(path, config.SEE, config._table, mine=True)
+    before = config.read(path, config.SEE, config.settings_table, mine=True)
     text = config.text_of(path, mine=True)
     for name, value in chosen.items():
         text = _with(text, name, f"{name} = {_toml(value)}", name in before)

@@ -203,7 +203,7 @@ SCHEMAS: dict[str, Schema] = {
                 "nodes": each("its nodes", "string: a node"),
                 "ranks": "integer: how many ranks it has",
                 "running": "integer: how many of them run",
-                "state": "string: in words; begins with running, failing, failed, ended, stopped, unknown, …",
+                "state": "string: words; begins with starting, running, failed, ended, stopped, unknown, …",
                 "unreachable": each("nodes that gave no answer", "string: a node"),
                 "recorded": "boolean: whether this is what was known last, not what its nodes say now",
                 "launcher": "string: deepspeed, torchrun, accelerate, command, per-node; or empty",

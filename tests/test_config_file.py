@@ -60,7 +60,7 @@ inner = st.sampled_from([*(name.partition(".")[2] for name in config_file.ABOUT 
 @settings(max_examples=300, deadline=None)
 def test_the_schema_and_the_loader_agree(plain: dict[str, Any], nested: dict[str, Any]) -> None:
     data = {**plain, **nested}
-    loads = not list(mistakes(data, config._table(), "config.toml", config.SEE))
+    loads = not list(mistakes(data, config.settings_table(), "config.toml", config.SEE))
     errors = list(jsonschema.Draft202012Validator(config_file.schema()).iter_errors(data))
     # JSON has one kind of number: 1.0 is a whole one there.
     whole = [
@@ -216,7 +216,7 @@ def test_whatever_the_file_a_change_changes_that_alone_or_nothing(lines: list[st
     path = tmp_path / "config.toml"
     path.write_text("\n".join(lines))
     try:
-        before = config.read(path, config.SEE, config._table)
+        before = config.read(path, config.SEE, config.settings_table)
     except CockpitError:
         return
     comments = [line for line in lines if line == "# theme"]
@@ -225,5 +225,5 @@ def test_whatever_the_file_a_change_changes_that_alone_or_nothing(lines: list[st
     except CockpitError:
         assert path.read_text() == "\n".join(lines)
         return
-    assert config.read(path, config.SEE, config._table) == {**before, "theme": "light", "wrap": False}
+    assert config.read(path, config.SEE, config.settings_table) == {**before, "theme": "light", "wrap": False}
     assert path.read_text().splitlines().count("# theme") == len(comments)

@@ -21,7 +21,7 @@ JUDGES = (
     "tests/core/test_verdict_facts.py",
     "tests/core/test_model.py",
     "tests/core/test_failure.py",
-    "tests/engine/test_kept.py",
+    "tests/engine/test_evidence_gathered.py",
 )
 
 READ_OTHERS = frozenset(

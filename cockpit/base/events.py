@@ -396,7 +396,7 @@ class Sample(Fact, of=OWN, kind="sample"):
 
 
 class Filling(Fact, of=OWN, kind="filling"):
-    """memory (`of`: empty: the machine's, `GPU n`, a cgroup's) heads for its limit and is full at `full_at`;
+    """memory (`of`: empty: the machine's, `GPU n`, a cgroup's) nears its limit, and is full at `full_at`;
     null: it no longer does; `ranks`: who grows, by bytes a second"""
 
     of: str = bound(Text(4096, cut=True))

@@ -133,7 +133,7 @@ def parsed(data: bytes) -> Kept:
     try:
         told = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
-        raise Malformed("its first line makes no sense: %s" % str(error)[:100]) from None
+        raise Malformed("its first line is invalid: %s" % str(error)[:100]) from None
     head = read(Head, told)
     if head.format > FORMAT:
         raise Malformed("written by a newer cockpit")

@@ -26,6 +26,9 @@ CUT = 8
 LONGEST = 4096
 """Characters of a secret in a text, where nothing else tells its end."""
 
+_REMEMBERED = 2048
+"""Characters of a value of an environment that is kept with what was found in it."""
+
 
 # -- by name -----------------------------------------------------------------------------------------
 
@@ -135,13 +138,19 @@ def values(environ: Mapping[str, str]) -> List[str]:
             lines = (line.strip() for line in value.splitlines())
             found.update([value, *(line for line in lines if len(line) >= A_LINE)])
         else:
-            taken: List[str] = []
-            _without(value, (), False, taken)
-            found.update(taken)
+            found.update(_taken(value) if len(value) <= _REMEMBERED else _taken.__wrapped__(value))
     kept = {each for each in found if len(each) >= SHORT and not _TRIVIAL.fullmatch(each)}
     for each in list(kept):
         kept.update((_quoted(each), json.dumps(each)[1:-1]))
     return sorted(kept, key=len, reverse=True)
+
+
+@lru_cache(maxsize=256)
+def _taken(value: str) -> Sequence[str]:
+    """What is recognised as a secret in a value: processes of one node share most of them."""
+    taken: List[str] = []
+    _without(value, (), False, taken)
+    return taken
 
 
 def _quoted(value: str) -> str:

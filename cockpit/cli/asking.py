@@ -30,12 +30,12 @@ class Terminal:
         try:
             number = os.open(TTY, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
-            return "there is no terminal on which to ask"
+            return "there is no terminal to ask on"
         try:
             # In the background, a look at the terminal would stop this process.
-            return "" if os.tcgetpgrp(number) == os.getpgrp() else "cockpit runs in the background"
+            return "" if os.tcgetpgrp(number) == os.getpgrp() else "cockpit is running in the background"
         except OSError:
-            return "there is no terminal on which to ask"
+            return "there is no terminal to ask on"
         finally:
             os.close(number)
 

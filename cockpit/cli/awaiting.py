@@ -131,9 +131,9 @@ async def catch_up(session: Session) -> None:
             }
     for name, node in session.model.nodes.items():
         if name in names or (node.link in ("gone", "stale") and not node.done):
-            say(f"{name}: no answer, its output may be incomplete here: {node.link_why}")
+            say(f"{name}: no answer; its output here may be incomplete: {node.link_why}")
     for name, why in session.paused.items():
-        say(f"{name}: its output is incomplete here: {why}")
+        say(f"{name}: its output here is incomplete: {why}")
 
 
 async def start_state(folder: RunFolder, pool: LinkPool | None) -> tuple[str, list[str]]:
@@ -144,11 +144,11 @@ async def start_state(folder: RunFolder, pool: LinkPool | None) -> tuple[str, li
     if not unfinished(folder):
         return "", []
     if pool is None:
-        return "never launched, as far as is known here", []
+        return "never launched, as far as known here", []
     try:
         launched, errors = await remains(folder, pool)
     except CockpitError:
         return "starting", []
     if launched:
         return "", []
-    return ("start was cut off", list(errors)) if errors else ("never started", [])
+    return ("start was interrupted", list(errors)) if errors else ("never started", [])

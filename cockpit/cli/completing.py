@@ -76,7 +76,7 @@ def _values(option: argparse.Action, before: Sequence[str]) -> Iterable[Candidat
 def _runs() -> Iterator[Candidate]:
     from cockpit.engine.records.folder import list_runs
 
-    yield "last", "the run that was started last"
+    yield "last", "the newest run"
     for folder in list_runs()[-_RUNS:][::-1]:
         yield folder.name, " ".join(folder.manifest.program)[:60]
 

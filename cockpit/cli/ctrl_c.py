@@ -136,7 +136,7 @@ class Asks:
         self.asking = True
         kill = "[k] kill it now · " if self._stopped else ""
         again = "[r] log in again · " if self.waiting() else ""
-        prompt("", f"[Enter] leave, {self._leaving} · [s] stop the run · {kill}{again}[c] stay ? ")
+        prompt("", f"[Enter] leave, {self._leaving} · [s] stop the run · {kill}{again}[c] stay? ")
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
 
     def _read(self) -> None:

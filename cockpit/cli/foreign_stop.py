@@ -50,7 +50,7 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
         model, errors = await model_now(pool, manifest)
     alive = [rank.rank for rank in model.ranks.values() if rank.state is RankState.RUNNING]
     if not alive and not errors:
-        return nothing_to_stop(folder.name, "none of its ranks runs", as_json=as_json)
+        return nothing_to_stop(folder.name, "none of its ranks is running", as_json=as_json)
     words = ["cockpit", "stop", folder.name, "--foreign"]
     if manifest.foreign.slurm:
         # By its own number, the last element of an array would be all of it.
@@ -86,13 +86,13 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
     code = _report(folder, ended, {**errors, **unasked, **refused}, alive, as_json=as_json)
     if code is Exit.RANK_FAILED and not wish.hard and not as_json:
         # The first process of a container gets SIGTERM only if it asked for it.
-        say(f"SIGTERM has not ended them; SIGKILL does: {join([*words, '--now'])}")
+        say(f"SIGTERM did not end them; to send SIGKILL: {join([*words, '--now'])}")
     return code
 
 
 def _unasked(folder: RunFolder, words: Sequence[str]) -> CockpitError:
     what = "cockpit did not start this job and stops it only with --foreign"
-    return CockpitError(what, where=folder.name, hint=f"to do that: {join(words)}")
+    return CockpitError(what, where=folder.name, hint=f"to stop it: {join(words)}")
 
 
 def _ends(answer: OutputsAnswer, model: RunModel, node: str) -> list[Identity]:
@@ -120,7 +120,7 @@ def _would(node: str, answer: OutputsAnswer, ends: Sequence[Identity]) -> list[s
 async def _scancel(folder: RunFolder, job: str, alive: Sequence[int], *, as_json: bool) -> Exit:
     if shutil.which("scancel") is None:
         hint = f"on a login node of the cluster: scancel {quote(job)}"
-        raise CockpitError("no scancel on PATH: SLURM is not here", where=f"job {job}", hint=hint)
+        raise CockpitError("no scancel on PATH: SLURM is not installed here", where=f"job {job}", hint=hint)
     child = await asyncio.create_subprocess_exec(
         "scancel", job, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
@@ -157,7 +157,7 @@ async def _its_end(job: str) -> str:
         if not state or waited > limit:
             line.clear()
             return state
-        text = f"waiting for the end of SLURM job {job}: {state}, for {waited:.0f} s"
+        text = f"waiting for SLURM job {job} to end: {state}, {waited:.0f} s so far"
         if line.on:
             line.show(text)
         else:
@@ -184,5 +184,6 @@ def _report(
         say(f"not stopped: {nodes_text(errors)}")
     else:
         total = sum(answer.count for answer in ended.values())
-        out(f"{folder.name}: {'see survivors' if survivors else f'stopped: {total} processes have ended'}")
+        how = "some processes survived" if survivors else f"stopped: {total} processes ended"
+        out(f"{folder.name}: {how}")
     return code

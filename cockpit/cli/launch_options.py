@@ -36,8 +36,8 @@ EPILOG = """examples:
   scontrol show hostnames | cockpit {verb} - -- train.py
 
 The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's ("gpu01:8"), with ranges on top
-("gpu[01-16] slots=8"). Nodes without a number of slots get one for each GPU. Without HOSTFILE and -w:
-/job/hostfile, if there is one, as DeepSpeed does.
+("gpu[01-16] slots=8"). Nodes without a slot count get one slot per GPU. Without HOSTFILE or -w:
+/job/hostfile if it exists, as in DeepSpeed.
 """
 
 USUAL = "--nodelist --slots --launcher --python --setup --env --slurm"
@@ -86,8 +86,8 @@ def _add_job_options(made: Parser) -> None:
         "--launcher",
         choices=tuple(LAUNCHERS),
         default=DEFAULT,
-        help=f"default: {DEFAULT}; command: once a slot; {PER_NODE}: once on each node, for a program that "
-        "starts its ranks itself (Lightning, torch.multiprocessing.spawn)",
+        help=f"default: {DEFAULT}; command: once per slot; {PER_NODE}: once per node, for programs that "
+        "start their own ranks (Lightning, torch.multiprocessing.spawn)",
     )
     add_word(group, "--launcher-args", "'WORDS'", "extra arguments for the launcher")
     add_word(
@@ -108,7 +108,7 @@ def _add_job_options(made: Parser) -> None:
     group.add_argument(
         "--probe",
         choices=PROBES,
-        help="ask each rank's own torch for its steps and collectives (default: auto, where that torch can)",
+        help="read steps and collectives from each rank's torch (default: auto, if its torch supports it)",
     )
 
 
@@ -135,7 +135,9 @@ def _add_environment_options(made: Parser) -> None:
 
 def _add_profile_options(made: Parser) -> None:
     group = made.add_argument_group("profile")
-    group.add_argument("--profile", choices=tuple(PROFILERS), help="one report per node, around the launcher")
+    group.add_argument(
+        "--profile", choices=tuple(PROFILERS), help="profile the launcher: one report per node"
+    )
     for profiler in PROFILERS.values():
         profiler.add_options(group)
 
@@ -184,7 +186,9 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
     if launcher == PER_NODE:
         hosts = filled(hosts, 1)  # how many ranks there are is the program's business
         if args.probe == "on":
-            made.error(f"--probe on does not go with --launcher {PER_NODE}: the ranks are the program's own")
+            made.error(
+                f"--probe on does not apply to --launcher {PER_NODE}: the program starts its own ranks"
+            )
     try:
         python = choose(args.python, args.setup, launcher, os.environ, sys.prefix)
     except CockpitError:
@@ -244,8 +248,10 @@ def _setup(text: str) -> str:
     if found:
         named = re.search(r"([A-Za-z_]\w*)=\S*" + re.escape(found[0]), text)
         name = named[1] if named else "NAME"
-        hint = f"set {name} in this shell, export it, and give --env {name}: its value is written nowhere"
-        raise CockpitError("there is a secret in it", where="--setup", hint=hint)
+        hint = (
+            f"set {name} in this shell, export it, and give --env {name}: its value is never written to disk"
+        )
+        raise CockpitError("it contains a secret", where="--setup", hint=hint)
     return text
 
 
@@ -259,7 +265,7 @@ def _unnamed(args: argparse.Namespace) -> list[str]:
         return []
     named = args.hostfile or ("-w" if args.nodelist else "--slurm" if args.slurm is not None else "")
     if named:
-        raise CockpitError(f"--nodes and {named} both say which nodes", hint="give one of the two")
+        raise CockpitError(f"--nodes and {named} both select nodes", hint="give one of the two")
     return ["-w", f"node[1-{number}]"]
 
 

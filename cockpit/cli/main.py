@@ -19,14 +19,14 @@ VERBS = {
     "plan": "print the exact shell script of every node; run nothing",
     "doctor": "check nodes before a launch: differences and problems",
     "ps": "list runs and their states",
-    "attach": "watch a running run again, or any job",
+    "attach": "come back to a run, or watch any job",
     "logs": "print a run's logs",
     "metrics": "numbers per step: time, work, loss, slow ranks",
-    "stacks": "Python stacks of all ranks, merged, so that the odd one stands out",
+    "stacks": "Python stacks of all ranks, merged, so that the odd rank stands out",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",
-    "config": "print the settings in effect; write a first settings file",
+    "config": "print the settings in effect; create a settings file",
     "where": "print every path cockpit uses here",
     "completion": "print a completion script for bash, zsh or fish",
 }
@@ -48,7 +48,7 @@ def usage() -> str:
         "A terminal cockpit for multi-node training runs.\n\n"
         f"{verbs}\n\n"
         "  cockpit help VERB     its options and examples; cockpit VERB --help-all: all options\n"
-        "  cockpit help TOPIC    a page of the documentation, or the sections with these words\n"
+        "  cockpit help TOPIC    a page of the documentation, or the sections that contain these words\n"
         "  cockpit --version\n\n"
         "Start: cockpit run HOSTFILE -- train.py ARGS; or try it here: cockpit demo\n"
     )
@@ -136,7 +136,7 @@ def _asking(words: Sequence[str]) -> Iterator[None]:
 
     before, DESK.prompter = DESK.prompter, Terminal()
     if "--headless" in _options(words):
-        DESK.prompter = Nobody("--headless asks nobody")
+        DESK.prompter = Nobody("--headless never asks")
     try:
         yield
     finally:

@@ -23,7 +23,7 @@ from cockpit.engine.logs.reader import LogPiece, Reader
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.time_slices import Turn
-from cockpit.tui.look.units import size_text
+from cockpit.tui.look.units import BINARY
 
 _TICK_S = 0.1
 
@@ -172,7 +172,10 @@ class Missed(Listener):
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if self._since and not self._through:
-            say(f"not all missed output was printed; all of it: cockpit logs {quote(self._folder.name)}")
+            say(
+                f"some missed output was not printed; to see all "
+                f"of it: cockpit logs {quote(self._folder.name)}"
+            )
 
     async def _show(self, session: Session, hold: Callable[[], bool]) -> None:
         await _arrived(session)
@@ -222,5 +225,5 @@ async def _arrived(session: Session) -> None:
         if left and not told and time.monotonic() - began > _TOLD_S:
             told = True
             whose = nodes_text(in_order(names, nodes))
-            say(f"waiting for {size_text(left)} of missed output from {whose}, to print it in time order")
+            say(f"waiting for {BINARY.text(left)} of missed output from {whose}, to print it in time order")
         await session.wait(_TICK_S)

@@ -20,14 +20,14 @@ RAISE = "COCKPIT_TRACEBACK"
 """Set it to 1, and faults are raised as usual in Python, for debugging."""
 
 _WHAT_TO_DO = {
-    errno.ENOSPC: "make room and try again; runs on nodes continue",
-    errno.EDQUOT: "your quota is used up: make room and try again; runs on nodes continue",
-    errno.EROFS: "it cannot be written to: set XDG_STATE_HOME to a folder that can; runs on nodes continue",
-    errno.EACCES: "check its owner and mode: cockpit where names all folders in use",
-    errno.EPERM: "check its owner and mode: cockpit where names all folders in use",
+    errno.ENOSPC: "free some space and try again; runs on nodes continue",
+    errno.EDQUOT: "your quota is used up: free some space and try again; runs on nodes continue",
+    errno.EROFS: "set XDG_STATE_HOME to a writable folder; runs on nodes continue",
+    errno.EACCES: "check its owner and mode; cockpit where lists all folders in use",
+    errno.EPERM: "check its owner and mode; cockpit where lists all folders in use",
     errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
     errno.ENFILE: "too many files are open on this machine",
-    errno.EIO: "the disk does not work: see dmesg; runs on nodes continue",
+    errno.EIO: "the disk is failing: see dmesg; runs on nodes continue",
 }
 
 
@@ -59,7 +59,7 @@ def saved(error: BaseException) -> str:
     try:
         return str(traces.save(error))
     except OSError as refused:
-        return f"no traceback could be written ({refused.strerror}); {RAISE}=1 shows it"
+        return f"the traceback could not be saved ({refused.strerror}); {RAISE}=1 prints it"
 
 
 class _Log(logging.Handler):

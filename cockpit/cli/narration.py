@@ -37,7 +37,7 @@ def say_left(folder: RunFolder, leaving: str = "") -> None:
         return
     run, foreign = folder.name, folder.manifest.foreign is not None
     if folder.writer.succeeded():
-        say("another cockpit is attached, and acts for it from now on")
+        say("another attached cockpit takes over")
     say(f"left; the {'job' if foreign else 'run'} continues. Come back with: cockpit attach {quote(run)}")
     if not foreign:
         say(f"or stop it with: cockpit stop {quote(run)}")

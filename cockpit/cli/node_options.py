@@ -63,7 +63,7 @@ def source(file: str | None, args: argparse.Namespace, ask: str) -> list[str]:
         return ["--slurm", args.slurm or own_job()]
     if file is None:
         if not os.path.exists(DEFAULT):
-            raise CockpitError("which nodes? none are named", hint=ask)
+            raise CockpitError("no nodes named", hint=ask)
         say(f"nodes: {DEFAULT}, DeepSpeed's default")
         return [DEFAULT]
     return [file]

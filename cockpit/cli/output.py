@@ -82,8 +82,8 @@ def raw(data: bytes) -> None:
     :raises CockpitError: stdout is a terminal, or they cannot be written
     """
     if sys.stdout.isatty():
-        hint = "send them to a file or through a program: add > FILE, or | less"
-        raise CockpitError("the bytes of a log may drive this terminal", where="--raw", hint=hint)
+        hint = "send it to a file or a program: > FILE, or | less"
+        raise CockpitError("a log may contain terminal escapes", where="--raw", hint=hint)
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -135,9 +135,12 @@ def draw(text: str, width: int) -> None:
     _write(sys.stderr, f"\r\x1b[K{clip(one_line(text), width)}")
 
 
-def ring(call: Call) -> None:
-    """Let the terminal on stderr call somebody, if it is one."""
-    if sys.stderr.isatty():
+def ring(call: Call, bell: bool = True) -> None:
+    """Let the terminal on stderr call somebody, if it is one.
+
+    :param bell: whether it is to, by the settings
+    """
+    if bell and sys.stderr.isatty():
         _write(sys.stderr, alert(call, os.environ))
 
 

@@ -127,7 +127,7 @@ def add_link_options(parser: argparse.ArgumentParser, job: str = "JOBID") -> Non
         choices=tuple(TRANSPORTS),
         default="auto",
         help="auto: srun with --slurm, or for nodes without sshd that your job holds; this machine directly; "
-        "all others by ssh; openssh: your own ssh program",
+        "all others over ssh; openssh: your own ssh program",
     )
     add_word(group, "-F --ssh-config", "FILE", "ssh config file to use instead of ~/.ssh/config")
     add_flag(

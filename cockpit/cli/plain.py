@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 from cockpit import config
 from cockpit.base.events import Left
@@ -161,8 +162,10 @@ async def watch(
 
 def _call_from(session: Session, output: Output) -> None:
     """Call a person when the run fails, stands still, or is over."""
-    chosen = ways(output.notify, config.load())
-    Caller(session, chosen, ring, say, since=output.since, leaves=output.headless).start()
+    settings = config.load()
+    chosen = ways(output.notify, settings)
+    rings = partial(ring, bell=settings.bell)
+    Caller(session, chosen, rings, say, since=output.since, leaves=output.headless).start()
 
 
 def _say_logged_out(session: Session, before: list[str], output: Output) -> list[str]:

@@ -91,9 +91,7 @@ def _about_steps(folder: RunFolder, model: RunModel, pace: Pace, more: Beside) -
         yield [_ahead(more.ahead)]
     further = step_said(folder, model, pace)
     if further is not None:
-        yield [
-            f"the run is at step {further:,}, says its log; ranks count steps from the start of the program"
-        ]
+        yield [f"its log says that the run is at step {further:,}; ranks count steps from program start"]
     if unknown := list(_unworked(folder, model, pace)):
         yield unknown
     if more.pages:
@@ -173,7 +171,7 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
         links = pools.of(folder.manifest)
         async with telling(lambda: pools.roll, failures=False):
             for node, why in (await keep(folder, links, failed[:FAILED])).items():
-                say(f"{node}: {why}; the cause below is from what is here")
+                say(f"{node}: {why}; the cause below is based on local data")
     estimate(folder, model, book.pace)
     if connect and untold(model, book.pace):
         pool = pools.of(folder.manifest)

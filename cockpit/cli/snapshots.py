@@ -50,5 +50,5 @@ async def fetched(folder: RunFolder, model: RunModel, pool: LinkPool) -> list[Sh
     """The evidence that the nodes of a run kept; prints a warning for each node that cannot send it."""
     shown, errors = await gather(folder, model, pool.lend, lacking(folder, model))
     for name, error in errors.items():
-        complain(CockpitError(f"its evidence cannot be had: {error.what}", where=name))
+        complain(CockpitError(f"cannot get its evidence: {error.what}", where=name))
     return shown

@@ -50,7 +50,7 @@ def add_options(parser: Parser) -> None:
         group,
         "--hang-after",
         None,
-        "inspect ranks after S seconds without a step, or six usual steps (default: 30)",
+        "inspect ranks after S seconds without a step, or six usual steps if longer (default: 30)",
     )
     group.add_argument(
         "--on-hang",
@@ -77,19 +77,19 @@ def watch_options(args: argparse.Namespace, launcher: str = "") -> WatchOptions:
     from cockpit.plans.launch import PER_NODE
 
     if args.hang_after == 0:
-        raise CockpitError("--hang-after must be more than 0", hint="--no-watch switches it off")
+        raise CockpitError("--hang-after must be more than 0", hint="--no-watch turns the watch off")
     settings = config.load().watch
     looks = settings.look and not args.no_watch
     if args.on_hang == "stop" and not looks:
         why = "--no-watch" if args.no_watch else "look = false in the settings"
-        what = f"--on-hang stop: with {why} nobody notices that the run hangs"
+        what = f"--on-hang stop: with {why} nothing detects a hang"
         raise CockpitError(what, hint="leave out one of them" if args.no_watch else "look = true")
     on_hang = args.on_hang or settings.on_hang
     if launcher == PER_NODE and args.on_hang == "stop":
-        what = f"--on-hang stop does not apply to --launcher {PER_NODE}: its ranks are the program's own"
+        what = f"--on-hang stop does not apply to --launcher {PER_NODE}: the program starts its own ranks"
         raise CockpitError(what, hint="leave it out")
     if args.stop_after and on_hang != "stop":
-        raise CockpitError("--stop-after stops nothing without --on-hang stop", hint="add --on-hang stop")
+        raise CockpitError("--stop-after has no effect without --on-hang stop", hint="add --on-hang stop")
     return WatchOptions(
         looks,
         settings.hang_after if args.hang_after is None else args.hang_after,
@@ -111,7 +111,7 @@ def needed() -> None:
     :raises CockpitError: there is none
     """
     if not wanted(plain=False, headless=False, json=False):
-        raise CockpitError("--tui needs a terminal", hint="leave it out: text is printed then")
+        raise CockpitError("--tui needs a terminal", hint="leave it out to print text")
 
 
 def fly(flight: Flight, *, read_only: bool, notify: str | None = None) -> int:

@@ -71,12 +71,12 @@ def _told(node: Node) -> bool:
 
 def _left(node: Node, run: str) -> str:
     if node.over:
-        return f"{node.name}: ended, and not all of its output is here; to fetch it: cockpit logs {run}"
+        return f"{node.name}: ended, but not all of its output was fetched; to fetch it: cockpit logs {run}"
     if _told(node):
         return (
-            f"{node.name}: was asked to stop and is still running; to kill it now: cockpit stop {run} --now"
+            f"{node.name}: still running after being asked to stop; to kill it now: cockpit stop {run} --now"
         )
-    return f"{node.name}: not reachable, its ranks may run on; stop it with: cockpit stop {run}"
+    return f"{node.name}: not reachable, its ranks may still be running; to stop them: cockpit stop {run}"
 
 
 def leave_soon(code: Exit) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from cockpit.errors import CockpitError
 
-LACKS = "look-ahead, look-behind and references to groups are not known (RE2)"
+LACKS = "look-ahead, look-behind and backreferences are not supported (RE2)"
 
 # What Python has another spelling for.
 _SPELT = re.compile(
@@ -45,7 +45,9 @@ class Expression:
         except (ValueError, OverflowError, RecursionError) as error:
             raise CockpitError(f"not a regular expression: {error}", where=where) from None
         if "[[:" in text or "[^[:" in text:
-            raise CockpitError("no class has a name like [[:alpha:]]", where=where, hint="write [a-zA-Z]")
+            raise CockpitError(
+                "classes such as [[:alpha:]] are not supported", where=where, hint="write [a-zA-Z]"
+            )
         self.folds = bool(flags & re.IGNORECASE)
         """Whether small letters match capitals too."""
         options = re2.Options()

@@ -13,11 +13,11 @@ MARK = "~"
 """In front of ranks of which at least one is inferred."""
 
 WORDS = {
-    "local_rank": "by LOCAL_RANK of what their launcher started",
+    "local_rank": "from the LOCAL_RANK of the processes their launcher started",
     "order": "in the order in which they were started",
     "node_order": "in the order in which they were started on each node",
     "pid": "numbered by node and pid",
-    "named": "it is the program that you named, and nothing says that there are others",
+    "named": "it is the program you named, and there is no sign of others",
 }
 """How the number of a rank was found; a node that is newer may say something else."""
 
@@ -58,5 +58,5 @@ def sentences(ranks: Mapping[int, str]) -> list[str]:
 def _sentence(how: str, ranks: list[int]) -> str:
     if how == UNKNOWN:
         number = f"{len(ranks)} Python processes of one job"
-        return f"{MARK} {number}, their ranks are not known: they are numbered by node and pid"
+        return f"{MARK} {number}; their ranks are unknown, so they are numbered by node and pid"
     return f"{MARK} {ranks_named(ranks)} {'is' if len(ranks) == 1 else 'are'} inferred: {words(how)}"

@@ -311,13 +311,13 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
         wanted = await wanted_task
         report.size, report.sha256 = wanted.size, wanted.sha256
         if wanted.changed:
-            report.state, report.why = "changed", "the node still writes it: collect again later"
+            report.state, report.why = "changed", "the node is still writing it: collect again later"
         elif digest == wanted.sha256:
             if not final.exists():
                 os.replace(part, final)
             report.state = "collected"
             if wanted.rest:
-                report.why = f"it has grown by {wanted.rest} bytes meanwhile; collect again for them"
+                report.why = f"it grew by {wanted.rest} bytes meanwhile; collect again to fetch them"
         else:
             # The part kept from an earlier try is of a different file: start again from zero.
             stale = final if final.exists() else part
@@ -359,7 +359,7 @@ async def _append(link: Link, node: NodeEntry, report: Fetched, path: Path, room
             while (got := await stream.part(_SILENCE_S)) is not None:
                 item, data = got
                 if item.offset != report.here:
-                    raise LinkError("sent another part of the file than asked for", where=node.name)
+                    raise LinkError("sent a different part of the file than requested", where=node.name)
                 if report.here + len(data) > report.size + (0 if report.path else GROWTH):
                     what = f"sends more than the {report.size} bytes it listed"
                     raise RemoteError("protocol", what, where=node.name)
@@ -442,11 +442,11 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
         recorded = model.nodes[node.name].reports.values()
         said = [report.text for report in recorded if report.state == "missing"]
         if folder.manifest.foreign:
-            why = "cockpit did not start this job, and no profiler with it"
+            why = "cockpit did not start this job, so no profiler either"
         elif not folder.manifest.profile:
             why = f"the run was not profiled: use --profile {'|'.join(PROFILERS)}"
         elif not model.nodes[node.name].over:
-            why = "the run is still going: a report is written when it ends"
+            why = "the run is still running: a report is written when it ends"
         else:
             why = said[0] if said else "the profiler left no file"
         collected.missing[node.name] = why

@@ -122,15 +122,15 @@ def busy(looks: Looks) -> dict[str, str]:
     found = {}
     for name, look in looks.answered.items():
         if look.ranks is None:
-            found[name] = "it is not known what runs there"
+            found[name] = "what runs there is unknown"
         elif look.ranks.ranks:
-            found[name] = "ranks run there"
+            found[name] = "ranks are running there"
         elif look.ranks.others:
-            found[name] = "somebody else runs a job there"
+            found[name] = "another user runs a job there"
         elif look.condition.gpus and not free(look):
             found[name] = "its GPUs are busy"
         elif look.facts is None:
-            found[name] = "its python is not known"
+            found[name] = "its python is unknown"
         elif look.facts.torch is None:
             found[name] = NO_TORCH
     return found
@@ -152,7 +152,7 @@ def without(looks: Looks, iface: str) -> dict[str, str]:
     for name, look in looks.answered.items():
         there = look.condition.network.interfaces if look.condition.network else ()
         if iface and look.condition.network is None:
-            found[name] = "its interfaces are not known"
+            found[name] = "its interfaces are unknown"
         elif iface and not any(each.name == iface and each.addresses for each in there):
             names = ", ".join(each.name for each in there if each.addresses)
             found[name] = f"it has {names}" if names else "it has none that is up"
@@ -222,7 +222,7 @@ class _Stage:
         except (TimeoutError, asyncio.TimeoutError):
             if limit < START_S:
                 self.late.add(name)
-            raise LinkError(f"torch is not imported within {limit:.0f} s", where=name) from None
+            raise LinkError(f"torch was not imported within {limit:.0f} s", where=name) from None
 
     def of_gpus(self, gpus: Mapping[str, list[int]]) -> list[Hunt]:
         """A hunt for each node with several GPUs; and the GPU that it takes part with."""

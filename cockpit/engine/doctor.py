@@ -224,7 +224,7 @@ def words_again(manifest: Manifest) -> list[str]:
 
 
 _ASKED = {
-    verbs.Facts: "the question for its versions",
+    verbs.Facts: "the version query",
     verbs.Checkup: "the checks",
     verbs.Seek: "the search for ranks",
 }

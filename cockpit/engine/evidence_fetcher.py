@@ -123,13 +123,13 @@ class Keeper(Listener):
         await self.settled()
 
     async def _tell_known(self) -> None:
-        """Say what is here already: whoever comes later has not seen it."""
+        """Say what was already fetched: whoever comes later has not seen it."""
         depot = Depot(self._session.folder)
         if any(depot.names(entry) for entry in self._session.manifest.nodes):
             try:
                 self._tell((await self._gather([]))[0])
             except CockpitError as error:
-                self._session.remark(f"evidence is not kept here: {error}")
+                self._session.remark(f"evidence could not be saved here: {error}")
 
     def _lacking(self) -> list[str]:
         """Nodes whose evidence is not here; one that could not give it is not asked for it forever."""
@@ -158,7 +158,7 @@ class Keeper(Listener):
             self._tell(shown)
         except CockpitError as error:
             self._tried.update(dict.fromkeys(names, -1))
-            session.remark(f"evidence is not kept here: {error}")
+            session.remark(f"evidence could not be saved here: {error}")
 
     async def _gather(self, names: list[str]) -> tuple[list[Shown], dict[str, CockpitError]]:
         async with self._turn:

@@ -53,7 +53,7 @@ class Space:
         try:
             found = os.statvfs(self._folder)
         except OSError as error:
-            raise os_error("cannot tell the free space", self._folder, error) from None
+            raise os_error("cannot determine the free space", self._folder, error) from None
         floor = min(
             self.quotas.free_bytes, int(found.f_blocks * found.f_frsize * self.quotas.free_percent / 100)
         )
@@ -64,7 +64,7 @@ def exceeded(name: str, limit: int, where: Path) -> QuotaReached:
     """The error for a reached quota of the settings."""
     shown = _text(limit) if name.endswith("_bytes") else str(limit)
     hint = f"raise {name} in [quotas] ({SEE}), then: cockpit attach {where.parents[1].name}"
-    return QuotaReached(f"quota of {shown} a node reached", where=str(where), hint=hint)
+    return QuotaReached(f"quota of {shown} per node reached", where=str(where), hint=hint)
 
 
 def _text(size: int) -> str:

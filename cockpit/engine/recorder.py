@@ -69,7 +69,7 @@ class Recorders:
         silent = {rank: why for ask in asks for rank, why in ask.silent.items()}
         for rank, place in places.items():
             if rank not in heard:
-                silent.setdefault(rank, place.why or "its node is not asked")
+                silent.setdefault(rank, place.why or "its node was not asked")
         found = await asyncio.to_thread(look, heard, self._memberships)
         return Heard(found, silent, any(ask.probed for ask in asks))
 
@@ -123,14 +123,14 @@ class _Asked:
         """
         rank = item.rank
         if rank not in self._ranks or rank in self.heard or rank in self.silent:
-            raise self._odd(f"the recorder of rank {rank}, of which it was not asked one")
+            raise self._odd(f"the recorder of rank {rank}, which was not requested")
         if item.kind:
             self.probed |= item.kind != "absent"
             self.silent[rank] = one_line(item.what, limit=200)
             return
         self.probed = True
         if sum(item.lengths) != len(data):
-            raise self._odd("a recorder that is cut off")
+            raise self._odd("a truncated recorder")
         traces = []
         try:
             for length in item.lengths:
@@ -138,14 +138,14 @@ class _Asked:
                 data = data[length:]
         except Malformed as error:
             # What a training program says of itself costs nobody else's answer.
-            self.silent[rank] = one_line(f"its recorder's answer makes no sense: {error}", limit=200)
+            self.silent[rank] = one_line(f"its recorder's answer is invalid: {error}", limit=200)
             return
         self.heard[rank] = Recorded(round(item.at * 1e6) - ahead_us, tuple(traces))
 
     def _trace(self, data: bytes) -> Trace:
         trace = unpack(data, lambda text: one_line(text, limit=250))
         if len(trace.entries) > self._rows:
-            raise Malformed("more entries than were asked for")
+            raise Malformed("more entries than requested")
         return trace
 
     def _odd(self, what: str) -> RemoteError:

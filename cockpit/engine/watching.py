@@ -157,7 +157,7 @@ class Watching:
             try:
                 session.record(witnessed(session.model, time.time(), "", fact))
             except CockpitError as error:
-                session.remark(f"what the watch has seen is not kept: {error}")
+                session.remark(f"the watch's state could not be saved: {error}")
 
     def _mind_hang(self) -> None:
         """Stop the run if that was asked for: on proof that it is stuck, or after the time that was named."""
@@ -210,7 +210,7 @@ class Looker(Facts):
         try:
             kept = (await sampler.kept()).name
         except CockpitError as error:
-            return replace(looked, why=f"its stacks are not kept: {error}")
+            return replace(looked, why=f"its stacks could not be saved: {error}")
         return replace(looked, snapshot=kept)
 
     # What its verdict uses beside stacks

@@ -241,7 +241,7 @@ def free_port(wanted: int) -> int:
 def _owner(wanted: int) -> str:
     process = holder(wanted)
     if process is None:
-        return " by a process of somebody else"
+        return " by another user's process"
     return ", held by %s (pid %d)" % (process.name, process.pid)
 
 

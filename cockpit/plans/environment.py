@@ -212,16 +212,18 @@ def is_variable(name: object) -> bool:
 
 def _check(name: str, value: str) -> None:
     if not is_variable(name):
-        what = f"{name[:60]!a} is not a name a variable can have"
-        raise CockpitError(what, hint="names have letters, digits and _, and start with none of the digits")
+        what = f"{name[:60]!a} is not a valid variable name"
+        raise CockpitError(what, hint="names have letters, digits and _, and do not start with a digit")
     if name.startswith("COCKPIT_"):
         raise CockpitError(f"{name} is cockpit's own", hint="leave it out")
     if name in _BASH.split():
         raise CockpitError(f"{name} belongs to the shell", hint="leave it out, or set it in the program")
     if "\0" in value:
-        raise CockpitError(f"the value of {name} has a NUL byte", hint="no program can be given that")
+        raise CockpitError(
+            f"the value of {name} contains a NUL byte", hint="remove it: no program can receive one"
+        )
     if (bytes_ := len(os.fsencode(f"{name}={value}")) + 1) > LONGEST:
-        what = f"{name} has {bytes_:,} bytes, and Linux starts no program with one of more than {LONGEST:,}"
+        what = f"{name} has {bytes_:,} bytes, and Linux allows at most {LONGEST:,}"
         raise CockpitError(what, hint="write it into a file, and give its path")
 
 

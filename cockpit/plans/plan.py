@@ -140,14 +140,18 @@ def _check(job: LaunchJob) -> None:
     if not job.hosts:
         raise CockpitError("no host to run on", hint="check the hostfile and the filters")
     if not job.cwd.startswith("/"):
-        raise CockpitError(f"not an absolute path: {job.cwd}", where="--cwd", hint="give one from / on")
+        raise CockpitError(
+            f"not an absolute path: {job.cwd}", where="--cwd", hint="give a path that starts with /"
+        )
     if job.python is not None and not job.python.startswith("/"):
-        raise CockpitError(f"not an absolute path: {job.python}", where="--python", hint="give one from / on")
+        raise CockpitError(
+            f"not an absolute path: {job.python}", where="--python", hint="give a path that starts with /"
+        )
     if job.master_port is not None and not is_port(job.master_port):
-        raise CockpitError(f"no port: {job.master_port}", where="--master-port", hint="it is 1 to 65535")
+        raise CockpitError(f"not a port: {job.master_port}", where="--master-port", hint="use 1 to 65535")
     if job.master_addr is not None and not is_address(job.master_addr):
         hint = "give a name or an IP address"
-        raise CockpitError(f"no address: {job.master_addr!a}", where="--master-addr", hint=hint)
+        raise CockpitError(f"not an address: {job.master_addr!a}", where="--master-addr", hint=hint)
     gpus.check_known(job.hosts)
     launchers.check(job)
     words = job.profiler.argv("", "", "") if job.profiler else ()

@@ -88,13 +88,13 @@ class ConnectStage(Enum):
     QUEUED = "its turn to connect"
     JUMP = "its jump host"
     DIALING = "the connection"
-    BANNER = "sshd's first word"
+    BANNER = "sshd's banner"
     KEYS = "the key exchange"
     LOGIN = "the login"
     PERSON = "your answer"
     SHELL = "a shell"
     AGENT = "the agent"
-    ANSWER = "an answer of the agent"
+    ANSWER = "an answer from the agent"
 
 
 class Progress:

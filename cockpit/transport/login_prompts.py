@@ -350,11 +350,11 @@ class Login:
             given = await asyncio.shield(self._question)
         except asyncio.CancelledError:
             if kind == "code":
-                self._close("closed the connection before there was an answer")
+                self._close("closed the connection before it got an answer")
             raise
         except Exception:
             self._question = None
-            self._close("could not be asked about")
+            self._close("could not be prompted for")
             raise
         self._question, self._typed = None, ""
         if given is None:

@@ -126,7 +126,7 @@ class Failure:
                 what, hint, retry = sentence(found, self)
                 kind = Dropped if sentence is _CLOSED else LinkError
                 return kind(what, where=self.node, hint=hint, retry=retry)
-        last = text.splitlines()[-1][:300] if text else f"ssh ended with {status} and no word"
+        last = text.splitlines()[-1][:300] if text else f"ssh ended with {status} and no message"
         return LinkError(f"connection failed: {last}", where=self.node, hint=f"try: {self.command('true')}")
 
     def stuck(self, stage: ConnectStage, seconds: float) -> LinkError:
@@ -173,7 +173,7 @@ def _changed(found: re.Match[str], failure: Failure) -> _Sentence:
     file = f"-f {quote(where[1])} " if where and where[1] != own else ""
     shown = f" (it shows {failure.said.shown})" if failure.said.shown else ""
     return (
-        f"host key changed{failure.at}: not the machine it was, or somebody is in between{shown}",
+        f"host key changed{failure.at}: a different machine, or somebody in between{shown}",
         f"verify with its admin, then: ssh-keygen {file}-R {quote(found['host'])}",
         False,
     )
@@ -182,7 +182,7 @@ def _changed(found: re.Match[str], failure: Failure) -> _Sentence:
 def _unknown(found: re.Match[str], failure: Failure) -> _Sentence:
     shown = f": {failure.said.shown}" if failure.said.shown else ""
     if _keeps_none(failure):
-        hint = "the ssh configuration keeps none: give it a UserKnownHostsFile"
+        hint = "the ssh configuration stores none: give it a UserKnownHostsFile"
     else:
         hint = f"check it and accept it with: {failure.command('true')}"
     return f"host key is not known{failure.at}{shown}", hint, False
@@ -279,7 +279,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
         ),
         (
             r"^Timeout, server .{0,400} not responding",
-            _said("connection lost for lack of any answer", "", True),
+            _said("connection lost: no answer", "", True),
         ),
         (
             r"^(?P<said>(?:kex|ssh)_exchange_identification: .{0,400}|Connection (?:closed|reset) by .{0,400}"

@@ -122,7 +122,7 @@ class Share:
         if self.taken != int(limit * NEAR):
             return ""
         taken = f"this cockpit has taken {self.taken:,} of its {limit:,} steps of SLURM job {self._job}"
-        return f"{taken}: links are lost too often"
+        return f"{taken}: connections are lost too often"
 
 
 _shares: dict[str, Share] = {}
@@ -183,7 +183,7 @@ _REFUSALS: dict[str, Callable[[str, str], LinkError]] = {
         f"is not a node of SLURM job {job}", where=node, hint=f"its nodes: squeue -j {job}", retry=False
     ),
     "Access/permission denied": lambda node, job: LinkError(
-        f"SLURM job {job} belongs to somebody else", where=node, hint="yours: squeue --me", retry=False
+        f"SLURM job {job} belongs to another user", where=node, hint="yours: squeue --me", retry=False
     ),
     "step limit": lambda node, job: LinkError(
         f"SLURM job {job} has had all the steps that MaxStepCount allows", where=node, retry=False

@@ -117,7 +117,7 @@ class Client(asyncssh.SSHClient):
         if set(has).isdisjoint(wanted := self._trust.algorithms()):
             these = one_line(", ".join(has), limit=200)
             wants = f"HostKeyAlgorithms wants {', '.join(wanted)}"
-            raise asyncssh.KeyExchangeFailed(f"{wants}, and its host keys are for {these}")
+            raise asyncssh.KeyExchangeFailed(f"{wants}, but its host keys are for {these}")
 
     async def lost(self, error: Exception) -> Exception:
         """Why a connection was lost before the login: its ProxyCommand may know."""
@@ -180,7 +180,7 @@ class Client(asyncssh.SSHClient):
         if self._objection:
             what, hint = f"host key refused: {self._objection}", "ask its admin for a new host key"
         elif self._unkept:
-            what, hint = f"host key cannot be kept: {self._unkept}", "make that file writable"
+            what, hint = f"host key cannot be saved: {self._unkept}", "make that file writable"
         elif revoked and (self._key is None or self._key in revoked):
             what, hint = f"host key refused: {text}", "ask its admin for a new host key"
         elif known and self._key and self._key.algorithm not in (kinds := {key.algorithm for key in known}):
@@ -190,12 +190,12 @@ class Client(asyncssh.SSHClient):
         elif known:
             default = file == str(Path.home() / ".ssh" / "known_hosts")
             remove = ["ssh-keygen", "-R", entry, *([] if default or not file else ["-f", file])]
-            what = "host key changed: not the machine it was, or somebody is in between"
+            what = "host key changed: a different machine, or somebody in between"
             hint = f"verify with its admin, then: {join(remove)}"
         elif self._key is None:
             what, hint = f"host key refused: {text}", f"try: {self._by_hand}"
         elif not file or file == "/dev/null":
-            what = "host key is not known, and the ssh configuration keeps none"
+            what = "host key is not known, and the ssh configuration stores none"
             hint = f"give {target.name} a UserKnownHostsFile"
         elif config.strict == "yes" and not self._accepts_new:
             what = "host key is not known, and StrictHostKeyChecking is yes"

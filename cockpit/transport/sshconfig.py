@@ -283,9 +283,9 @@ def _ask_ssh(asked: Asked, file: Path | None, limit_s: float, why: str) -> _Read
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        raise _wrong(asked, f"no answer of ssh -G for {limit_s:g} s", "does a Match exec hang?") from None
+        raise _wrong(asked, f"no answer from ssh -G for {limit_s:g} s", "does a Match exec hang?") from None
     except OSError:
-        hint = "install ssh, which cockpit asks about such lines, or write it otherwise"
+        hint = "install ssh, which cockpit asks about such lines, or rewrite it"
         raise _wrong(asked, why, hint) from None
     out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
     try:

@@ -77,6 +77,8 @@ class BaseApp(App[int]):
         """The key of each command, as people write it."""
         self.rings = config.bell
         """Whether the terminal rings when somebody is called."""
+        self.units = config.units
+        """Of sizes: a name in :data:`cockpit.tui.look.units.SIZES`."""
         self.glyphs: Glyphs = choose(config.ascii)
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)

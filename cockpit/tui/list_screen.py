@@ -66,7 +66,7 @@ class ListScreen(CommandScreen):
 
     def own_handlers(self) -> dict[Id, Handler]:
         """What none of them can do."""
-        return {"zoom": Handler(self.zoom, lambda: "there is one pane only")}
+        return {"zoom": Handler(self.zoom, lambda: "there is only one pane")}
 
     def places(self) -> Iterator[Item]:
         """There is nowhere to go."""

@@ -91,10 +91,13 @@ def test_a_private_group_is_one_without_others(
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: me)
     monkeypatch.setattr(pwd, "getpwall", lambda: [me, *(user(name, ADA) for name in others)])
     monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("team", "", gid, members)))
-    owners._is_private.cache_clear()
-    assert owners._is_private(77) is private
-    assert not owners._is_private(78)
-    owners._is_private.cache_clear()
+    monkeypatch.setattr(owners, "_is_private", owners._is_private.__wrapped__)  # nothing that was kept
+
+    def who(group: int) -> str:
+        return owners.others_in("/x", os.stat_result((0o100620, 0, 0, 1, os.geteuid(), group, 0, 0, 0, 0)))
+
+    assert (who(77) == "") is private
+    assert who(78)
 
 
 @pytest.mark.root

@@ -63,7 +63,7 @@ def test_giving_up(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
 
 def test_without_a_terminal_there_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "TTY", "/dev/null")
-    assert asking.Terminal().absent == "there is no terminal on which to ask"
+    assert asking.Terminal().absent == "there is no terminal to ask on"
     monkeypatch.setattr(asking, "TTY", "/nowhere")
-    assert asking.Terminal().absent == "there is no terminal on which to ask"
+    assert asking.Terminal().absent == "there is no terminal to ask on"
     assert asyncio.run(asking.Terminal().ask(TWO)) is None

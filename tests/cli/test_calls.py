@@ -79,11 +79,21 @@ def test_the_terminal_rings_once_for_each_call_inside_tmux_too(tmp_path: Path) -
     assert shown.count(b"\a") == 2
 
 
+def test_the_terminal_does_not_ring_where_the_settings_say_so(tmp_path: Path) -> None:
+    settings = tmp_path / "config" / "cockpit" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("bell = false\n")
+    env = {**os.environ, "TERM": "xterm", "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=120)
+    assert code == 1
+    assert b"\a" not in shown
+
+
 def test_what_runs_a_command_is_a_persons_own_settings_only(tmp_path: Path) -> None:
     (tmp_path / "cockpit.toml").write_text('notify = "touch owned"\n')
     done = subprocess.run(words(tmp_path, "--headless"), cwd=tmp_path, capture_output=True, timeout=60)
     assert done.returncode == 2
-    assert b"cockpit.toml: key 'notify': is a command, and a project's settings run none" in done.stderr
+    assert b"cockpit.toml: key 'notify': is a command, and a project's settings cannot set one" in done.stderr
     assert not (tmp_path / "owned").exists()
 
 

@@ -112,7 +112,7 @@ def test_fish(tmp_path: Path) -> None:
         "fish",
         "cockpit completion fish | source; complete -C 'cockpit stop '; complete -C 'cockpit run ./c'",
     )
-    assert found[:3] == ["heron\ttrain.py", "last\tthe run that was started last", "otter\ttrain.py"]
+    assert found[:3] == ["heron\ttrain.py", "last\tthe newest run", "otter\ttrain.py"]
     assert "./cockpit/" in found[3:], "a file"
 
 

@@ -21,7 +21,7 @@ def test_what_goes_with_deep_alone(option: list[str], capsys: pytest.CaptureFixt
         print(error)
     told = capsys.readouterr()
     assert code == Exit.USAGE
-    assert f"{option[0]} goes with --deep" in told.err + told.out
+    assert f"{option[0]} needs --deep" in told.err + told.out
 
 
 def test_that_torch_is_not_there_is_said_once() -> None:

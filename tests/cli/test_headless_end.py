@@ -192,7 +192,7 @@ def test_it_ends_and_names_the_node_that_it_could_not_stop(tmp_path: Path, mode:
         assert process.stderr
         said = (await asyncio.wait_for(process.stderr.read(), END_S)).decode()
         assert await process.wait() == 3, said
-        left = f"bad: not reachable, its ranks may run on; stop it with: cockpit stop {run.name}"
+        left = f"bad: not reachable, its ranks may still be running; to stop them: cockpit stop {run.name}"
         assert left in said, said
         assert "good: not" not in said, said
         await soon(lambda: run.ranks() == ["bad"], "the other node was stopped")
@@ -219,6 +219,6 @@ def test_the_third_sigterm_leaves_at_once(tmp_path: Path) -> None:
         assert process.stderr
         said = (await asyncio.wait_for(process.stderr.read(), END_S)).decode()
         assert await process.wait() == 3
-        assert "bad: not reachable, its ranks may run on" in said
+        assert "bad: not reachable, its ranks may still be running" in said
 
     play(tmp_path, "third", story)

@@ -148,7 +148,7 @@ def check(home: Home, run: str, code: int, said: str, when: str) -> str:
         assert (done.returncode, done.stdout) == (0, f"{run}: nothing to stop: never started\n"), when
         return "never"
     # On one node only, where it was cut off between the two.
-    half = re.match(r"failing: rank \d lost: no run record in ", row["state"])
+    half = re.match(r"failed: rank \d lost: no run record in ", row["state"])
     assert half or row["state"] in ("running", "starting", "ending"), (when, row, said)
     assert home.run_folders(run), when
     done = home.cockpit("stop", run, "--now")
@@ -229,7 +229,7 @@ def test_a_start_cut_off_between_two_nodes_is_told_and_stopped(home: Home) -> No
     agent.kill()
     row = until(lambda: (row := home.row("half")) and row["running"] == 1 and row, "a rank that runs")
     assert row is not None
-    assert row["state"].startswith("failing: rank 1 lost: no run record in ")
+    assert row["state"].startswith("failed: rank 1 lost: no run record in ")
     done = home.cockpit("stop", "half", "--now")
     assert (done.returncode, done.stdout) == (0, "half: stopped\n")
     assert not tagged("half")

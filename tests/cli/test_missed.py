@@ -118,10 +118,10 @@ class Slow(Node):
 
     async def stream(self, request: object) -> Stream:
         stream = await super().stream(request)
-        stream.parts = self._slowed(stream)  # type: ignore[method-assign]
+        stream.parts = self.slowed(stream)  # type: ignore[method-assign]
         return stream
 
-    def _slowed(self, stream: Stream) -> Any:
+    def slowed(self, stream: Stream) -> Any:
         whole = stream.parts
 
         async def parts() -> AsyncIterator[tuple[FollowItem, bytes]]:
@@ -154,11 +154,11 @@ class Leaver(Slow):
     async def credit(self, size: int) -> None:
         """It sends without."""
 
-    def _slowed(self, stream: Stream) -> Any:
-        slowed = super()._slowed(stream)
+    def slowed(self, stream: Stream) -> Any:
+        whole = super().slowed(stream)
 
         async def parts() -> AsyncIterator[tuple[FollowItem, bytes]]:
-            async for each in slowed():
+            async for each in whole():
                 yield each
                 os.kill(os.getpid(), signal.SIGTERM)
 
@@ -170,7 +170,7 @@ def test_who_leaves_before_is_told_where_the_rest_is(capsys: pytest.CaptureFixtu
     assert attach(folder_of(nodes), nodes) == Exit.LEFT
     out, err = capsys.readouterr()
     assert out == ""
-    assert "not all missed output was printed; all of it: cockpit logs run\n" in err
+    assert "some missed output was not printed; to see all of it: cockpit logs run\n" in err
 
 
 def test_no_node_holds_up_the_others_for_long(

@@ -128,9 +128,9 @@ def test_without_gpus_it_says_what_to_type(here: Verbs, tmp_path: Path) -> None:
     done = here.call(*launch(here, "none", "-w", "localhost", "--setup", setup, "--", "true"))
     assert done.code == 3
     assert done.err.splitlines()[-1] == (
-        "cockpit: localhost: how many slots? none are given, and no GPU is visible there "
+        "cockpit: localhost: no number of slots given, and no GPU is visible there "
         "(CUDA error 802: system not yet initialized); "
-        "say it: --slots 8 for all nodes, -w 'localhost:8', or slots=8 in the hostfile"
+        "give it: --slots 8 for all nodes, -w 'localhost:8', or slots=8 in the hostfile"
     )
     assert not (here.runs / "none").exists()
 
@@ -156,15 +156,15 @@ def test_gpus_are_counted_only_where_slots_are_open(tmp_path: Path) -> None:
     [
         (
             "run -- x",
-            "which nodes? none are named; give a HOSTFILE, - for a list on stdin, or -w 'gpu[01-04]:8'",
+            "no nodes named; give a HOSTFILE, - for a list on stdin, or -w 'gpu[01-04]:8'",
         ),
         (
             "attach",
-            "which nodes? none are named; give a run (see: cockpit ps), a HOSTFILE, -w NODES, or --pid N",
+            "no nodes named; give a run (see: cockpit ps), a HOSTFILE, -w NODES, or --pid N",
         ),
         (
             "stacks",
-            "which nodes? none are named; give a run (see: cockpit ps), a HOSTFILE, a SNAPSHOT",
+            "no nodes named; give a run (see: cockpit ps), a HOSTFILE, a SNAPSHOT",
         ),
         ("plan hosts -w gpu1:8 -- x", "hosts and -w both name nodes; give one of the two"),
         ("stacks last -w gpu1", "last and -w both name nodes; give one of the two"),
@@ -231,5 +231,5 @@ def test_too_long_a_list(here: Verbs) -> None:
     done = piped(here, "#" * (5 << 20), "plan", "-", "--", "x")
     assert done.returncode == 2
     assert "stdin: too large for a list of nodes" in done.stderr
-    with pytest.raises(CockpitError, match="no host in it"):
+    with pytest.raises(CockpitError, match="contains no host"):
         node_options.nodes([os.devnull])

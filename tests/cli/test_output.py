@@ -278,7 +278,7 @@ def test_files_and_folders_of_this_machine(world: World) -> None:
 def test_raw_bytes_are_not_for_a_terminal(world: World) -> None:
     code, shown = world.shows("logs", "ended", "--rank", "0", "--raw")
     assert (code, intruders(shown)) == (2, [])
-    assert b"--raw: the bytes of a log may drive this terminal" in shown
+    assert b"--raw: a log may contain terminal escapes" in shown
     words = world.cockpit("logs", "ended", "--rank", "0", "--raw")
     piped = subprocess.run(words, env=world.env, cwd=world.folder, capture_output=True, check=True)
     assert piped.stdout == LOG

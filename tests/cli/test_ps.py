@@ -252,11 +252,11 @@ def test_ranks_whose_steps_nobody_tells(capsys: pytest.CaptureFixture[str]) -> N
     behind = [row[header.index("BEHIND") : header.index("STEP TIME")].strip() for row in rows]
     assert behind == ["", "~3 collectives", "", ""]
     clock = time.strftime("%H:%M:%S", time.localtime(now))
-    (first, second) = [line for line in text.splitlines() if line.startswith("no step is known of")]
+    (first, second) = [line for line in text.splitlines() if line.startswith("no step is known for")]
     last = "AGE is since its last collective, as its flight recorder had it at"
-    assert first == f"no step is known of rank 1: {last} {clock}"
+    assert first == f"no step is known for rank 1: {last} {clock}"
     assert second.startswith(
-        "no step is known of ranks 0,2: AGE is since their main threads last ran; > means"
+        "no step is known for ranks 0,2: AGE is since their main threads last ran; > means"
     )
 
 

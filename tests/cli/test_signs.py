@@ -85,7 +85,7 @@ def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path) -> None:
 
         until(seen, "rank 0 runs and rank 1 sleeps", timeout=60)
         text = verbs.call("ps", "silent").out
-        assert "no step is known of ranks 0-1: AGE is since their main threads last ran" in text
+        assert "no step is known for ranks 0-1: AGE is since their main threads last ran" in text
         assert "~>" in text
 
 
@@ -109,5 +109,5 @@ def test_without_steps_recorders_tell_who_is_behind(tmp_path: Path) -> None:
         assert second["age_s"] >= first["age_s"] > 0
         text = verbs.call("ps", "silent").out
         assert "~3 collectives" in text
-        assert "no step is known of ranks 0-1: AGE is since their last collective" in text
+        assert "no step is known for ranks 0-1: AGE is since their last collective" in text
         assert "as their flight recorders had it at" in text

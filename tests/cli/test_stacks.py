@@ -191,7 +191,7 @@ def test_a_name_is_that_of_the_run_and_a_path_is_not(
 
 def test_options_of_a_hostfile_do_not_go_with_a_run() -> None:
     a_run("otter")
-    with pytest.raises(CockpitError, match="--include goes with a hostfile"):
+    with pytest.raises(CockpitError, match="--include needs a hostfile"):
         stacks.main(["otter", "--include", "gpu01"])
 
 
@@ -261,8 +261,8 @@ def test_who_may_not_write_where_snapshots_are_kept_gets_the_stacks(
     assert stacks.main(["hostfile", "--interval", "0", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["snapshot"] == ""
-    assert "nothing was saved: " in err
-    assert "name a folder of yours: -o DIR" in err
+    assert "not saved: " in err
+    assert "to save it in a folder of yours: -o DIR" in err
 
 
 def test_a_file_that_cannot_be_written_costs_no_samples(
@@ -452,7 +452,7 @@ def test_snapshots_of_single_nodes_are_shown_as_one(
     saved.save(later, other)
     assert stacks.main([str(folder), str(other / "snapshot.json")]) == Exit.OK
     out, err = capsys.readouterr()
-    assert f"ranks 1-3: in {folder} and in {other}, which is newer and counts" in err
+    assert f"ranks 1-3: in {folder} and in {other}, which is newer and is used" in err
     assert "taken 60 s apart" in err
     assert "these snapshots were taken 60 s apart" in out
     with pytest.raises(CockpitError, match="is not a snapshot"):

@@ -6,6 +6,7 @@ import asyncio
 import io
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_what_is_enough_to_change_a_run(typed: str, meant: str) -> None:
 )
 def test_a_part_is_asked_about(typed: str, meant: str) -> None:
     assert RunFolder.find_for_sure(typed, lambda name: name == meant).name == meant
-    with pytest.raises(CockpitError, match=f"{typed}: a part of the name {meant}, .*give its whole name"):
+    with pytest.raises(CockpitError, match=f"{typed}: only part of the name {meant}, .*give its whole name"):
         RunFolder.find_for_sure(typed, lambda name: False)
     assert RunFolder.find(typed).name == meant  # to look at it
 
@@ -97,7 +98,7 @@ def test_a_number_alone_stops_nothing(
     RunFolder.create(replace(MANIFEST, run="llama-2")).close()
     monkeypatch.setattr(stop, "_stop_or_why_not", lambda *_, **__: pytest.fail("it stops"))
     assert main(["stop", "2"]) == Exit.USAGE
-    assert "2: a part of the name llama-2" in capsys.readouterr().err
+    assert "2: only part of the name llama-2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("typed", "stops"), [("y", True), ("YES", True), ("", False), ("n", False)])
@@ -108,11 +109,12 @@ def test_a_person_at_the_terminal_decides(
         def isatty(self) -> bool:
             return True
 
+    confirmed = partial(stop._confirmed, "llama-2")
     monkeypatch.setattr("sys.stdin", Terminal(f"{typed}\n"))
-    assert not stop._confirmed("llama-2", asks=True)  # stderr is none
+    assert not confirmed(asks=True)  # stderr is none
     monkeypatch.setattr("sys.stderr", Terminal())
-    assert not stop._confirmed("llama-2", asks=False)
-    assert stop._confirmed("llama-2", asks=True) is stops
+    assert not confirmed(asks=False)
+    assert confirmed(asks=True) is stops
 
 
 @pytest.mark.parametrize(

@@ -91,15 +91,15 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
     first = started("first", *run_words(tmp_path, mode, "--failure-wait", "2"))
     until(lambda: first.lines.count(b"line") > 5, "lines", timeout=90)
     second = started("second", "attach", RUN, mode)
-    second.told("reading along")
+    second.told("read-only here")
     third = started("third", "attach", RUN, "--headless", "--json")
-    third.told("reading along")
+    third.told("read-only here")
     until(lambda: second.lines.count(b"line") > 5, "lines", timeout=90)
 
     first.process.send_signal(sent)
     first.process.wait(60)
     if sent == signal.SIGHUP:
-        assert "another cockpit is attached, and acts for it from now on" in first.said
+        assert "another attached cockpit takes over" in first.said
     pids = [second.process.pid, third.process.pid]
     path = RunFolder.find(RUN).path
     heir_pid = until(lambda: _holder(path) in pids and _holder(path), "an heir", timeout=60)
@@ -107,7 +107,7 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
     until(
         lambda: f"this cockpit (pid {heir_pid}" in heir.said + heir.lines.decode(), "it is said", timeout=60
     )
-    known = f"another cockpit (pid {heir_pid} on {os.uname().nodename}) keeps this run and acts for it"
+    known = f"another cockpit (pid {heir_pid} on {os.uname().nodename}) now controls this run"
     until(lambda: known in other.said + other.lines.decode(), "the other one knows", timeout=60)
 
     (tmp_path / "fail").touch()
@@ -127,11 +127,11 @@ def test_that_the_one_that_acts_is_suspended_is_said(tmp_path: Path, started: Ca
     first = started("first", *run_words(tmp_path, "--headless"))
     until(lambda: first.lines.count(b"line") > 5, "lines", timeout=90)
     second = started("second", "attach", RUN, "--headless")
-    second.told("reading along")
+    second.told("read-only here")
     first.process.send_signal(signal.SIGSTOP)
     second.told(f"is suspended: kill -CONT {first.process.pid}")
     first.process.send_signal(signal.SIGCONT)
-    second.told("keeps this run and acts for it")
+    second.told("now controls this run")
 
 
 def _holder(path: Path) -> int:

@@ -19,7 +19,7 @@ def test_attach_spools_and_carries_out_the_failure_policy(tmp_path: Path) -> Non
     reader = verbs.start("attach", "--plain", "r", program=WITHOUT_FLOCK)
     assert reader.stderr
     # On a slow machine it says first whose answer it waits for.
-    said = next(line for line in reader.stderr if "reading along" in line)
+    said = next(line for line in reader.stderr if "read-only here" in line)
     assert f"another cockpit (pid {first.pid} on " in said
     first.kill()
     first.communicate()
@@ -29,6 +29,6 @@ def test_attach_spools_and_carries_out_the_failure_policy(tmp_path: Path) -> Non
     done = verbs.end(reader)
     assert done.code == 1
     assert f"(pid {first.pid} on " in done.err
-    assert "keeps the run from now on and acts for it" in done.err
+    assert "now controls the run" in done.err
     assert "the failure policy" in journal.read_text()
     assert verbs.spooled("r", 1).read_bytes() == verbs.on_node("r", 1).read_bytes() == b"one\n"

@@ -104,7 +104,7 @@ class Run:
         self.overstayed: list[float] = []
         self._ends = {rank: self.ends(rank) for rank in range(4)}
         self._next = {rank: next(ends, 1e12) for rank, ends in self._ends.items()}
-        self._done: dict[int, list[float]] = {rank: [] for rank in range(4)}
+        self.done: dict[int, list[float]] = {rank: [] for rank in range(4)}
         self._sent = dict.fromkeys(range(4), 0)
         self._looking_until = 0.0
         self._logged = -1e9
@@ -118,9 +118,9 @@ class Run:
         node = next(node for node, ranks in NODES.items() if rank in ranks)
         self._happens(BEGAN + second, "rank_exited", node, rank=rank, pid=100 + rank, code=0, signal=None)
 
-    def run(self, hours: float) -> Run:
-        """Let so much time pass."""
-        for second in range(int(hours * 3600)):
+    def run(self, hours: float, begin: int = 0) -> Run:
+        """Let so much time pass, from so many seconds after the start on."""
+        for second in range(begin, begin + int(hours * 3600)):
             self._train(second)
             for rank in self.exits.get(second, ()):
                 self.leaves(rank, second)
@@ -135,7 +135,7 @@ class Run:
     def _train(self, second: float) -> None:
         for rank, ends in self._ends.items():
             while self._next[rank] <= second:
-                self._done[rank].append(self._next[rank])
+                self.done[rank].append(self._next[rank])
                 self._next[rank] = next(ends, 1e12)
 
     def _see(self, second: float, at: float, ahead: float, ticks: float) -> None:
@@ -150,10 +150,10 @@ class Run:
                 self._happens(at, "link", node, state="stale" if lost else "ok")
             if not silent:
                 self._measure(node, ranks, second, at, ahead)
-        if self.logs and self._linked["gpu0"] and self._done[0] and second - self._logged >= self.logs:
+        if self.logs and self._linked["gpu0"] and self.done[0] and second - self._logged >= self.logs:
             self._logged = second
             self.tracker.spoke(at)
-            self.tracker.said(len(self._done[0]), at, len(self._done[0]) == self.total)
+            self.tracker.said(len(self.done[0]), at, len(self.done[0]) == self.total)
         seen = self.tracker.look(at, self.model, self.pace)
         self.watch.paused(self.model.longest)
         self._say(second, at, self.watch.tick(at, ticks, seen))
@@ -172,7 +172,7 @@ class Run:
     def _measure(self, node: str, ranks: tuple[int, ...], second: float, at: float, ahead: float) -> None:
         told = {}
         for rank in ranks:
-            done = self._done[rank]
+            done = self.done[rank]
             progress = None
             if self.probed and done:
                 fresh = done[self._sent[rank] :][-500:]

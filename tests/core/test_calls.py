@@ -89,7 +89,7 @@ def test_who_failed_first_is_whom_the_cause_names() -> None:
     (end,) = play.due(110.0, cause=cause)
     assert end.lines[:2] == (call.lines[0], "ValueError: no")
     # A rank that exited 0 may be why the others fail.
-    left = Finding("failed", "rank 0 exited 0 while the others went on: rank 1 exited 1", 1)
+    left = Finding("failed", "rank 0 exited 0 while the others continued: rank 1 exited 1", 1)
     play = Play()
     play.ends(0, 0)
     play.ends(1, 1)

@@ -110,7 +110,7 @@ def test_a_port_that_is_dropped() -> None:
     dropped = Attempt(NODES, "gpu01:29500", unreached=dict.fromkeys(NODES[1:], "no answer within 8 s"))
     one = only(Rehearsed(NODES, dropped=dropped))
     assert (one.id, one.nodes) == ("deep_port", NODES[1:])
-    assert one.what == "cannot connect to gpu01 at gpu01:29500, though other ports can be reached"
+    assert one.what == "cannot connect to gpu01 at gpu01:29500, though other ports are reachable"
     assert one.evidence == ("gpu[02-04]: no answer within 8 s",)
 
 
@@ -118,7 +118,7 @@ def test_who_did_not_take_part() -> None:
     done = Rehearsed(
         ("gpu04",),
         iface="ib0",
-        out={"gpu01": "ranks run there"},
+        out={"gpu01": "ranks are running there"},
         lacking={"gpu02": "it has eth0"},
         broken={"gpu03": "No module named 'torch'"},
     )
@@ -148,7 +148,7 @@ def test_whoever_was_lost_or_left_out_gets_a_step_too() -> None:
     lost = Attempt(("gpu02",), errors={"gpu02": "the link broke"})
     done = Rehearsed(
         NODES[1:],
-        out={"gpu01": "ranks run there"},
+        out={"gpu01": "ranks are running there"},
         attempts=(lost,),
         culprits=(Culprit("alone", ("gpu02",)),),
     )
@@ -192,7 +192,7 @@ def test_lines_of_nccl() -> None:
     assert networks(LINES) == ["bootstrap eth0:10.0.0.1", "Socket eth0:10.0.0.1"]
     means = [wording.means for _, wording in meanings(LINES)]
     assert len(means) == 3
-    assert "two ranks have the same GPU" in means[2]
+    assert "two ranks use the same GPU" in means[2]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_lines_of_nccl() -> None:
         ("socketStartConnect: Connect to 10.0.0.2<4> failed : Connection refused", "nothing listens"),
         ("Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "may not lock memory"),
         ("RuntimeError: Unable to find address for: eth7", "GLOO_SOCKET_IFNAME names no interface"),
-        ("The server socket has failed to listen: EADDRINUSE", "the port for ranks to meet is held"),
+        ("The server socket has failed to listen: EADDRINUSE", "the rendezvous port is in use"),
     ],
 )
 def test_what_a_line_means(line: str, means: str) -> None:

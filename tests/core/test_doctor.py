@@ -271,12 +271,12 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
     (
         "warning",
         {3: condition(leftovers=Leftovers((LOCK,)))},
-        "gpu03: a build's lock is 3.1 h old: /home/alice/.cache/torch_extensions/py312_cu128/fused_adam/lock",
+        "gpu03: a build lock is 3.1 h old: /home/alice/.cache/torch_extensions/py312_cu128/fused_adam/lock",
     ),
     (
         "warning",
         {3: condition(leftovers=Leftovers((), (Leftover("nccl-x1", 80 << 20), Leftover("nccl-x2", 5))))},
-        "gpu03: 83.9 MB of shared memory that nobody uses: /dev/shm/nccl-x1 and 1 more",
+        "gpu03: 83.9 MB of unused shared memory: /dev/shm/nccl-x1 and 1 more",
     ),
     (
         "warning",
@@ -306,7 +306,7 @@ def test_a_port_that_was_asked_for_must_be_free() -> None:
     plants = {1: condition(port=(Holder(29501),))}
     (found,) = diagnosis(looks(plants, port=29501, port_asked=True))
     assert (line(found), found.severity) == (
-        "gpu01: port 29501 is held by a process of somebody else",
+        "gpu01: port 29501 is held by another user's process",
         "error",
     )
 
@@ -418,7 +418,7 @@ def test_nodes_that_were_not_tried_are_not_unfit() -> None:
     seen = looks({2: untried, 3: untried})
     found = [each for each in diagnosis(seen) if each.severity == "warning"]
     assert [line(each) for each in found] == [
-        "gpu[02-03]: not tried: the connections in front of them did not end"
+        "gpu[02-03]: not tried: the connections ahead of them did not finish"
     ]
     assert verdict(seen, found) == "8 nodes: 2 not tried"
     assert code(found) is Exit.RANK_FAILED
@@ -541,7 +541,7 @@ def test_several_names_of_one_machine_are_said_once() -> None:
     same = {3: look(machine="m"), 5: look(machine="m")}
     (told,) = diagnosis(looks(same))
     assert (told.id, told.nodes, told.severity) == ("same_machine", ("gpu03", "gpu05"), "warning")
-    assert told.what == "gpu[03,05] are one machine"
+    assert told.what == "gpu[03,05] are the same machine"
     # Before each run, names are not asked for, and a run that is there was meant so.
     asked = looks(same)
     bare = {name: condition(names=None)(one) for name, one in asked.nodes.items()}

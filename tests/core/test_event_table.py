@@ -193,6 +193,6 @@ def test_evidence_is_told_with_what_there_is_of_it() -> None:
         "b: ranks made no progress for 30 s; saved: stacks of ranks 0-1, recorders of rank 1 (rank 0: silent)"
     )
     assert texts[1] == "b: ranks resumed after 40 s"
-    assert texts[2] == "b: a rank failed; no evidence could be kept: only 3 MB are free"
+    assert texts[2] == "b: a rank failed; no evidence could be saved: only 3 MB are free"
     ((at, kept),) = made.nodes["b"].evidence
     assert (at, kept.over_s, kept.stacks) == (50.0 + AHEAD, 40.0, (0, 1))

@@ -86,7 +86,7 @@ def left_first(*codes: tuple[int, float, int]) -> RunModel:
 
 def test_one_that_exits_with_0_while_the_others_go_on_is_why_they_fail() -> None:
     told = found(left_first((1, 50.0, 0), (0, 50.4, 1), (2, 51.0, 1)), PEER)
-    assert told.what == "rank 1 exited 0 while the others went on: rank 0 exited 1"
+    assert told.what == "rank 1 exited 0 while the others continued: rank 0 exited 1"
     assert (told.ranks, told.id, told.certainty, told.severity) == (0b10, "failed", "likely", "error")
     assert "--rank 1" in told.steps[0].command
     assert "Connection closed by peer" in told.detail
@@ -108,7 +108,7 @@ def test_of_two_that_fail_at_once_the_one_that_says_more_of_itself_is_why() -> N
 @pytest.mark.parametrize(
     ("log", "other", "later", "what"),
     [
-        (PEER, PEER, 50.7, "which rank broke first is not known: ranks 2-3 waited for others"),
+        (PEER, PEER, 50.7, "which rank failed first is unknown: ranks 2-3 waited for others"),
         (PEER, b"", 50.7, "rank 3 exited 1"),
         (LOG, LOG, 50.7, "rank 2 exited 1"),
         (PEER, LOG, 60.0, "rank 3 exited 1"),
@@ -179,7 +179,7 @@ def test_a_rank_that_a_signal_killed_early_can_be_tried_without_the_probe(
     code = None if number else 1
     run.apply(Event(1.0 + after, "b", events.RankExited(5, code=code, signal=number)))
     steps = [step.text for step in found(run, b"").steps][1:]
-    said = "--probe off: start it again with this, to rule out cockpit's probe in the rank"
+    said = "--probe off: restart with this to rule out cockpit's probe in the rank"
     assert steps == [said] * suspect
     assert any("--probe off" in line for line in summary(run, "otter")) == suspect
 
@@ -200,8 +200,8 @@ def test_a_log_without_a_cause_leaves_how_it_ended(signal: int | None, says: str
         assert (told.detail, told.evidence, told.certainty) == (says, (), "unsure")
 
 
-OOM = "the kernel's OOM killer ended 1 process of its cgroup while it ran"
-NOT_OOM = "killed from outside, but not by the kernel's OOM killer, which ended no process of its cgroup"
+OOM = "the kernel's OOM killer killed 1 process of its cgroup while it ran"
+NOT_OOM = "killed from outside, but not by the kernel's OOM killer, which killed no process of its cgroup"
 
 
 @pytest.mark.parametrize("log", [None, b"", LOG])
@@ -238,9 +238,12 @@ def test_a_rank_that_somebody_else_killed() -> None:
 def test_what_memory_headed_for_is_told_beside_the_oom_killer() -> None:
     filling = events.Filling("", 90 << 30, 100 << 30, 60.0, 1e6)
     run = model(filling, events.RankExited(5, signal=9, oom_kills=2))
-    assert "2 processes of its cgroup while it ran; its memory headed for the limit" in found(run, b"").detail
+    assert (
+        "2 processes of its cgroup while it ran; its memory was approaching the limit"
+        in found(run, b"").detail
+    )
     run = model(filling, events.RankExited(5, signal=9, oom_kills=0))
-    assert found(run, b"").detail.startswith(f"{NOT_OOM}; its memory headed for the limit")
+    assert found(run, b"").detail.startswith(f"{NOT_OOM}; its memory was approaching the limit")
 
 
 def test_what_a_killer_did_in_an_earlier_attempt_is_not_told_of_the_next() -> None:

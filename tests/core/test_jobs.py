@@ -156,7 +156,7 @@ def test_ranks_that_are_not_known_are_numbered_over_all_nodes() -> None:
         }
         assert "4 processes on 2 nodes" in job.title
         (problem,) = job.problems
-        assert problem.startswith("~ 4 Python processes of one job, their ranks are not known")
+        assert problem.startswith("~ 4 Python processes of one job; their ranks are unknown")
 
 
 def test_inferred_ranks_of_several_nodes_whose_order_is_known() -> None:
@@ -183,7 +183,7 @@ def test_a_launcher_with_neither_address_nor_name_is_told_by_its_process() -> No
 def test_the_ranks_of_a_run_are_one_job_and_its_largest_size_counts() -> None:
     job = only(node1=said(told(0, run="r1"), told(1, run="r1", world_size=2, job__port="1")))
     assert job.title.startswith("run r1, deepspeed job at node1:29500, 2 of 4 ranks")
-    assert job.problems[0] == "its ranks do not agree on how many they are: 2 (rank 1); 4 (rank 0)"
+    assert job.problems[0] == "its ranks disagree on the world size: 2 (rank 1); 4 (rank 0)"
 
 
 def test_of_two_processes_for_one_rank_the_newer_attempt_then_the_newer_one_counts() -> None:
@@ -210,7 +210,7 @@ def test_without_a_size_the_highest_rank_says_it() -> None:
 
 def test_a_rank_beyond_the_size_and_one_without_python_are_problems() -> None:
     job = only(a=said(told(0, world_size=1), told(3, world_size=1, python="")))
-    assert job.problems == ["rank 3 cannot be: it has 1 rank", "no Python below the wrapper of rank 3 yet"]
+    assert job.problems == ["rank 3 cannot exist: it has 1 rank", "no Python below the wrapper of rank 3 yet"]
 
 
 def test_a_process_that_cannot_be_looked_at_may_be_the_missing_rank() -> None:
@@ -246,7 +246,7 @@ def test_choosing() -> None:
     assert choose(jobs, "node1:29500").user == "ada"
     assert choose(jobs[:1], "").user == "ada"
     for wanted, said_so in (
-        ("", "2 jobs run there"),
+        ("", "2 jobs are running there"),
         ("3", "no job '3'"),
         ("0", "no job '0'"),
         ("rank", "2 jobs have 'rank' in their title"),
@@ -274,11 +274,11 @@ def test_no_job_says_what_was_looked_for_or_whose_there_are() -> None:
         CockpitError, match="no job of yours on node1; bob runs a Python program there"
     ) as caught:
         choose(group({"node1": {"ranks": [], "pythons": [alone]}}), "")
-    assert "(process 5 on node1: python3 x.py); only bob or root may look into it" in str(caught.value)
+    assert "(process 5 on node1: python3 x.py); only bob or root may inspect it" in str(caught.value)
     assert caught.value.code == Exit.NODE_UNFIT
     with pytest.raises(CockpitError, match="no job of yours on node1, but of bob"):
         choose(group({"node1": {"ranks": [], "others": [other], "pythons": [alone]}}), "")
-    with pytest.raises(CockpitError, match="only root may look"):
+    with pytest.raises(CockpitError, match="only root may inspect"):
         choose(group({"node1": {"ranks": [], "others": [{**other, "user": "root"}]}}), "")
 
 
@@ -344,11 +344,11 @@ def test_a_process_or_words_say_which_job() -> None:
     with pytest.raises(CockpitError, match=r"(?s)process 7 is neither a rank.*--job 2") as refused:
         choose(jobs, pid=7)
     assert refused.value.code == Exit.NODE_UNFIT
-    with pytest.raises(CockpitError, match="no rank or launcher of one has 'nope'"):
+    with pytest.raises(CockpitError, match="no rank or launcher has 'nope'"):
         choose(jobs, match="nope")
     with pytest.raises(CockpitError, match=r"--match \(: missing \)"):
         choose(jobs, match="(")
-    with pytest.raises(CockpitError, match="2 jobs run there"):
+    with pytest.raises(CockpitError, match="2 jobs are running there"):
         choose(jobs, match="python")
 
 

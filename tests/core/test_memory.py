@@ -1,4 +1,4 @@
-"""Memory that heads for its limit is told in time; what only looks like it never is."""
+"""Memory that is approaching its limit is told in time; what only looks like it never is."""
 
 from __future__ import annotations
 
@@ -239,8 +239,8 @@ def test_what_is_said() -> None:
     assert found.what.startswith("memory of gpu0 is full in about 2")
     assert found.what.endswith("min (limit of SLURM step 7.0: 100 GB)")
     assert (found.nodes, found.ranks) == (("gpu0",), 0b10)
-    assert "in use, the limit of SLURM step 7.0; 1.2 GB more each minute, for" in found.evidence[0]
-    assert found.evidence[1] == "rank 1 grows by 1.2 GB a minute"
+    assert "in use, the limit of SLURM step 7.0; 1.2 GB more per minute, for" in found.evidence[0]
+    assert found.evidence[1] == "rank 1 grows by 1.2 GB per minute"
     assert [step.node for step in found.steps] == ["", "gpu0"]
     assert found.steps[0].command == "cockpit ps 'my run'"
     assert findings(told.model, "my run", at + FRESH_S + 1) == []
@@ -260,7 +260,7 @@ def test_it_is_told_again_later_and_taken_back() -> None:
     minutes = [text.partition("about ")[2].partition(" min")[0] for text in told.news[:-1]]
     assert [int(text) for text in minutes] == sorted(map(int, minutes), reverse=True)
     assert len(minutes) == len(set(minutes)) > 1
-    assert told.news[-1] == "memory of gpu0 no longer heads for its limit"
+    assert told.news[-1] == "memory of gpu0 is no longer approaching its limit"
     assert told.facts[-1][1].full_at is None
     assert told.model.nodes["gpu0"].filling == {}
 

@@ -54,7 +54,7 @@ def test_what_was_taken_at_other_times_is_said_and_never_sure() -> None:
     parts = {"new": taken("gpu02", range(1, 4), 142.0), "old": taken("gpu01", range(2), 100.0)}
     whole = merged(parts)
     assert whole.notes == (
-        "rank 1: in old and in new, which is newer and counts",
+        "rank 1: in old and in new, which is newer and is used",
         "taken 42 s apart: what waited for whom may have changed in between",
     )
     assert whole.snapshot.ranks[1].node == "gpu02"
@@ -75,7 +75,7 @@ def test_other_jobs_are_refused() -> None:
     for odd, why in (
         (taken("gpu02", range(2, 4), 100.0, run="heron"), "is of run heron, and a of otter"),
         (replace(one, ranks={0: Place("gpu01")}), "is of rank 0, and a of ranks 0-3"),
-        (replace(one, samples=[]), "no stacks are in it"),
+        (replace(one, samples=[]), "it contains no stacks"),
     ):
         with pytest.raises(CockpitError, match=why):
             merged({"a": one, "b": odd})

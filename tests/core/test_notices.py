@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cockpit import config
 from cockpit.base.events import GpuSample, NodeSample, Sample
 from cockpit.core.run.event_table import witnessed
-from cockpit.core.run.notices.checkpoint import SAVES, Checkpoint
+from cockpit.core.run.notices.checkpoint import SAVES
 from cockpit.core.run.notices.checkpoint_words import names_one, took
 from cockpit.core.run.notices.gpu import GPUS as GPUS_KNOWN
 from cockpit.core.run.notices.gpu import KEPT, TOLD, Gpu
@@ -200,7 +200,7 @@ def test_throughput_that_falls_and_is_back(probed: bool) -> None:
 def test_throughput_that_stays_lower_is_usual_in_the_end() -> None:
     world = World(Program(seconds=lambda step: 1.5 if step > 2000 else 1.0)).run(2.6)
     assert len(world.news) == 2
-    assert "which counts as usual from here on" in world.news[1]
+    assert "which now counts as usual" in world.news[1]
 
 
 def test_a_disk_that_fills() -> None:
@@ -224,7 +224,7 @@ def test_checkpoints_that_are_removed_again_are_told_once_at_most() -> None:
 def test_a_disk_that_is_nearly_full_and_is_not() -> None:
     world = World(free=lambda second: (0.5 if 1000 < second < 2000 else 200) * GIB).run(0.7)
     assert "nearly full: 537 MB of 1.07 TB free" in world.news[0]
-    assert "has room" in world.news[-1]
+    assert "has space again" in world.news[-1]
     assert world.found == []
 
 
@@ -268,7 +268,7 @@ def test_a_checkpoint_that_does_not_end() -> None:
     program = replace(CHECKPOINTED, pause=lambda step: paused(300, 40 if step < 2500 else 9000)(step))
     world = World(program).run(1.2)
     (found,) = world.found
-    assert found.what.startswith("no step since the log named a checkpoint, at ")
+    assert found.what.startswith("no step since the log mentioned a checkpoint, at ")
     assert found.what.endswith(" (unsure)")
 
 
@@ -397,11 +397,10 @@ def test_what_a_gpus_driver_tells() -> None:
         )
     ).run(0.4)
     assert sorted(world.news) == [
-        "GPU 1 on gpu1 has 2 memory errors that could not be corrected, since the run is watched; "
+        "GPU 1 on gpu1 has had 2 memory errors that could not be corrected since the watch began; "
         "on gpu1: nvidia-smi -q -i 1",
-        "GPU 1 on gpu1: clocks are held down by heat; "
-        "on gpu1: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
-        "clocks of GPUs on gpu1 are no longer held down",
+        "GPU 1 on gpu1: throttled by heat; on gpu1: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
+        "GPUs on gpu1 are no longer throttled",
         "the driver of GPU 1 on gpu1 reports Xid 79: it has fallen off the bus; "
         "on gpu1: dmesg -T | grep -i xid",
     ]
@@ -444,11 +443,10 @@ def test_an_xid_is_told_for_an_hour() -> None:
 
 
 def test_a_node_that_has_ever_other_gpus_costs_no_memory() -> None:
-    world = World()
+    world, rule = World(), Gpu(About("run", {}, ""))
     for number in range(2000):
         many = tuple(GpuSample(number * 30 + each, slowed=("heat " * 9,) * 8) for each in range(30))
-        world.watch.sampled(BEGAN + number, "gpu0", Sample(NodeSample(), {}, many), world.model)
-    (rule,) = (each for each in world.watch._rules if isinstance(each, Gpu))
+        rule.sampled(BEGAN + number, "gpu0", Sample(NodeSample(), {}, many), world.model)
     assert sum(map(len, rule._gpus.values())) <= GPUS_KNOWN
 
 
@@ -560,9 +558,7 @@ def test_nobody_who_watches_and_a_run_that_is_over() -> None:
             world.model.apply(happened(world.now - 190, "rank_exited", node, {"rank": rank, "code": 0}))
         world.model.apply(happened(world.now - 190, "ended", node, {}))
     world.now += 1e6
-    assert [found.what for found in world.found] == [
-        "the loss is NaN since step 1,505 (so when the run ended)"
-    ]
+    assert [found.what for found in world.found] == ["the loss is NaN since step 1,505 (when the run ended)"]
     assert [step.text for step in world.found[0].steps] == ["cockpit logs 'my run': what was printed then"], (
         "there is nothing to stop"
     )
@@ -601,8 +597,9 @@ def test_whatever_a_node_says_is_bounded_and_harmless() -> None:
     ],
 )
 def test_of_a_flood_rules_are_shown_the_end(printed: bytes, heard: int) -> None:
-    watch, rule = Watch(About("run", {}, "")), Checkpoint(About("run", {}, ""))
-    watch._rules = [rule]
-    watch.log(BEGAN, "gpu0", 0, b"step 1\nsaving checkp")
-    watch.log(BEGAN, "gpu0", 0, printed)
-    assert len(rule._heard) == heard
+    # Heard before a look that saves are learnt from.
+    world = World().run(0.01)
+    world.watch.log(world.now, "gpu0", 0, b"step 1\nsaving checkp")
+    world.watch.log(world.now, "gpu0", 0, printed)
+    world.see(36, BEGAN + 36, 36)
+    assert len(world.watch.saves) == heard

@@ -17,7 +17,7 @@ def test_throughput_that_falls_slowly() -> None:
     (at, fact), *_ = world.facts
     assert 1.5 * 3600 < at < 3.5 * 3600
     assert "steps/s in the last hour, " in fact.evidence[0]
-    assert "which counts as usual from here on" in world.news[1]
+    assert "which now counts as usual" in world.news[1]
 
 
 def test_throughput_that_fell_slowly_and_is_back() -> None:

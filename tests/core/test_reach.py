@@ -37,7 +37,7 @@ def test_a_node_that_stays_away_is_told(state: str) -> None:
     assert seen(away, 10 + AWAY_S - 1) == []
     (one,) = seen(away, 10 + AWAY_S)
     assert (one.nodes, one.evidence, one.since) == (("a",), ("no answer",), BEGAN + 10)
-    assert "its ranks may run on" in one.what
+    assert "its ranks may still be running" in one.what
 
 
 def test_where_no_node_answers_it_is_our_network() -> None:
@@ -48,7 +48,7 @@ def test_where_no_node_answers_it_is_our_network() -> None:
 def test_a_lost_node_is_told_unless_the_ends_of_its_ranks_were_recorded() -> None:
     (one,) = seen(run((10, "node_lost", "a", {"why": "its folder is gone"})), 11)
     assert (one.what, one.evidence) == (
-        "a is lost; the ranks on other nodes run on",
+        "a is lost; the ranks on other nodes keep running",
         ("its folder is gone",),
     )
     assert seen(run((10, "node_lost", "a", {"why": "rebooted", "booted": True})), 11) == []

@@ -19,7 +19,7 @@ def test_a_hang() -> None:
         "rank 3 has not entered; 2 more like it",
         "  all_reduce of 1 Float, number 13 of all ranks (group 0): ranks 0,2 have waited 3.0 s; "
         "ranks 1,3 have not entered",
-        "  not known of ranks 5-6: no answer",
+        "  unknown for ranks 5-6: no answer",
     ]
 
 
@@ -31,7 +31,7 @@ def test_nothing_is_wrong() -> None:
         "  arrives last in group 4: rank 3, in 52 of the last 52 collectives, 50 ms after the others",
         "  arrives last in group 3: rank 2, in 52 of the last 52 collectives, 50 ms after the others",
         "  arrives last in group 2: rank 2, in 13 of the last 13 collectives, 50 ms after the others",
-        "  (who is last may have waited for somebody else: 'cockpit ps' says who is slow)",
+        "  (the last one may itself have waited for another rank: 'cockpit ps' says which one is slow)",
     ]
     told = as_json(recorded.seen("slow"), {})["last"]
     assert [(one["group"], one["rank"], one["times"], round(one["lag_s"], 2)) for one in told] == [
@@ -63,8 +63,8 @@ def test_what_is_not_known_is_said() -> None:
         as_lines(seen, {})[1:]
         == [
             "  all_reduce of 8 Float, number 2 of group 7 (tp): rank 0 has been in it for 58.0 s; "
-            "of rank 1 it is not known",
-            "  all_reduce of 8 Float, number 1 of all ranks (group 0): of rank 1 it is not known",
+            "unknown for rank 1",
+            "  all_reduce of 8 Float, number 1 of all ranks (group 0): unknown for rank 1",
         ][:1]
     )
 
@@ -74,7 +74,7 @@ def test_who_is_in_a_group_may_not_be_known() -> None:
     seen = look({0: rank(*calls(PAIR, 1, going=1)), 1: rank(*calls(WORLD, 1))}, Memberships(2))
     assert as_lines(seen, {})[1] == (
         "  all_reduce of 8 Float, number 1 of group 7: rank 0 has been in it for 59.0 s, "
-        "and all who are known to be in this group have entered"
+        "and all known members of this group have entered"
     )
 
 

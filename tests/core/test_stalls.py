@@ -22,7 +22,7 @@ HUNG = Finding(
     "io", "rank 3 waits for a file", 0b1000, "data.py:118 read_shard", certainty="sure", evidence=("state D",)
 )
 STUCK = replace(HUNG, proof="child")
-LATE = Finding("absent", "rank 0 has not come to barrier yet", 0b0001, "save.py:9 save", certainty="unsure")
+LATE = Finding("absent", "rank 0 has not reached barrier yet", 0b0001, "save.py:9 save", certainty="unsure")
 SILENT = Finding("silent", "ranks 2,3 did not answer: 2 ranks wait in all_reduce", 0b1100, certainty="unsure")
 TOGETHER = Finding("together", "all wait in the same place")
 IDLE = Finding("io", "rank 0 did not join broadcast", 0b0001, certainty="unsure", severity="warning")
@@ -204,7 +204,7 @@ def pausing(*pauses: float, every: int = 100) -> Callable[[int], float]:
 
 def still(run: Run, second: float) -> float:
     """For how long there has been no step."""
-    return second - max((end for end in run._done[0] if end <= second), default=0.0)
+    return second - max((end for end in run.done[0] if end <= second), default=0.0)
 
 
 def certain(run: Run) -> list[float]:
@@ -227,12 +227,17 @@ def test_an_old_look_changes_nothing(ended: Looked | None) -> None:
     run = Run(together(pausing(40.0, every=100)), frozen=lambda second: EVERYBODY, look_s=0.0).run(0.06)
     assert run.states == ["going", "quiet", "going"]
     assert len(run.looks) == 1
-    before = run.watch.state, run.watch._next, run.watch._still.looks, run.watch._still.total
     at, ticks = BEGAN + 216, 216.0
     assert list(run.watch.looked(at, ticks, ended)) == []
-    assert (run.watch.state, run.watch._next, run.watch._still.looks, run.watch._still.total) == before
     assert not run.watch.due
     assert not run.watch.proven
+    run.run(0.05, begin=217)
+    first, second = run.looks
+    assert still(run, second) == still(run, first), (
+        "the next standstill is looked at as if there were no other"
+    )
+    assert run.states == ["going", "quiet", "going", "quiet"]
+    assert [fact.looks for _, fact in run.facts if fact.state == "quiet"] == [0, 0]
 
 
 def test_what_a_run_has_come_out_of_nine_times_is_not_sure_the_tenth_time() -> None:

@@ -158,5 +158,5 @@ def test_memory_that_fills_on_all_nodes_at_once_is_not_told_node_by_node() -> No
         for name in names:
             story.tell("filling", name, full_at=10.0 + left_s, **filling)
     assert len(story.texts) == 2 * ALIKE + 1
-    assert sum(text.startswith("memory of more nodes heads for its limit") for text in story.texts) == 1
+    assert sum(text.startswith("memory of more nodes is approaching its limit") for text in story.texts) == 1
     assert sum("in less than a minute" in text for text in story.texts) == ALIKE

@@ -184,7 +184,7 @@ WAITERS = {"all_reduce": ALL_REDUCE, "deepspeed": DEEPSPEED, "ddp": BACKWARD}
             "sure",
             "stopped",
         ),
-        (still(COMPUTES, active=True, gil=True, moves=True), "absent", "likely", "not come to"),
+        (still(COMPUTES, active=True, gil=True, moves=True), "absent", "likely", "not reached"),
         (mute("zombie", state="Z"), "ended", "sure", "zombie"),
         (mute("denied", "permission denied"), "silent", "unsure", "permission denied"),
     ],
@@ -364,7 +364,7 @@ def test_a_group_hangs_and_the_others_do_not_need_it(rest: tuple[Frame, ...], ce
     odd = dict.fromkeys((4, 5, 6), still(ALL_REDUCE)) | {7: still(USER, call="read", target="/data/7.bin")}
     found = verdict(snapshot(8, still(rest, moves=True), odd))
     named(found, "io", 7, certainty=certainty)
-    assert found.what == "rank 7 did not join all_reduce, while 4 ranks get on"
+    assert found.what == "rank 7 did not join all_reduce, while 4 ranks make progress"
     del odd[4], odd[5]
     named(verdict(snapshot(8, still(rest, moves=True), odd)), "io", 7, certainty="unsure")
     alone = verdict(snapshot(8, still(rest, moves=True), {7: odd[7]}))
@@ -373,8 +373,8 @@ def test_a_group_hangs_and_the_others_do_not_need_it(rest: tuple[Frame, ...], ce
 
 def test_many_at_one_place_and_a_few_in_a_collective() -> None:
     found = verdict(snapshot(8, still(USER), {0: still(collective("barrier"))}))
-    # Who sleeps has not come to where somebody waits.
-    assert "did not come to barrier" in named(found, "lock", *range(1, 8), certainty="likely")
+    # Who sleeps has not reached where somebody waits.
+    assert "did not reach barrier" in named(found, "lock", *range(1, 8), certainty="likely")
     odd = {0: still(collective("barrier")), 7: still(COMPUTES, moves=True)}
     named(verdict(snapshot(8, still(USER), odd)), "lock", *range(1, 7), certainty="unsure")
     late = verdict(snapshot(8, still(COMPUTES, moves=True), {0: still(ALL_REDUCE)}))
@@ -448,7 +448,7 @@ def test_processes_below_a_rank_that_waits_are_looked_at(
         found = verdict(snapshot(4, still(ALL_REDUCE), {1: told}))
         assert words in named(found, kind, 1, certainty="sure")
     found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(frames, call=call)}))
-    assert "none below it" in named(found, kind, 1, certainty="sure")
+    assert "no child process" in named(found, kind, 1, certainty="sure")
 
 
 def test_the_worker_that_is_held_up_is_shown_where_the_stacks_of_workers_are_here() -> None:
@@ -527,7 +527,7 @@ def test_while_answers_come_in_nothing_is_sure() -> None:
     growing = snapshot(4, still(ALL_REDUCE), {1: still(USER, call="read")})
     growing.samples[-1].took_s = None
     del growing.samples[-1].dumps[3]
-    assert "1 rank still to answer" in named(verdict(growing), "io", 1, certainty="likely")
+    assert "no answer yet from 1 rank" in named(verdict(growing), "io", 1, certainty="likely")
     growing.samples = [Sample(1000.0)]
     assert verdict(growing).what == "no rank has answered yet"
 

@@ -96,7 +96,7 @@ def test_a_slow_rank_is_named_with_its_work_and_never_surely() -> None:
     taken = snapshot(16, still(ALL_REDUCE), {13: SLEEPS})
     found = verdict(knowing(taken, 0.2, SlowRank(13, 1.5, 0.5, 0.66), usual_s=1.5))
     named(found, "slow", 13, certainty="likely")
-    assert found.what == ("rank 13 is slow: work 1.5 s a step against 0.5; the others wait 66% of the time")
+    assert found.what == ("rank 13 is slow: work 1.5 s per step against 0.5; the others wait 66% of the time")
     assert (found.where, found.severity, found.since) == ("data.py:118 read_shard", "warning", None)
     named(verdict(knowing(taken, 0.2)), "moving", certainty="likely")
     # Once no step is made any more, it is no matter of being slow.
@@ -126,8 +126,8 @@ def test_a_rank_that_was_slow_in_few_steps_may_be_slow() -> None:
     taken = snapshot(4, still(ALL_REDUCE), {1: SLEEPS})
     found = verdict(knowing(taken, 0.2, SlowRank(1, 3.0, 0.5, 0.8, steps=2), usual_s=0.5))
     named(found, "slow", 1, certainty="unsure")
-    assert found.what.startswith("rank 1 may be slow: work 3 s a step against 0.5; ")
-    assert "known of the last 2 steps only: ask again after some more" in found.evidence
+    assert found.what.startswith("rank 1 may be slow: work 3 s per step against 0.5; ")
+    assert "known for the last 2 steps only: ask again after some more" in found.evidence
     assert found.severity == "warning"
 
 
@@ -155,7 +155,7 @@ def test_a_group_that_stands_still_is_named_while_others_make_steps() -> None:
     late = {rank: Done(12, 940.0) for rank in (0, 1)}
     taken.progress = replace(taken.progress, ranks={**taken.progress.ranks, **late})
     words = named(verdict(taken), "absent", 1, certainty="likely")
-    assert "rank 1 did not join all_reduce, while 2 ranks get on" in words
+    assert "rank 1 did not join all_reduce, while 2 ranks make progress" in words
     assert verdict(taken).severity == "error"
     # One that has nothing to do any more keeps nobody waiting; and a step that is late may yet come.
     alone = {1: Done(12, 940.0)}
@@ -181,7 +181,9 @@ def test_where_only_logs_tell_of_steps_it_is_their_sleep_that_tells_who_is_left_
         taken.progress = replace(taken.progress, exact=False, ranks={3: Done(20, 1000.7)})
         found = verdict(taken)
         assert (found.id, found.certainty) == (kind, "likely"), found
-        assert ("rank 1 did not join all_reduce, while 2 ranks get on" in found.what) == (kind == "lock")
+        assert ("rank 1 did not join all_reduce, while 2 ranks make progress" in found.what) == (
+            kind == "lock"
+        )
 
 
 def test_where_nobody_knows_of_steps_a_short_wait_is_never_sure() -> None:
@@ -303,7 +305,7 @@ def test_while_those_who_wait_go_on_the_one_that_is_elsewhere_is_only_late() -> 
     waits = still(ALL_REDUCE)
     named(verdict(snapshot(4, waits, {0: comes, 2: SLEEPS})), "absent", 2, certainty="likely")
     taken = snapshot(4, waits, {0: goes_on, 2: SLEEPS})
-    assert "rank 0 went on between the samples" in named(verdict(taken), "absent", 2, certainty="likely")
+    assert "rank 0 moved between the samples" in named(verdict(taken), "absent", 2, certainty="likely")
     assert verdict(taken).severity == "warning"
     taken.collectives = recorders(wait(0b1011, 0b0100), missing=0b0100)
     named(verdict(taken), "absent", 2, certainty="sure")
@@ -397,7 +399,7 @@ def test_who_builds_is_told_from_who_waits_for_that() -> None:
     mine = still((*MAIN, Frame("compile_ops", "./train.py", 75)), call="wait4")
     named(verdict(snapshot(4, waits, {1: mine})), "build", 1, certainty="likely")
     nobody = verdict(snapshot(4, waits))
-    assert "no rank does" in named(nobody, "build", 0, 1, 2, 3, certainty="likely")
+    assert "no rank is running" in named(nobody, "build", 0, 1, 2, 3, certainty="likely")
     # One that did not answer may be it.
     unheard = verdict(snapshot(4, waits, {1: mute("timeout", "py-spy took too long")}))
     assert "no rank does" not in named(unheard, "build", certainty="unsure")
@@ -578,7 +580,7 @@ def test_the_recorder_names_who_is_missing_in_what() -> None:
     assert "all_reduce number 1,812 of all ranks (group 0): ranks 0-1 have waited 52.0 s" in words
     moving = snapshot(4, still(ALL_REDUCE), {2: still(COMPUTES, moves=True)})
     moving.collectives = recorders(wait(0b1011, 0b0100), missing=0b0100)
-    assert "has not come to" in named(verdict(moving), "absent", 2, certainty="likely")
+    assert "has not reached" in named(verdict(moving), "absent", 2, certainty="likely")
     named(verdict(knowing(moving, 0.4)), "moving", certainty="likely")
 
 

@@ -17,8 +17,8 @@ from tests.recorder import plainly
 from tests.recorder.named import slow
 from tests.recorder.training import Training
 
-UNKNOWN = ("a recorder does not reach back that far", "not all of its partners have entered")
-PIPED = "gloo does not record what ranks send to each other, as stages of a pipeline do"
+UNKNOWN = ("a recorder does not go back that far", "not all of its partners have entered")
+PIPED = "gloo does not record sends between ranks, such as those of pipeline stages"
 SHAPES = st.sampled_from([(1, 4), (2, 2), (4, 2), (2, 4), (1, 2), (1, 8)])
 
 
@@ -138,7 +138,7 @@ def test_what_recorders_have_forgotten_is_unknown(
     for one in work(seen, run.step_times()):
         if one.us is None:
             assert one.why in (
-                "a recorder does not reach back that far",
+                "a recorder does not go back that far",
                 "not all of its partners have entered",
             )
         else:

@@ -70,7 +70,7 @@ def test_runs_that_there_was_no_room_for_are_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Node, "more", 7)
     names, errors = adopted({"n1": [run()]})
     assert names == ["run-a"]
-    assert str(errors["n1"]) == f"n1: 7 older runs are not listed; remove what is old below {BASE} there"
+    assert str(errors["n1"]) == f"n1: 7 older runs are not listed; remove old runs below {BASE} there"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_node_speaks_for_itself_only() -> None:
 def test_two_nodes_that_claim_one_rank_are_named() -> None:
     names, errors = adopted({"n1": [run(), run("fine", "n1")], "n2": [run(node="n2", index=1)]})
     assert names == ["fine"]
-    assert str(errors["run-a"]) == "run-a: n1 and n2 both say that rank 0 is theirs"
+    assert str(errors["run-a"]) == "run-a: n1 and n2 both claim rank 0"
 
 
 @pytest.mark.parametrize(

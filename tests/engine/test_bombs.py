@@ -22,7 +22,7 @@ WHY = {
     "nested": "something that is not a dump: maximum recursion depth",
     "spaces": "too much: a line of more than",
     "claims": "too much: a line of more than",
-    "endless": "a dump of rank 0, of which it was not asked one",
+    "endless": "a dump of rank 0, which was not requested",
 }
 """What is said of the node; of one that is not here, nothing: what it sends is allowed."""
 

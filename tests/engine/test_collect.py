@@ -422,7 +422,7 @@ def test_a_file_that_has_grown_is_fetched_from_there_on(folder: RunFolder, targe
     one.grown = 7
     collected = named(folder, target, "log", node1=one, node2=two)
     assert collected.complete
-    assert collected.reports[0].why == "it has grown by 7 bytes meanwhile; collect again for them"
+    assert collected.reports[0].why == "it grew by 7 bytes meanwhile; collect again to fetch them"
     assert one.sent == [("log", len(DATA), 4)]
     assert tree(target)["0000-node1/log"] == DATA + b"more"
     one.files["/log"] = b"new"

@@ -269,7 +269,7 @@ def test_too_little_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # What torch took to be imported is no fault of a node, unless it had all the time that it gets.
     slow = Cluster(imports={"gpu02"})
     made = done(slow, deep=Deep(timeout_s=0.0))
-    assert (made.late, made.broken) == ({"gpu02": "torch is not imported within 1 s"}, {})
+    assert (made.late, made.broken) == ({"gpu02": "torch was not imported within 1 s"}, {})
     assert {one.id: one.severity for one in found(made)} == {"deep_unfinished": "warning"}
     monkeypatch.setattr(engine, "START_S", 0.1)
     assert ids(done(slow)) == {"deep_no_torch": ("gpu02",)}

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cockpit.node import procfs
+from cockpit.node.run.probing import SHARED_MEMORY, is_memory
 from tests.needs import require_module
 from tests.waiting import until
 
@@ -196,7 +198,7 @@ def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
         night.kill(name)
     shutil.rmtree(night.node("nb"))
     said = night.cockpit("attach", RUN, "--plain", "--give-up", "5").stderr
-    (line,) = [each for each in said.splitlines() if "evidence of" in each and "kept by" in each]
+    (line,) = [each for each in said.splitlines() if "evidence of" in each and "saved by" in each]
     assert "(rank 1 failed): rank 1 exited 3" in line
     (none,) = [each for each in said.splitlines() if "no evidence from" in each]
     assert "no evidence from nb (" in none
@@ -221,3 +223,42 @@ def test_with_torch_its_steps_and_recorders_are_kept(night: Night) -> None:
     head = json.loads((Path(one["path"]) / "snapshot.json").read_text())
     assert head["collectives"]["missing"] == "1"
     assert {done["step"] for done in head["progress"]["ranks"].values()} == {30}
+
+
+# Its steps
+
+STUB = Path(__file__).parents[1] / "probe" / "stub"
+STEPS = 1300
+"""More than two rings hold."""
+
+STEPPING = f"""
+import os, time
+import torch
+made = torch.optim.SGD()
+for step in range({STEPS}):
+    made.step()
+    # Until it is said that nobody watches; and later a pause.
+    while step == 10 and not os.path.exists("alone"):
+        time.sleep(0.05)
+    time.sleep(1.0 if step == 700 else 0.003)
+"""
+
+
+@pytest.mark.skipif(not is_memory(SHARED_MEMORY), reason="no /dev/shm here")
+def test_all_steps_of_a_run_that_nobody_watched(night: Night) -> None:
+    (night.folder / "train.py").write_text(STEPPING)
+    (night.folder / "steps.sh").write_text(
+        f"#!/bin/sh\nPYTHONPATH=$PYTHONPATH:{STUB} exec {sys.executable} train.py\n"
+    )
+    (night.folder / "steps.sh").chmod(0o700)
+    night.begin("", "./steps.sh")
+    (night.folder / "alone").touch()
+    for name in NODES:
+        until(lambda name=name: night.events(name, "ended"), f"{name} has ended")  # type: ignore[misc]
+    assert night.cockpit("attach", RUN, "--headless").returncode == 0
+    told = json.loads(night.cockpit("metrics", RUN, "--json", "--no-connect").stdout)
+    assert sum(row["steps"] for row in told["steps"]) == STEPS
+    assert {row["ranks"] for row in told["steps"]} == {2}
+    assert told["steps"][-1]["step"] == STEPS
+    gaps = [(after["t"] - row["t"], row["step"]) for row, after in pairwise(told["steps"])]
+    assert any(gap >= 1.0 and 600 <= step <= 701 for gap, step in gaps), "the pause is there"

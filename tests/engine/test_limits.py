@@ -121,7 +121,9 @@ def test_a_quota_takes_nothing_half_and_spares_the_record(
     quotas = Quotas(spool_bytes=10, spool_files=3, record_bytes=20)
     spool = Spool(tmp_path / "run" / "spool" / "node", Shelf(tmp_path, quotas))
     spool.append("rank-0.log", 0, b"12345678")
-    with pytest.raises(QuotaReached, match=r"quota of 10 B a node reached; raise spool_bytes in \[quotas\]"):
+    with pytest.raises(
+        QuotaReached, match=r"quota of 10 B per node reached; raise spool_bytes in \[quotas\]"
+    ):
         spool.append("rank-0.log", 8, b"123")
     assert (tmp_path / "run" / "spool" / "node" / "rank-0.log").read_bytes() == b"12345678"
     spool.append("rank-0.log", 8, b"12")
@@ -133,7 +135,7 @@ def test_a_quota_takes_nothing_half_and_spares_the_record(
     spool.append(EVENTS, 10, b"0123456789")
     with pytest.raises(QuotaReached, match="record_bytes"):
         spool.append(EVENTS, 20, b"x")
-    with pytest.raises(QuotaReached, match=r"quota of 3 a node .* spool_files .* cockpit attach run"):
+    with pytest.raises(QuotaReached, match=r"quota of 3 per node .* spool_files .* cockpit attach run"):
         spool.append("rank-1.log", 0, b"1")
 
 

@@ -198,7 +198,7 @@ def test_bytes_beyond_the_credit_lose_the_link() -> None:
         async for _ in stream.parts():
             pass
 
-    assert "more bytes than were asked for" in lost(answer, use)
+    assert "more bytes than requested" in lost(answer, use)
 
 
 def test_a_node_is_not_read_from_while_its_answers_wait() -> None:

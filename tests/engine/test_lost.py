@@ -56,7 +56,7 @@ CAUSES: dict[str, list[Part]] = {
     "nonsense": [RUNS, ({"parts": 5}, b"")],
     "more bytes than it says": [RUNS, ({"parts": [["rank-0.log", 0, 5]], "sizes": {}}, b"x")],
     "a log that begins anew": [RUNS, part(begun=[["rank-0.log", 5], ["events.jsonl", None]], sizes={})],
-    "a log that begins anew all the time": [RUNS, *[part(begun=[["rank-0.log", 5]], sizes={})] * 200],
+    "a log that keeps starting anew": [RUNS, *[part(begun=[["rank-0.log", 5]], sizes={})] * 200],
     "files that cannot be read": [RUNS, part(trouble={"rank-0.log": "cannot be read: EIO"}, sizes={})],
     "a supervisor that is dead": [RUNS, part(alive=False, sizes={})],
     "ranks that are not there": [RUNS, found(by="agent")],

@@ -160,4 +160,4 @@ def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
     assert second.process.wait(60) == 0
     text = subprocess.run(ps, capture_output=True, check=True, timeout=60, text=True).stdout
     assert "rank 1 is gone; its log ends with an error: RuntimeError: no room for a batch" in text
-    assert "(so when the run ended)" in text
+    assert "(when the run ended)" in text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import cast
@@ -12,11 +13,10 @@ from typing import cast
 import pytest
 
 from cockpit import slurm
-from cockpit.base.events import Fact, MemorySample, NodeSample, Sample, Saved
+from cockpit.base.events import Fact, MemorySample, NodeSample, Notice, Sample, Saved
 from cockpit.config import Notices
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.notices.checkpoint import Checkpoint
 from cockpit.core.run.notices.limit import TimeLimit
 from cockpit.engine.launch.start import allocation
 from cockpit.engine.records.folder import RunFolder
@@ -24,9 +24,17 @@ from cockpit.engine.run import noticing
 from cockpit.engine.run.noticing import Noticing
 from cockpit.errors import CockpitError
 from tests.happened import happened
+from tests.waiting import soon
 
 
-def made(switches: Notices, told: list[Fact], *, step: bool = True, allocation: str = "") -> Noticing:
+def made(
+    switches: Notices,
+    told: list[Fact],
+    *,
+    step: bool = True,
+    allocation: str = "",
+    pace: Pace | None = None,
+) -> Noticing:
     """Of a run of one rank in job 12.
 
     :param step: in a step of it
@@ -41,43 +49,95 @@ def made(switches: Notices, told: list[Fact], *, step: bool = True, allocation: 
     model.apply(happened(time.time(), "rank_started", "gpu0", {"rank": 0, "pid": 7}))
     model.apply(happened(time.time(), "link", "gpu0", {"state": "ok"}))
     return Noticing(
-        cast(RunFolder, folder), model, Pace(range(1)), lambda _, fact: told.append(fact), switches
+        cast(RunFolder, folder), model, pace or Pace(range(1)), lambda _, fact: told.append(fact), switches
     )
+
+
+@asynccontextmanager
+async def looks(notices: Noticing) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """What lets it look once more at what may be wrong, without a pause; it asks nobody."""
+    look, *others = notices.works()
+    for other in others:
+        other.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noticing, "_LOOK_S", 0.0)
+        task = asyncio.create_task(look)
+        await asyncio.sleep(0)
+        yield lambda: asyncio.sleep(0)
+        task.cancel()
+
+
+def asked(notices: Noticing, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs whose time limit is asked for."""
+    jobs: list[str] = []
+    monkeypatch.setattr(noticing, "_LIMIT_FIRST_S", 0.0)
+    monkeypatch.setattr(slurm, "time_left", jobs.append)
+
+    async def main() -> None:
+        look, *others = notices.works()
+        look.close()
+        tasks = [asyncio.create_task(other) for other in others]
+        await soon(lambda: len(jobs) >= len(tasks))
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(main())
+    return jobs
 
 
 def told(switches: Notices) -> set[str]:
     """Which rules speak where all losses are NaN and a disk and a memory are full."""
-    notices = made(switches, [])
+    facts: list[Fact] = []
+    notices = made(switches, facts)
     for step in range(3):
         notices.log("gpu0", 0, b"step %d loss nan\n" % step)
     notices.sampled("gpu0", Sample(NodeSample(disk_free_bytes=0), {}, (), (MemorySample("", 95, 100),)))
     assert (notices.memory is None) == (not switches.memory)
-    return {fact.id for fact in notices._rules.look(time.time(), 1.0, notices._model, notices._pace)}
+
+    async def main() -> None:
+        async with looks(notices) as look:
+            for _ in range(3):
+                await look()
+
+    asyncio.run(main())
+    return {fact.id for fact in facts if isinstance(fact, Notice)}
 
 
-def test_what_is_switched_off_is_not_looked_at() -> None:
+def test_what_is_switched_off_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [each.name for each in fields(Notices)]
     assert told(Notices()) == {"loss", "disk"}
     assert told(Notices(disk=False)) == {"loss"}
     assert told(Notices(**dict.fromkeys(names, False))) == set()
-    assert made(Notices(time_limit=False), [])._rules.limit is None
+    assert asked(made(Notices(), []), monkeypatch) == ["12"]
+    assert asked(made(Notices(time_limit=False), []), monkeypatch) == []
 
 
-def test_a_checkpoint_is_told_once_with_its_step_and_how_long_it_took() -> None:
+def test_a_checkpoint_is_told_once_with_its_step_and_how_long_it_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     facts: list[Fact] = []
-    notices, now = made(Notices(), facts), time.time()
-    notices._saved_until = now - 1000
-    (rule,) = (rule for rule in notices._rules._rules if isinstance(rule, Checkpoint))
-    at = now - 200
-    for step in range(80):
-        span = 2.0 + (11.0 if step in (40, 60) else 0.0)
-        at += span
-        notices._pace.stepped(0, step, at, span=span)
-        if step == 39:
-            rule.saves.append(at + 1)
-    for ago in (10, 5, 0):
-        notices._tell_saved(now - ago)
-    assert facts == [Saved(40, 11.0)], "of what went on before step 60 nobody said that it was one"
+    began = time.time()
+    now = [began]
+    monkeypatch.setattr(noticing, "time", SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0]))
+    pace = Pace(range(1))
+    notices = made(Notices(), facts, pace=pace)
+
+    async def main() -> None:
+        step, end = 0, began + 2.0
+        async with looks(notices) as look:
+            for second in range(200):
+                now[0] = began + second
+                if second == 81:
+                    notices.log("gpu0", 0, b"saving checkpoint to out\n")
+                if now[0] >= end:
+                    pace.stepped(0, step, end, span=13.0 if step in (40, 60) else 2.0)
+                    step += 1
+                    end += 13.0 if step in (40, 60) else 2.0
+                await look()
+
+    asyncio.run(main())
+    saved = [fact for fact in facts if isinstance(fact, Saved)]
+    assert saved == [Saved(40, 11.0)], "of what went on before step 60 nobody said that it was one"
 
 
 def test_where_slurm_does_not_answer_what_it_said_before_is_as_true(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +156,7 @@ def test_where_slurm_does_not_answer_what_it_said_before_is_as_true(monkeypatch:
 
     said: list[float | None] = []
 
-    async def asked() -> None:
+    async def ask_twice() -> None:
         twice = asyncio.Event()
 
         def hear(self: TimeLimit, at: float, left_s: float | None) -> None:
@@ -112,15 +172,13 @@ def test_where_slurm_does_not_answer_what_it_said_before_is_as_true(monkeypatch:
         await asyncio.wait_for(twice.wait(), 60)
         work.cancel()
 
-    asyncio.run(asked())
+    asyncio.run(ask_twice())
     assert said[:2] == [600.0, None]
 
 
-def test_a_run_over_ssh_on_nodes_of_a_job_has_its_time_limit_too() -> None:
-    inside, outside = (made(Notices(), [], step=False, allocation=job)._rules.limit for job in ("12", ""))
-    assert inside is not None
-    assert inside.about.job == "12"
-    assert outside is None
+def test_a_run_over_ssh_on_nodes_of_a_job_has_its_time_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(made(Notices(), [], step=False, allocation="12"), monkeypatch) == ["12"]
+    assert asked(made(Notices(), [], step=False), monkeypatch) == []
 
 
 @pytest.mark.parametrize(

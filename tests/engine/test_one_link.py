@@ -114,9 +114,10 @@ def test_a_link_lost_while_collecting_is_told_and_collecting_goes_on_when_it_is_
     give_credit = Stream.credit
 
     async def credit(stream: Stream[Any, Any], size: int) -> None:
-        if stream._link.node == "gpu2" and not cut:
-            cut.append(stream._link)
-            await stream._link.transport.close()
+        link = stream._link
+        if link.node == "gpu2" and not cut:
+            cut.append(link)
+            await link.transport.close()
         await give_credit(stream, size)
 
     async def main() -> None:

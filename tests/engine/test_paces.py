@@ -124,7 +124,8 @@ def test_the_last_steps_of_a_run_that_has_ended_count(folder: RunFolder) -> None
 
 
 def test_most_ranks_say_what_steps_are_counted_from(folder: RunFolder) -> None:
-    book = PaceBook(folder, writer=True)
+    book, model = PaceBook(folder, writer=True), RunModel()
+    model.apply(planned(folder.manifest))
     train(book.pace, range(10))
     for rank, source, relative in (
         (0, "optimizer", True),
@@ -133,7 +134,8 @@ def test_most_ranks_say_what_steps_are_counted_from(folder: RunFolder) -> None:
         (3, "deepspeed", False),
         (1, "optimizer", True),
     ):
-        book._stepped(rank, Progress(source, 9, 0.5, 2.0), 0.0, START)
+        measured = Sample(NodeSample(), {rank: RankSample(progress=Progress(source, 9, 0.5, 2.0))}, ())
+        book.event(model, Event(START, folder.manifest.nodes[rank // 2].name, measured))
         assert book.pace.relative == relative
     book.close()
     assert again(folder).relative
@@ -345,7 +347,7 @@ def test_a_file_that_cannot_be_written_is_said_once(folder: RunFolder) -> None:
     book = PaceBook(folder, writer=True)
     train(book.pace, range(300))
     book.keep(START + 500)
-    with pytest.raises(CockpitError, match="the pace of the run is not kept"):
+    with pytest.raises(CockpitError, match="the run's pace could not be saved"):
         book.keep(START + 600)
     book.keep(START + 700)
     book.close()

@@ -106,7 +106,7 @@ def test_a_start_that_cannot_be_is_not_waited_for(tmp_path: Path) -> None:
     assert list(said) == kinds
     assert said["refused"].startswith("connection refused")
     assert re.fullmatch(r"no answer yet after \d+ s: still waiting for the connection", said["blackhole"])
-    assert re.fullmatch(r"no answer yet after \d+ s: still waiting for sshd's first word", said["silent"])
+    assert re.fullmatch(r"no answer yet after \d+ s: still waiting for sshd's banner", said["silent"])
     assert re.fullmatch(r"no answer yet after \d+ s: still waiting for the agent", said["hangs"])
 
 
@@ -394,7 +394,7 @@ def test_another_machine_under_the_same_name_is_not_believed() -> None:
     async def main() -> None:
         async with LinkPool([sys.executable], Reach("local")) as pool:
             pool.hosts = {"a": "gpu99"}
-            with pytest.raises(LinkError, match=r"is .* from here, and the run is on gpu99") as caught:
+            with pytest.raises(LinkError, match=r"is .* from here, but the run is on gpu99") as caught:
                 await pool.lend("a")
             assert not caught.value.retry
             assert list(pool.roll.failed) == ["a"]

@@ -127,9 +127,9 @@ def test_a_run_without_probes_is_said_to_have_none() -> None:
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ([part(2)], "sent the recorder of rank 2, of which it was not asked one"),
-        ([part(0), part(0)], "sent the recorder of rank 0, of which it was not asked one"),
-        ([part(0, lengths=[3])], "sent a recorder that is cut off"),
+        ([part(2)], "sent the recorder of rank 2, which was not requested"),
+        ([part(0), part(0)], "sent the recorder of rank 0, which was not requested"),
+        ([part(0, lengths=[3])], "sent a truncated recorder"),
     ],
 )
 def test_a_node_that_lies_costs_its_own_ranks_alone(parts: list[Part], said: str) -> None:
@@ -141,14 +141,14 @@ def test_a_node_that_lies_costs_its_own_ranks_alone(parts: list[Part], said: str
 def test_more_than_was_asked_for_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "ROWS", 0)
     heard = seen(FakeNode(part(0)), FakeNode())
-    assert heard.silent[0] == "its recorder's answer makes no sense: more entries than were asked for"
+    assert heard.silent[0] == "its recorder's answer is invalid: more entries than requested"
     assert heard.look.heard == 0
 
 
 def test_a_recorder_that_makes_no_sense_costs_its_own_rank_alone() -> None:
     head, data = part(0)
     heard = seen(FakeNode((head, b"x" * len(data)), part(1)), FakeNode(part(2), part(3)))
-    assert heard.silent[0].startswith("its recorder's answer makes no sense: ")
+    assert heard.silent[0].startswith("its recorder's answer is invalid: ")
     assert list(heard.silent) == [0]
     assert heard.look.heard == 0b1110
 

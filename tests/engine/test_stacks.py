@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import threading
+import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -164,7 +165,7 @@ def test_what_a_quick_node_says_is_there_before_a_slow_one_answers(tmp_path: Pat
 @pytest.mark.parametrize(
     ("parts", "kept", "why"),
     [
-        ([pack([dump(0), dump(3, what="a lie")])], [0], "a dump of rank 3, of which it was not asked one"),
+        ([pack([dump(0), dump(3, what="a lie")])], [0], "a dump of rank 3, which was not requested"),
         ([pack([dump(0), dump(10**5)])], [0], "a dump of rank 100000"),
         ([pack([dump(0), dump(0, what="no, so")])], [0], "a dump of rank 0 twice"),
         ([pack([dump(0)]), pack([dump(0, what="no, so")]), pack([dump(1)])], [0], "a dump of rank 0"),
@@ -290,7 +291,7 @@ def test_a_node_that_is_slow_with_every_rank_is_given_up_in_the_end(tmp_path: Pa
         stacks = Sampler(FakeParty([link]), Hasty(), tmp_path)
         link.answer.queue.put_nowait(pack([dump(0)]))
         sample = await stacks.take()
-        assert sample.silent["gpu01"] == "not through within 0.3 s"
+        assert sample.silent["gpu01"] == "not finished within 0.3 s"
         assert list(sample.dumps) == [0]
 
     play(scene)
@@ -423,7 +424,7 @@ def test_a_sample_is_complete_once_it_is_explained_and_no_verdict_is_sure_before
         assert (sorted(sample.dumps), sample.took_s) == ([0, 1], None)
         found = verdict(stacks.snapshot)
         assert found.certainty != "sure"
-        assert "steps and flight recorders are still to answer" in found.evidence
+        assert "steps and flight recorders have not answered yet" in found.evidence
         if cancelled:
             stacks.cancel()
         else:
@@ -432,7 +433,7 @@ def test_a_sample_is_complete_once_it_is_explained_and_no_verdict_is_sure_before
         assert sample.took_s is not None
         assert not stacks.busy
         assert (stacks.snapshot.progress is None) is cancelled
-        assert not any("still to answer" in text for text in verdict(stacks.snapshot).evidence)
+        assert not any("no answer yet" in text for text in verdict(stacks.snapshot).evidence)
 
     play(scene)
 
@@ -471,6 +472,29 @@ def test_py_spy_is_sent_once_to_a_node_that_has_none(tmp_path: Path) -> None:
         assert len(stacks.snapshot.samples) == 2
 
     play(scene)
+
+
+def test_py_spy_is_packed_once_however_many_nodes_are_asked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: list[int] = []
+
+    def pack_one(data: bytes, level: int) -> bytes:
+        packed.append(len(data))
+        return zlib.compress(data, level)
+
+    monkeypatch.setattr(payload, "zlib", SimpleNamespace(compress=pack_one))
+    payload.spy.cache_clear()
+
+    async def scene() -> None:
+        links = [FakeLink(f"gpu{number:02}") for number in range(16)]
+        stacks = Sampler(FakeParty(links), Ask(), tmp_path)
+        for link in links:
+            link.answer.queue.put_nowait(None)
+        await stacks.take()
+
+    play(scene)
+    assert len(packed) == 1
 
 
 def test_no_py_spy_for_that_machine(tmp_path: Path) -> None:
@@ -515,7 +539,7 @@ def test_a_rank_that_went_away_between_two_samples(tmp_path: Path) -> None:
 
         party.targets = fewer  # type: ignore[method-assign]
         await stacks.take()
-        assert stacks.snapshot.missing() == {1: "gone: its process is not there any more"}
+        assert stacks.snapshot.missing() == {1: "gone: its process no longer exists"}
 
     play(scene)
 
@@ -795,7 +819,7 @@ def test_a_recorded_snapshot_says_what_it_cannot_tell(tmp_path: Path) -> None:
             await recorded.look(1, native=True)
         with pytest.raises(CockpitError, match="no dump of it"):
             await recorded.look(2)
-        with pytest.raises(CockpitError, match="cannot be asked any more"):
+        with pytest.raises(CockpitError, match="can no longer be asked"):
             await recorded.take()
 
     play(scene)

@@ -80,7 +80,7 @@ def test_a_configuration_that_keeps_no_keys_is_not_asked_about_for_ever(tmp_path
             place.server("alpha", "UserKnownHostsFile none", trusted=False),
             place.server("beta", trusted=False),
         ):
-            with pytest.raises(ManyErrors, match="keeps none"):
+            with pytest.raises(ManyErrors, match="stores none"):
                 await open_two(place, person)
         assert person.asked == []
 

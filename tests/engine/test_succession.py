@@ -210,8 +210,8 @@ def test_the_spool_goes_on_where_it_was_left_and_nothing_is_told_twice(ahead: st
         assert spooled(folder) == files.bytes[LOG]
         assert spooled(folder, EVENTS) == files.bytes[EVENTS]
         assert second.heard.text == b"two\nthree\nfour\nfive\n", "what was there before it came is not told"
-        (said,) = [text for text in second.notes() if "keeps the run from now on" in text]
-        assert "has left it: this cockpit (pid" in said
+        (said,) = [text for text in second.notes() if "now controls the run" in text]
+        assert "has left: this cockpit (pid" in said
         kept = [event.fact.text for event in folder.journal() if isinstance(event.fact, Note)]
         assert said.replace("this cockpit", "another one") in kept, "whoever reads it later is not this one"
         await second.session.close()
@@ -444,7 +444,7 @@ def test_that_nobody_acts_is_said_where_nobody_may(
             monkeypatch.setattr(lock.Holder, "dead", lambda holder: True)
             await first.killed()
         await until(lambda: second.session.alone)
-        assert "nobody acts for this run" in second.session.alone
+        assert "no cockpit controls this run" in second.session.alone
         assert ("only ada can" if why == "another user" else "without --read-only") in second.session.alone
         assert second.notes().count(second.session.alone) == 1
         assert not second.session.writer
@@ -453,7 +453,7 @@ def test_that_nobody_acts_is_said_where_nobody_may(
         third = await Cockpit(folder, files).attach()
         assert third.session.writer
         await until(lambda: not second.session.alone)
-        await until(lambda: any("keeps this run and acts for it" in text for text in second.notes()))
+        await until(lambda: any("now controls this run" in text for text in second.notes()))
         for one in (second, third):
             await one.session.close()
 

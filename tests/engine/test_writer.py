@@ -40,7 +40,7 @@ def test_without_flock_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert one.take()
     assert one.take()
     assert not two.take()
-    assert f"another cockpit (pid {os.getpid()} on {Holder.here().host}) writes here" in two.held()
+    assert f"another cockpit (pid {os.getpid()} on {Holder.here().host}) controls this run" in two.held()
     one.give_up()
     assert two.take()
     two.give_up()
@@ -60,7 +60,7 @@ def test_with_flock_the_other_is_named(tmp_path: Path) -> None:
     one, two = Writer(tmp_path), Writer(tmp_path)
     assert one.take()
     assert not two.take()
-    assert two.held() == f"another cockpit (pid {os.getpid()} on {Holder.here().host}) writes here"
+    assert two.held() == f"another cockpit (pid {os.getpid()} on {Holder.here().host}) controls this run"
     one.give_up()
     assert (tmp_path / "lock").read_bytes() == b""
     assert two.take()
@@ -123,7 +123,7 @@ def test_a_cockpit_elsewhere_holds_until_somebody_removes_its_file(
     writer = Writer(tmp_path)
     assert not writer.take()
     where = tmp_path / "lock.1"
-    assert writer.held() == f"another cockpit (pid 5 on login2) writes here; if it is gone: rm {where}"
+    assert writer.held() == f"another cockpit (pid 5 on login2) controls this run; if it is gone: rm {where}"
     where.unlink()
     assert writer.take()
 
@@ -134,7 +134,7 @@ def test_a_file_that_says_nothing_holds(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "lock.1").write_bytes(data)
     writer = Writer(tmp_path)
     assert not writer.take()
-    assert writer.held() == f"another cockpit writes here; if it is gone: rm {tmp_path / 'lock.1'}"
+    assert writer.held() == f"another cockpit controls this run; if it is gone: rm {tmp_path / 'lock.1'}"
 
 
 def test_whoever_attends_is_seen_although_somebody_looked_in_that_moment(tmp_path: Path) -> None:

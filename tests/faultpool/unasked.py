@@ -19,7 +19,7 @@ SPARED_S = 15
 WHY = "This cockpit does not watch for standstills by itself yet: `cockpit run` has no `--hang-after`."
 NOTHING = {
     "id": "quiet",
-    "what": "it said nothing",
+    "what": "no output",
     "ranks": "",
     "where": "",
     "certainty": "unsure",

@@ -12,7 +12,7 @@ from cockpit.tui.base_app import BaseApp
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.hostile.app_cases import Case, dumps
-from tests.tui.scenes import EIGHT, Scene, played, text_of, until
+from tests.tui.scenes import EIGHT, Scene, choose, draw_now, played, text_of, until
 from tests.tui.stack_scenes import Played, StackScene, stacked
 from tests.tui.stage import Stage
 
@@ -41,7 +41,7 @@ def lives(app: BaseApp, name: str) -> None:
 def goes_on(app: BaseApp, name: str) -> None:
     """The app goes on, and nothing of it raised."""
     assert app.is_running, f"{name}: the app ended"
-    assert not app._exit, f"{name}: the app ends"
+    assert app.return_code is None, f"{name}: the app ends"
     assert app.error is None, f"{name}: {app.error}"
     details = [path.read_text() for path in paths.errors().glob("*.txt")]
     assert not details, f"{name}: " + "\n".join(details)
@@ -66,22 +66,21 @@ async def drive(cases: Iterable[Case], size: tuple[int, int] = SIZE) -> Counter[
         while some := list(islice(left, len(EIGHT))):
             for node, case in zip(EIGHT, some, strict=False):
                 case.do(stage, node)
-                screen._tick()
-                screen._slow_tick()
+                draw_now(screen)
                 await pilot.pause()
                 goes_on(app, case.name)
                 done[case.name] += 1
             name = " ".join(case.name for case in some)
             for key, pane in PANES.items():
                 await pilot.press(key)
-                await until(pilot, lambda pane=pane: screen._view.tab == pane, f"{name}: {key} works")  # type: ignore[misc]
+                await until(pilot, lambda pane=pane: screen.on_the_right == pane, f"{name}: {key} works")  # type: ignore[misc]
                 for node, case in zip(EIGHT, some, strict=False):
                     if pane == "detail":
                         entry = next(each for each in stage.manifest.nodes if each.name == node)
-                        screen._select(node, entry.ranks[0] if done.total() % 16 else None)
+                        choose(app, node, entry.ranks[0] if done.total() % 16 else None)
                         await pilot.pause()
                         lives(app, f"{case.name}: {pane}")
-                screen._slow_tick()
+                draw_now(screen)
                 await pilot.pause()
                 lives(app, f"{name}: {pane}")
     return done

@@ -15,7 +15,7 @@ from cockpit.tui.app import CockpitApp
 from cockpit.tui.run.purpose import Joining
 from cockpit.tui.run.screen import RunScreen
 from tests.hostile.values import odd_characters
-from tests.tui.scenes import text_of
+from tests.tui.scenes import notes, text_of
 
 LOOK_S = 10.0
 """Longest look at a node that says that it goes on."""
@@ -60,7 +60,7 @@ async def _press(pilot: Pilot[Any], rng: random.Random) -> None:
 def _see(app: Any) -> None:
     assert app.is_running
     assert app._exception is None
-    shown = text_of(app) + "\n".join(note.message for note in app._notifications)
+    shown = text_of(app) + "\n".join(note.message for note in notes(app))
     odd = odd_characters(shown)
     assert not odd, f"on the screen: {odd}"
     assert "internal error" not in shown, shown

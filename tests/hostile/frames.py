@@ -47,6 +47,13 @@ class _Held(Link):
     def __init__(self) -> None:
         super().__init__("bad", LocalTransport("bad"), [])
 
+    def greeted(self, data: bytes) -> list[Hello]:
+        """What it says of itself in some bytes.
+
+        :raises LinkError: they make no sense
+        """
+        return [self._greeting(header) for header, _ in self._frames(Decoder(), data)]
+
     async def taken(self, verb: str, data: bytes, cuts: random.Random) -> list[Any]:
         """What comes of some bytes: parts of the answer to a request.
 
@@ -81,9 +88,7 @@ async def _one(link: _Held, sent: Sent, name: str, rng: random.Random) -> tuple[
     out = mutated(name, sent, rng)
     data = b"".join([*out.chunks, *out.held])
     if sent.verb == "hello":
-        found = []
-        for header, _ in link._frames(Decoder(), data):
-            found.append(link._greeting(header))
+        found = link.greeted(data)
         return bool(found), "".join(values.wrong(Hello, hello) for hello in found)
     # The cuts take numbers of their own: the same frame comes however it is cut.
     parts = await link.taken(sent.verb, data, random.Random(len(data)))

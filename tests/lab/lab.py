@@ -93,7 +93,7 @@ def _unavailable() -> str | None:
     return f"the lab may not make namespaces here: {done.stderr.strip()}" if done.returncode else None
 
 
-def _trees() -> list[str]:
+def trees() -> list[str]:
     """What the unprivileged user must be able to read to run this Python and this project."""
     found = [sys.prefix, sys.base_prefix, str(REPO)]
     link = Path(os.path.abspath(sys.executable))
@@ -124,7 +124,7 @@ class Lab:
         self.interface = ""
         """The login node's end of the cable to the lab's network, an interface of this machine."""
         self.ids = {USER: 0, OTHER: 0}
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self.keeper: subprocess.Popen[bytes] | None = None
         self._lock_fd = -1
         self._pids: dict[str, int] = {}  # first process of each node, and of "login"
         self._talk = threading.Lock()
@@ -157,14 +157,14 @@ class Lab:
                 "nodes": self.addresses,
                 "login_address": self.login_address,
                 "interface": self.interface,
-                "trees": sorted({*_trees(), str(self.folder)}),
+                "trees": sorted({*trees(), str(self.folder)}),
                 "sshd": _need("sshd"),
                 "uids": list(self.ids.values()),
                 "lock_fd": self._lock_fd,
             }
             with open(self.folder / "keeper.log", "w") as log:
                 program = [sys.executable, "-E", "-S", keeper.__file__, json.dumps(spec)]
-                self._keeper = subprocess.Popen(
+                self.keeper = subprocess.Popen(
                     [_need("unshare"), "--net", *program],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -183,14 +183,14 @@ class Lab:
 
     def stop(self) -> None:
         """End every process of the lab and remove all it made; a second call does nothing."""
-        if self._keeper is not None:
-            assert self._keeper.stdin is not None
-            assert self._keeper.stdout is not None
+        if self.keeper is not None:
+            assert self.keeper.stdin is not None
+            assert self.keeper.stdout is not None
             with contextlib.suppress(OSError):
-                self._keeper.stdin.close()
-            self._keeper.wait()
-            self._keeper.stdout.close()
-            self._keeper = None
+                self.keeper.stdin.close()
+            self.keeper.wait()
+            self.keeper.stdout.close()
+            self.keeper = None
         if self._lock_fd >= 0:
             keeper.sweep(self.folder, self.interface)  # what a keeper that was killed has left
             os.close(self._lock_fd)
@@ -585,22 +585,22 @@ class Lab:
         return f"port{self.nodes.index(node) + 1}"
 
     def _switch(self, line: str) -> None:
-        assert self._keeper is not None
-        keeper.ip([line], self._keeper.pid)
+        assert self.keeper is not None
+        keeper.ip([line], self.keeper.pid)
 
     def _ask(self, command: str) -> dict[str, Any]:
         with self._talk:
-            assert self._keeper is not None
-            assert self._keeper.stdin is not None
+            assert self.keeper is not None
+            assert self.keeper.stdin is not None
             with contextlib.suppress(BrokenPipeError):
-                self._keeper.stdin.write(command.encode() + b"\n")
-                self._keeper.stdin.flush()
+                self.keeper.stdin.write(command.encode() + b"\n")
+                self.keeper.stdin.flush()
             return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        assert self._keeper is not None
-        assert self._keeper.stdout is not None
-        line = self._keeper.stdout.readline()
+        assert self.keeper is not None
+        assert self.keeper.stdout is not None
+        line = self.keeper.stdout.readline()
         if not line:
             log = self.folder / "keeper.log"
             raise LabError(f"the lab's keeper ended: {log.read_text() if log.exists() else ''}")

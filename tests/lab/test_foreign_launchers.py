@@ -219,7 +219,7 @@ def test_what_others_started_is_found_read_and_ended(lab2: Lab, name: str) -> No
             assert job.processes()
             done = lab2.run(["cockpit", "stop", name, "--foreign", "--grace", "5"], timeout=90)
             assert done.returncode == 0, done.stderr
-            until(lambda: not job.processes(), "nothing of it is left")
+            until(lambda: not job.processes(), "nothing is left behind")
             assert watch.ends() == 0
         finally:
             watch.close()

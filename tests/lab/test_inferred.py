@@ -257,7 +257,7 @@ def test_a_pool_of_workers_as_ray_has_it(lab2: Lab) -> None:
         found, said = stacks(lab2)
         assert "found: ray job at " in said
         assert ":36479, 4 processes on 2 nodes" in said
-        assert "their ranks are not known: they are numbered by node and pid" in said
+        assert "their ranks are unknown, so they are numbered by node and pid" in said
         assert {rank["inferred"] for rank in found["ranks"].values()} == {"pid"}
         assert [rank["node"] for rank in found["ranks"].values()] == [lab2.nodes[at] for at in (0, 0, 1, 1)]
         # That of node1 which was started first is rank 2 to those who know.

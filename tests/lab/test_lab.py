@@ -218,7 +218,7 @@ def test_nothing_is_left(make_lab: Callable[[int], Lab]) -> None:
 
 def test_a_failure_at_the_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     need_lab()
-    monkeypatch.setattr("tests.lab.lab._trees", lambda: ["/nonexistent"])
+    monkeypatch.setattr("tests.lab.lab.trees", lambda: ["/nonexistent"])
     lab = Lab(1)
     with pytest.raises(LabError, match="/nonexistent"):
         lab.start()
@@ -234,7 +234,7 @@ from tests.lab.lab import Lab
 with Lab(1) as lab:
     sleep = lab.popen(["sleep", "1000"])
     (lab.folder / "mark").touch()
-    print(lab.folder, socket.if_nametoindex(lab.interface), lab._keeper.pid, sleep.pid, flush=True)
+    print(lab.folder, socket.if_nametoindex(lab.interface), lab.keeper.pid, sleep.pid, flush=True)
     sys.stdin.read()
 """
 

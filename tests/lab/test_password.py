@@ -58,7 +58,7 @@ def test_a_password_is_asked_once_and_kept_nowhere(make_lab: Callable[[int], Lab
 
     refused = cockpits.run("--headless", "--launcher", "command", program=["echo", "hello"])
     assert refused.returncode == 3
-    assert "wants a password or a code, but --headless asks nobody; load a key" in refused.stderr
+    assert "wants a password or a code, but --headless never asks; load a key" in refused.stderr
     assert tries(lab) == {"node1": [0, 0], "node2": [0, 0]}
 
     words = cockpits.words("--plain", "--launcher", "command", program=[PLAIN, "--steps", "300"])

@@ -18,6 +18,7 @@ from cockpit.base import record
 from cockpit.node import joining, procfs
 from cockpit.node.calls import Call
 from cockpit.node.measure import samples
+from cockpit.node.measure.progress import Rings
 from cockpit.node.run import environ, folder, ranks, status
 from cockpit.node.run.helpers import Running
 from cockpit.node.stacks import permission, pyspy, pyspy_process
@@ -163,13 +164,13 @@ def test_what_delays_a_measurement_changes_nothing(tmp_path: Path, monkeypatch: 
     real = procfs.stat(ME)
     assert real is not None
     monkeypatch.setattr(samples, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    look_at_rings = samples._Sampler._look_at_rings
+    look = Rings.look
 
-    def late(sampler: samples._Sampler) -> Any:
+    def late(rings: Rings) -> None:
         clock[0] += delays.pop(0)
-        return look_at_rings(sampler)
+        look(rings)
 
-    monkeypatch.setattr(samples._Sampler, "_look_at_rings", late)
+    monkeypatch.setattr(Rings, "look", late)
 
     def stat(pid: int) -> procfs.Stat:
         real.cpu_ticks = used[0]

@@ -18,7 +18,7 @@ from cockpit.base.events import NodeSample
 from cockpit.base.gate import SIZE, plain, read
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.checkup import checkup, gpus, leftovers, machine, network
+from cockpit.node.checkup import checkup, gpus, machine, network
 from cockpit.node.checkup.within import within
 from cockpit.node.measure import gpu
 from tests.node import folders
@@ -189,7 +189,9 @@ def test_locks_and_shared_memory_that_nobody_uses(tmp_path: Path, monkeypatch: p
         assert (lock.path, lock.age_s > 1e9) == (str(build / "lock"), True)
         assert name in {piece.name for piece in found.memory}
         with left.open("rb"):
-            assert name not in {piece["name"] for piece in leftovers._memory()}
+            used = checked("leftovers").leftovers
+        assert used is not None
+        assert name not in {piece.name for piece in used.memory}
     finally:
         left.unlink()
 

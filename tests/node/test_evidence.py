@@ -97,7 +97,7 @@ def test_ranks_that_stand_still_and_go_on(launch: Launch, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("limits", "said"),
-    [({"quota": 1000}, "has kept its"), ({"floor": 1 << 60}, "MB free"), ({"keep": False}, "")],
+    [({"quota": 1000}, "has used its"), ({"floor": 1 << 60}, "MB free"), ({"keep": False}, "")],
 )
 def test_without_room_nothing_is_kept_and_nobody_waits(
     launch: Launch, tmp_path: Path, limits: dict[str, Any], said: str
@@ -278,7 +278,8 @@ def test_one_py_spy_at_a_time(tmp_path: Path, sleeper: int, monkeypatch: pytest.
 def test_it_asks_nobody_to_become_root(tmp_path: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(permission, "_by_sudo", lambda *_: pytest.fail("sudo is asked"))
-    assert taking._stacks(asked(tmp_path, sleeper), float("inf"), [])
+    assert taking.look(asked(tmp_path, sleeper))
+    assert list(dumps(read(tmp_path))) == [0]
     with pytest.raises(pytest.fail.Exception):
         permission.starters("", 1)
 
@@ -286,7 +287,7 @@ def test_it_asks_nobody_to_become_root(tmp_path: Path, sleeper: int, monkeypatch
 def test_the_quota_counts_what_is_there(tmp_path: Path, sleeper: int) -> None:
     (tmp_path / record.EVIDENCE).mkdir()
     (tmp_path / record.EVIDENCE / "before").write_bytes(bytes(20 << 20))
-    with pytest.raises(OSError, match="may still keep"):
+    with pytest.raises(OSError, match="may still save"):
         taking.look(asked(tmp_path, sleeper))
     assert [each.name for each in (tmp_path / record.EVIDENCE).iterdir()] == ["before"]
 

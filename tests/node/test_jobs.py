@@ -24,7 +24,7 @@ from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs import ending, outputs, watch
 from cockpit.node.stacks import launchers
 from tests.needs import require
-from tests.node.test_seek import as_user
+from tests.node.test_find_ranks import as_user
 from tests.waiting import until
 
 RANK = """
@@ -454,7 +454,7 @@ def test_ending_goes_from_the_launcher_down(ranks: Ranks, monkeypatch: pytest.Mo
 def test_what_has_started_the_agent_is_not_ended() -> None:
     above = os.getppid()
     request = {"id": 1, "do": "end", "processes": [{"pid": above, "ticks": procfs.ticks(above)}]}
-    with pytest.raises(NodeError, match="has started this agent too"):
+    with pytest.raises(NodeError, match="also started this agent"):
         ending.end(Call(request, b"", lambda head, data: None))
 
 

@@ -198,7 +198,9 @@ def test_what_a_program_says_in_place_of_its_probe_is_bounded(tmp_path: Path) ->
 def test_what_a_killed_supervisor_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "SHARED_MEMORY", str(tmp_path))
     monkeypatch.setattr(probing, "is_memory", lambda place: True)
-    own = probing._whose()
+    made = probing.Probes(str(tmp_path), "on", [0], lambda kind, **facts: None)
+    own = os.path.basename(made.rings).partition(f"{os.getpid()}-")[0]
+    made.close()
     alive = f"{own}{os.getppid()}-{procfs.ticks(os.getppid())}-abc"
     others = (f"cockpit-{os.geteuid()}-1-{1 << 22}-5-abc", f"{own}x-1-abc", f"{own}--", "sem.mp-1")
     for name in (f"{own}{1 << 22}-5-abc", alive, *others):

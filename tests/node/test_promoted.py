@@ -83,7 +83,7 @@ def test_a_program_that_is_no_rank_is_one_of_one_when_it_is_named(start: Start) 
     assert job.world == 1
     assert "1 inferred rank on 1 node" in job.title
     assert job.problems == [
-        "~ rank 0 is inferred: it is the program that you named, and nothing says that there are others"
+        "~ rank 0 is inferred: it is the program you named, and there is no sign of others"
     ]
 
 

@@ -189,7 +189,7 @@ def _half(connection: socket.socket, _: str) -> None:
 HOSTILE: dict[str, tuple[Answer, str, str]] = {
     "silence": (lambda connection, _: None, "silent", "its server gave no answer within"),
     "drip": (_drip, "silent", "its server gave no answer within"),
-    "stream": (_stream, "odd", "its answer is no HTTP"),
+    "stream": (_stream, "odd", "its answer is not HTTP"),
     "cut": (_half, "odd", "its answer is cut off"),
     "closed": (lambda connection, _: connection.close(), "odd", "its answer is cut off"),
     "huge": (
@@ -200,15 +200,15 @@ HOSTILE: dict[str, tuple[Answer, str, str]] = {
     "no length": (
         lambda connection, _: connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n[]"),
         "odd",
-        "its answer is no HTTP with a length",
+        "its answer is not HTTP with a length",
     ),
     "error": (lambda connection, _: http(connection, b"", "500 \x1b[31m"), "odd", "its server answers"),
-    "no list": (lambda connection, _: http(connection, b"{}"), "odd", "its list of handlers makes no sense"),
-    "deep": (lambda connection, _: http(connection, b"[" * 9000), "odd", "its list of handlers makes no"),
+    "no list": (lambda connection, _: http(connection, b"{}"), "odd", "its list of handlers is invalid"),
+    "deep": (lambda connection, _: http(connection, b"[" * 9000), "odd", "its list of handlers is invalid"),
     "old": (
         lambda connection, asked: torch(connection, asked, has=["ping"]),
         "unknown",
-        "its torch does not tell what its flight recorder has",
+        "its torch does not expose its flight recorder",
     ),
     "lies": (
         lambda connection, asked: (
@@ -220,12 +220,12 @@ HOSTILE: dict[str, tuple[Answer, str, str]] = {
     "nonsense": (
         lambda connection, asked: torch(connection, asked, b'{"version":"2.1","entries":[[]]}'),
         "odd",
-        "its recorder's answer makes no sense: .entries[0]: expected an object, got a list",
+        "its recorder's answer is invalid: .entries[0]: expected an object, got a list",
     ),
     "newer": (
         lambda connection, asked: torch(connection, asked, b'{"version":"3.1"}'),
         "odd",
-        "its recorder's answer makes no sense: a dump of version '3.1': only 2.* is known",
+        "its recorder's answer is invalid: a dump of version '3.1': only 2.* is known",
     ),
 }
 

@@ -122,7 +122,7 @@ def test_ranks_meet_reduce_and_measure_and_nothing_is_left() -> None:
         until(stuck.port)
         (rank,) = below() - before - ranks
         rank.suspend()
-        assert stuck.ended().error == "no end within its time"
+        assert stuck.ended().error == "not finished in time"
         unwanted = trial(0, 2)
         until(unwanted.port)
         unwanted.call.cancel()

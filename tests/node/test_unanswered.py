@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from cockpit.base.stacks.dump import Unanswered
-from cockpit.node.stacks.unanswered import TRIES, connections, tried
+from cockpit.node.stacks import unanswered
+from cockpit.node.stacks.unanswered import TRIES, Connections, tried
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 
@@ -52,5 +56,42 @@ def test_a_process_with_good_connections_has_none() -> None:
     ):
         near.sendall(b"x")
         assert far.recv(1) == b"x"
-        assert connections(os.getpid()) == ()
-    assert connections(1 << 22) == ()
+        assert Connections().unanswered(os.getpid()) == ()
+    assert Connections().unanswered(1 << 22) == ()
+
+
+@contextmanager
+def process(*files: int) -> Iterator[int]:
+    """A process that has only these of our files open."""
+    quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(["cat"], pass_fds=files, **quiet) as started:  # type: ignore[call-overload]
+        yield started.pid
+
+
+def test_the_tables_are_read_once_for_all_ranks_and_not_for_those_without_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+    with (
+        socket.socket() as ours,
+        process(ours.fileno()) as one,
+        process(ours.fileno()) as other,
+        process() as none,
+    ):
+        table = [HEAD, line(os.fstat(ours.fileno()).st_ino)]
+
+        def lines(pid: int) -> Iterator[str]:
+            read.append(pid)
+            return iter(table)
+
+        monkeypatch.setattr(unanswered, "lines", lines)
+        request = Connections()
+        assert request.unanswered(none) == ()
+        assert not read
+        assert request.unanswered(one) == request.unanswered(other) == (Unanswered("10.0.0.7", 8080, TRIES),)
+        assert read == [one]
+
+        # A rank that is looked at much later: what was read is too old by then.
+        monkeypatch.setattr(unanswered, "_FRESH_S", -1.0)
+        request.unanswered(other)
+        assert read == [one, other]

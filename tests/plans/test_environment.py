@@ -109,9 +109,7 @@ def test_nothing_else_is_expanded() -> None:
 def test_a_value_that_no_program_can_be_given() -> None:
     longest = "x" * ((128 << 10) - len("A=") - 1)
     assert gather({}, options=[f"A={longest}"]).values["A"] == longest
-    with pytest.raises(
-        ManyErrors, match=r"--env: A has 131,073 bytes, .* no program with one of more than 131,072"
-    ):
+    with pytest.raises(ManyErrors, match=r"--env: A has 131,073 bytes, and Linux allows at most 131,072"):
         gather({}, options=[f"A={longest}x"])
     with pytest.raises(ManyErrors, match=r"f:2: MY_TOKEN has 131,0\d\d bytes"):
         gather({}, [("f", f"\nMY_TOKEN={longest}")])

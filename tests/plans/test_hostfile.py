@@ -67,10 +67,10 @@ def test_lists_and_machinefiles(line: str, expected: dict[str, int]) -> None:
         ("gpu01 8", "bad entry gpu01 8"),
         ("gpu1:8,gpu2", "no number of slots after the colon: gpu1:8,gpu2"),
         ("gpu1,gpu2", "bad host name gpu1,gpu2"),
-        ("gpu01:8 binding=user:0", "binding= is not read here"),
-        ("gpu01 username=me", "username= is not read here"),
-        ("rank 0=gpu01 slot=0", "0= is not read here"),
-        ("gpu01 max_slots=8", "a maximum, and no number of slots"),
+        ("gpu01:8 binding=user:0", "binding= is not supported here"),
+        ("gpu01 username=me", "username= is not supported here"),
+        ("rank 0=gpu01 slot=0", "0= is not supported here"),
+        ("gpu01 max_slots=8", "a maximum, but no number of slots"),
         ("gpu01:8 count=8", "two numbers of slots"),
         ("gpu01:0", "slots=0; give it at least one slot, or leave it out"),
         ("gpu01 count=٣", "bad entry gpu01 count="),
@@ -81,7 +81,7 @@ def test_lists_and_machinefiles(line: str, expected: dict[str, int]) -> None:
         ("n1 slots=2,n2 slots=2", "bad entry n1 slots=2,n2 slots=2"),
         ("n1 slots=2 n2", "bad entry n1 slots=2 n2; give each host a line of its own"),
         ("n1 slots=2 slots=4", "two numbers of slots"),
-        ("n1 slots=8 gpu=0,1", "gpu= is not read here"),
+        ("n1 slots=8 gpu=0,1", "gpu= is not supported here"),
         ("n1 slots=8 max_slots=x", "bad entry n1 slots=8 max_slots=x"),
         ("+n0", "bad host name"),
         ("^gpu01", "bad host name"),
@@ -186,7 +186,7 @@ def test_all_bad_lines_at_once() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n# only a comment\n"])
 def test_an_empty_result_is_an_error(text: str) -> None:
-    assert "no host in it" in complaints(text)[0]
+    assert "contains no host" in complaints(text)[0]
 
 
 @pytest.mark.parametrize(

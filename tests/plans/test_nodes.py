@@ -21,7 +21,7 @@ def test_one_number_of_slots_for_all_that_have_none(tmp_path: Path) -> None:
     hosts = nodes_from([str(path)], slots=4)
     assert [(host.name, len(host.slots)) for host in hosts] == [("gpu01", 4), ("big1", 2)]
     assert [host.open for host in nodes_from([str(path)])] == [True, False]
-    with pytest.raises(CockpitError, match="--slots 4: every node has its number of slots already"):
+    with pytest.raises(CockpitError, match="--slots 4: every node already has its number of slots"):
         nodes_from(["-w", "gpu01:8"], slots=4)
 
 
@@ -57,9 +57,9 @@ def test_a_slot_for_each_gpu(answer: VisibleGpus, launcher: str, slots: tuple[in
 @pytest.mark.parametrize(
     ("answer", "launcher", "says"),
     [
-        (None, "torchrun", "gpu01: how many slots? none are given, and no GPU is visible there; "),
+        (None, "torchrun", "gpu01: no number of slots given, and no GPU is visible there; "),
         (VisibleGpus(0, "", "CUDA error 100"), "torchrun", "(CUDA_VISIBLE_DEVICES is empty there); "),
-        (VisibleGpus(0, None, "no libcuda"), "torchrun", "visible there (no libcuda); say it: --slots 8"),
+        (VisibleGpus(0, None, "no libcuda"), "torchrun", "visible there (no libcuda); give it: --slots 8"),
         (VisibleGpus(1, "GPU-2c1a"), "deepspeed", "CUDA_VISIBLE_DEVICES=GPU-2c1a there, and DeepSpeed"),
         (VisibleGpus(1, "\x1b[2J"), "deepspeed", r"CUDA_VISIBLE_DEVICES='\x1b[2J' there"),
     ],
@@ -85,6 +85,6 @@ def test_a_plan_asks_no_node_and_says_what_it_needs() -> None:
     with pytest.raises(CockpitError) as caught:
         build_plans(job)
     assert str(caught.value) == (
-        "gpu[01-04]: how many slots? none are given, and nobody has asked for GPUs there; "
-        "say it: --slots 8 for all nodes, -w 'gpu[01-04]:8', or slots=8 in the hostfile"
+        "gpu[01-04]: no number of slots given, and nobody has counted the GPUs there; "
+        "give it: --slots 8 for all nodes, -w 'gpu[01-04]:8', or slots=8 in the hostfile"
     )

@@ -189,7 +189,7 @@ def test_binding() -> None:
         ({"master_port": 70000}, "--master-port"),
         ({"master_addr": "-x"}, "--master-addr"),
         ({"launcher": "mpi"}, "deepspeed, torchrun, accelerate, command"),
-        ({"launcher_args": ("--enable_each_rank_log=x",)}, "a log of its own"),
+        ({"launcher_args": ("--enable_each_rank_log=x",)}, "its own log"),
         ({"launcher_args": ("--nproc_per_node=1",), "launcher": "torchrun"}, "--nproc_per_node"),
         ({"launcher_args": ("--num-processes=1",), "launcher": "accelerate"}, "--num-processes"),
         ({"launcher_args": ("--tpu",), "launcher": "accelerate"}, "leave it out"),

@@ -68,9 +68,9 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "says"),
     [
         ("-w a:1,b:2", "nodes have 1, 2 slots"),
-        ("--nodes 2", "how many slots?"),
+        ("--nodes 2", "no number of slots"),
         ("--nodes 0 --slots 1", "not a number of nodes: '0'"),
-        ("--nodes 2 -w a:1", "--nodes and -w both say which nodes"),
+        ("--nodes 2 -w a:1", "--nodes and -w both select nodes"),
     ],
 )
 def test_what_cannot_be_one_job(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

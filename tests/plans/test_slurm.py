@@ -72,7 +72,7 @@ def test_gpus_differ_from_node_to_node() -> None:
         ({"uid": os.getuid() + 1}, "its owner alone"),
         ({"nodes": "-oProxyCommand=x"}, "oProxyCommand"),
         ({"nodes": "node[1-999999999]"}, "999999999"),
-        ({"nodes": ""}, "cannot be"),
+        ({"nodes": ""}, "invalid node list"),
     ],
 )
 def test_a_job_that_cannot_be_used_says_why(fields: dict[str, object], says: str) -> None:

@@ -60,7 +60,7 @@ def _become(before: str, text: str, work: Path, folder: Path | None) -> None:
         exec(compile(HOOKS.read_bytes(), str(HOOKS), "exec"), space)
         os.environ["PROBED"] = "1"
         places = str(folder / "probe"), "auto", 0, str(folder / "rings")
-        armed = space["Hooks"](*places, sitecustomize._interrupted)
+        armed = space["Hooks"](*places, sitecustomize.interrupted)
         armed.before_torch()  # in time: torch reads these variables when its recorder is needed first
         armed.after(torch)
         os.rename(folder / "probe" / f"0.{os.getpid()}.json", work / "told")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -59,21 +62,35 @@ def test_a_server_that_does_not_is_an_error_soon(
     ],
 )
 def test_what_it_can_do_is_read_from_its_handlers(
-    tmp_path: Path, mode: str, handlers: list[str], lacks: bool
+    tmp_path: Path, mode: str, handlers: list[str], lacks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = hooks.Hooks(str(tmp_path), mode, 0, "", sitecustomize._interrupted)
-    made._told.update(handlers=handlers, torch="2.4.0")
-    assert made._lacks_recorder() == lacks
+    class Server:
+        def __init__(self, address: str) -> None:
+            raise OSError("it is to serve")
+
+    c10d = types.ModuleType("torch._C._distributed_c10d")
+    c10d._get_handler_names = lambda: handlers  # type: ignore[attr-defined]
+    c10d._WorkerServer = Server  # type: ignore[attr-defined]
+    torch = types.ModuleType("torch")
+    torch.__version__ = "2.4.0"  # type: ignore[attr-defined]
+    torch._C = types.ModuleType("torch._C")  # type: ignore[attr-defined]
+    torch._C._distributed_c10d = c10d
+    for module in (torch, torch._C, c10d):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    made = hooks.Hooks(str(tmp_path), mode, 0, "", sitecustomize.interrupted)
+    made.after(torch)
+    told = json.loads((tmp_path / f"0.{os.getpid()}.json").read_text())
     said = "torch 2.4.0 has no handler for its flight recorder"
-    assert made._told["server"] == (said if lacks else "")
-    assert made._told["steps"] == "OSError: there is no memory file system at /dev/shm"
+    assert told["server"] == (said if lacks else "OSError: it is to serve")
+    assert told["handlers"] == sorted(handlers)
+    assert told["steps"] == "OSError: there is no memory file system at /dev/shm"
 
 
 def test_only_the_line_of_the_server_is_swallowed(capfd: pytest.CaptureFixture[str]) -> None:
     def start() -> None:
         os.write(2, b"before\n[W1122 WorkerServer.cpp:113] [c10d] Server listening to UNIX /x\nafter")
 
-    server._quietly(start)
+    server.unheard(start)
     assert capfd.readouterr().err == "before\nafter"
 
 
@@ -84,7 +101,7 @@ def test_stderr_is_back_when_the_server_does_not_start(capfd: pytest.CaptureFixt
 
     files = os.listdir("/proc/self/fd")
     with pytest.raises(OSError, match="no"):
-        server._quietly(start)
+        server.unheard(start)
     os.write(2, b" not")
     assert capfd.readouterr().err == "why not"
     assert len(os.listdir("/proc/self/fd")) == len(files)

@@ -136,7 +136,7 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hooks.Hooks:
     """The probe of this process, with nothing to serve."""
     monkeypatch.setitem(sys.modules, "torch.optim.optimizer", types.ModuleType("none"))
     monkeypatch.setattr(hooks.Hooks, "_server", lambda self: None)
-    return hooks.Hooks(str(tmp_path), "auto", 3, str(tmp_path), sitecustomize._interrupted)
+    return hooks.Hooks(str(tmp_path), "auto", 3, str(tmp_path), sitecustomize.interrupted)
 
 
 def told(folder: Path) -> dict[str, Any]:
@@ -188,9 +188,10 @@ def test_of_making_the_ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with monkeypatch.context() as patch:
         patch.setattr(hooks, "_keep", keep)
         with pytest.raises(LateError):
-            hooks.Hooks(str(tmp_path), "auto", 3, str(tmp_path), sitecustomize._interrupted)
-    again = hooks.Hooks(str(tmp_path), "auto", 3, str(tmp_path), sitecustomize._interrupted)
-    assert again._told["steps"] == ""
+            hooks.Hooks(str(tmp_path), "auto", 3, str(tmp_path), sitecustomize.interrupted)
+    again = hooks.Hooks(str(tmp_path), "auto", 3, str(tmp_path), sitecustomize.interrupted)
+    again.after(types.ModuleType("deepspeed.runtime.engine"))
+    assert "DeepSpeedEngine" in told(tmp_path)["steps"], "there is a ring, and none of its engines"
 
 
 def test_of_a_debugger() -> None:
@@ -209,7 +210,7 @@ def test_of_a_debugger() -> None:
 
     with pytest.raises(LateError) as raised:
         traced()
-    assert sitecustomize._interrupted(raised.value)  # type: ignore[no-untyped-call]
+    assert sitecustomize.interrupted(raised.value)  # type: ignore[no-untyped-call]
 
 
 def test_threads_of_the_server_get_no_signal_whatever_interrupts() -> None:

@@ -136,7 +136,7 @@ def test_no_room_for_stacks(machine: Machine) -> None:
 
 def test_memory_that_the_kernel_does_not_promise(machine: Machine) -> None:
     machine.write("sys/vm/overcommit_memory", "2\n")
-    why = "this machine may promise 1000 MiB of memory (vm.overcommit_memory), and has promised 20"
+    why = "this machine may commit 1000 MiB of memory (vm.overcommit_memory), and has committed 20"
     assert machine.lacking() == why
     machine.write("meminfo", "CommitLimit: 10240000 kB\nCommitted_AS: 20480 kB\n")
     assert machine.lacking() == ""

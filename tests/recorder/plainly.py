@@ -252,9 +252,9 @@ class _Rank:
         if self._silent:
             return "some of its partners did not answer"
         if self._from_us > step.begin_us:
-            return "a recorder does not reach back that far"
+            return "a recorder does not go back that far"
         if piped and not self._lag:
-            return "gloo does not record what ranks send to each other, as stages of a pipeline do"
+            return "gloo does not record sends between ranks, such as those of pipeline stages"
         if any(step.begin_us <= at < step.end_us for at in self._unsure):
             return "not all of its partners have entered"
         return ""

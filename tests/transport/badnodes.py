@@ -17,7 +17,7 @@ from tests.transport.sshserver import Place
 KINDS = {
     "refused": r"connection refused: no sshd listens there",
     "blackhole": r"no answer to the connection",
-    "silent": r"waiting for sshd's first word",
+    "silent": r"waiting for sshd's banner",
     "banner": r"waiting for the key exchange",
     "nokey": r"login refused: no key of .* is accepted",
     "changed": r"host key changed",

@@ -143,7 +143,7 @@ class Place:
         self.known_hosts = folder / "known_hosts"
         self.config = folder / "config"
         self.known_hosts.write_text("")
-        self._connections: set[asyncssh.SSHServerConnection] = set()
+        self.connections: set[asyncssh.SSHServerConnection] = set()
         key = asyncssh.generate_private_key("ssh-ed25519")
         key.write_private_key(folder / "id")
         (folder / "id").chmod(0o600)
@@ -173,7 +173,7 @@ class Place:
 
     def hang_up(self) -> None:
         """Close the connections to the newest server."""
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.abort()
 
     @asynccontextmanager
@@ -216,7 +216,7 @@ class Place:
         host_key = asyncssh.generate_private_key("ssh-ed25519")
 
         connections: set[asyncssh.SSHServerConnection] = set()
-        self._connections = connections
+        self.connections = connections
         serving: set[asyncio.Task[None]] = set()
 
         async def handle(process: asyncssh.SSHServerProcess[bytes]) -> None:

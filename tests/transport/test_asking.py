@@ -239,11 +239,11 @@ def test_who_cannot_be_asked_is_told_what_to_type(tmp_path: Path) -> None:
     wants = Wants(SECRET, rounds=[(CODE, ["1"])])
 
     async def play(place: Place, seen: dict[str, Counts]) -> None:
-        hops = place.hops(Desk(Nobody("--headless asks nobody")))
+        hops = place.hops(Desk(Nobody("--headless never asks")))
         error = (await who(hops, "a"))["a"]
         assert isinstance(error, NoLogin)
         assert error.refused
-        assert "wants a password or a code, but --headless asks nobody" in error.what
+        assert "wants a password or a code, but --headless never asks" in error.what
         assert "ssh-add" in error.hint
         assert f"ssh -fNM -F {place.config} a" in error.hint
         assert "--transport openssh" in error.hint

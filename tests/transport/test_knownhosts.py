@@ -224,7 +224,7 @@ def test_an_sshd_whose_host_keys_are_not_wanted(tmp_path: Path) -> None:
     error = asyncio.run(main())
     assert (tried, error.retry) == (1, False)
     assert (
-        "no common ssh algorithm: HostKeyAlgorithms wants ssh-rsa, and its host keys are for ssh-ed25519"
+        "no common ssh algorithm: HostKeyAlgorithms wants ssh-rsa, but its host keys are for ssh-ed25519"
         in str(error)
     )
     assert "\x1b" not in str(error)
@@ -275,8 +275,8 @@ def test_a_new_key_that_cannot_be_kept_is_not_trusted(tmp_path: Path) -> None:
         return said
 
     unwritable, null = asyncio.run(main())
-    assert "host key cannot be kept" in unwritable
-    assert "the ssh configuration keeps none" in null
+    assert "host key cannot be saved" in unwritable
+    assert "the ssh configuration stores none" in null
 
 
 def test_strict_checking_asks_nobody(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_where_nobody_is_asked(tmp_path: Path) -> None:
             place.server("b", "BatchMode yes", admits=False, wants=wants),
             place.server("k", wants=wants),
         ):
-            nobody = ways(place, Nobody("--headless asks nobody"))
+            nobody = ways(place, Nobody("--headless never asks"))
             error = (await who(nobody, "a"))["a"]
             assert "login refused: tester is not accepted" in error.what
             assert "for a password or a code" in error.hint

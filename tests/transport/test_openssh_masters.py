@@ -63,7 +63,7 @@ def test_a_code_once_for_all_nodes_and_then_by_a_person_only(tmp_path: Path) -> 
         wants = Wants(rounds=[(PASSWORD, [SECRET]), (CODE, ["1"])])
         async with AsyncExitStack() as stack:
             jump = await stack.enter_async_context(place.server("jump", admits=False, wants=wants))
-            connections = place._connections
+            connections = place.connections
             for name in "abc":
                 await stack.enter_async_context(place.server(name, "ProxyJump jump"))
             made = ways(place, person)

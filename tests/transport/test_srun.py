@@ -23,7 +23,7 @@ DENIED = "srun: error: Unable to create step for job 4: Access/permission denied
 
 @pytest.mark.parametrize(
     ("said", "what"),
-    [(EXPIRED, "has ended"), (ELSEWHERE, "is not a node of"), (DENIED, "belongs to somebody else")],
+    [(EXPIRED, "has ended"), (ELSEWHERE, "is not a node of"), (DENIED, "belongs to another user")],
 )
 def test_what_srun_says_becomes_one_line(said: str, what: str) -> None:
     error = srun.refusal(said, "gpu01", "7")
@@ -101,7 +101,7 @@ def shares(monkeypatch: pytest.MonkeyPatch, steps: int) -> srun.Share:
 def test_a_cockpit_takes_half_of_a_job_s_steps_and_says_so_before(monkeypatch: pytest.MonkeyPatch) -> None:
     share = shares(monkeypatch, 20)
     said = [share.take("gpu01") for _ in range(10)]
-    told = "this cockpit has taken 8 of its 10 steps of SLURM job 7: links are lost too often"
+    told = "this cockpit has taken 8 of its 10 steps of SLURM job 7: connections are lost too often"
     assert [remark for remark in said if remark] == [told]
     with pytest.raises(LinkError, match=r"its 10 steps of SLURM job 7.* run: cockpit attach last") as caught:
         share.take("gpu01")

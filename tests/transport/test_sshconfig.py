@@ -185,7 +185,7 @@ def test_a_command_of_the_configuration_that_hangs(tmp_path: Path, monkeypatch: 
     require("ssh")
     file = tmp_path / "ssh_config"
     file.write_text('Match exec "sleep 60"\n  Port 2222\n')
-    with pytest.raises(LinkError, match=r"no answer of ssh -G for 0\.2 s; does a Match exec hang"):
+    with pytest.raises(LinkError, match=r"no answer from ssh -G for 0\.2 s; does a Match exec hang"):
         read_config(Asked("gpu01", "", None, "gpu01"), file, 0.2)
 
 

@@ -12,7 +12,9 @@ from itertools import accumulate
 from typing import Any, cast
 
 from textual.app import App
+from textual.notifications import Notification
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from cockpit.base.answers import Launching
 from cockpit.config import Config
@@ -29,8 +31,10 @@ from cockpit.tui.app import CockpitApp
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.logs.filter_bar import WAIT_S, FilterBar
 from cockpit.tui.logs.view import LogView
+from cockpit.tui.run.grid_lines import Mark
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.start import StartScreen
+from cockpit.tui.run.tabs import Tabs
 from tests.tui import lively
 from tests.tui.stage import NOW, Stage
 from tests.waiting import PATIENCE_S
@@ -615,14 +619,19 @@ async def settled(pilot: Pilot[Any]) -> None:
     while same < 2:
         screen = pilot.app.screen
         if isinstance(screen, RunScreen):
-            screen._tick()
-            screen._slow_tick()
+            draw_now(screen)
         elif isinstance(screen, StartScreen):
             screen._draw()
         await pilot.pause(LOOK_S)
         now = text_of(pilot.app)
         same = same + 1 if now == before and not busy(pilot.app) else 0
         before = now
+
+
+def draw_now(screen: RunScreen) -> None:
+    """Draw what is drawn now and then."""
+    screen._tick()
+    screen._slow_tick()
 
 
 def busy(app: Any) -> list[str]:
@@ -648,7 +657,7 @@ async def quiet(app: App[Any]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     # Twice: a message that was just taken from one queue is in none until it is in the next one.
     still = 0
-    while still < 2 and app.screen_stack and not app._exit:
+    while still < 2 and app.screen_stack and app.return_code is None:
         await asyncio.sleep(0)
         app.screen._on_timer_update()
         left = on_the_way(app)
@@ -656,7 +665,29 @@ async def quiet(app: App[Any]) -> None:
         assert time.monotonic() < deadline, f"still on the way: {left}"
 
 
+def strips_of(app: App[Any]) -> list[Strip]:
+    """What is on the screen, line by line."""
+    return app.screen._compositor.render_strips()
+
+
 def text_of(app: Any) -> str:
     """What is on the screen, without colours."""
-    strips = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips) + "\n"
+    return "".join(f"{strip.text.rstrip()}\n" for strip in strips_of(app))
+
+
+def notes(app: App[Any]) -> list[Notification]:
+    """The messages that the app shows and nobody has taken away."""
+    return list(app._notifications)
+
+
+def chosen(app: App[Any]) -> Mark | None:
+    """The node or rank that the run's screen is about, whatever is above it."""
+    (tabs,) = (tabs for screen in app.screen_stack for tabs in screen.query(Tabs))
+    return tabs.view.chosen
+
+
+def choose(app: App[Any], node: str, rank: int | None) -> None:
+    """Go to a node or rank, as from the list of all of them."""
+    (screen,) = (each for each in app.screen_stack if isinstance(each, RunScreen))
+    title = f"node {node}" if rank is None else f"rank {rank}"
+    next(place for place in screen.places() if place.title == title).run()

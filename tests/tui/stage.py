@@ -88,7 +88,7 @@ class Stage:
         self.board: Board | None = None
         self.pool = pool_for(self.manifest)
         shelf = Shelf(self.folder.path, Quotas())
-        self._spools = {entry.name: Spool(self.folder.spool_dir(entry), shelf) for entry in entries}
+        self.spools = {entry.name: Spool(self.folder.spool_dir(entry), shelf) for entry in entries}
         self._nodes = {entry.name: entry for entry in entries}
         self._early: list[Event] = []
         self.listeners: list[object] = []
@@ -170,7 +170,7 @@ class Stage:
         """A rank, or the launcher of a node, prints."""
         data = text.encode() if isinstance(text, str) else text
         node = node or next(entry.name for entry in self.manifest.nodes if rank in entry.ranks)
-        spool = self._spools[node]
+        spool = self.spools[node]
         file = LAUNCHER_LOG if rank is None else rank_log(rank)
         offset = spool.offsets().get(file, 0)
         spool.append(file, offset, data)
@@ -245,6 +245,6 @@ class Stage:
         return self.environ or EnvironAnswer({"RANK": str(request.rank), "WORLD_SIZE": str(world)})
 
     async def close(self) -> None:
-        for spool in self._spools.values():
+        for spool in self.spools.values():
             spool.close()
         self.folder.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from cockpit import paths
 from cockpit.config import Config
 from cockpit.config import load as load_config
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.logs.view import LogView
 from cockpit.tui.look import themes
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.run.screen import RunScreen
-from tests.tui.scenes import SCENES, played, settled, until
+from tests.tui.scenes import SCENES, notes, played, settled, strips_of, text_of, until
 
 SIZE = (140, 45)
 NAMES = sorted(path.stem for path in themes.SHIPPED.glob("*.toml"))
@@ -40,12 +42,12 @@ def save(name: str, text: str) -> Path:
 
 def notices(app: CockpitApp) -> list[str]:
     """What the app has said about themes and still shows."""
-    return [each.message for each in app._notifications if each.title == "theme"]
+    return [each.message for each in notes(app) if each.title == "theme"]
 
 
 def running(app: CockpitApp) -> Color:
     """The colour that running ranks are drawn in."""
-    for strip in app.screen._compositor.render_strips():
+    for strip in strips_of(app):
         if "gpu01 " not in strip.text:
             continue
         for segment in strip:
@@ -91,8 +93,8 @@ def test_every_other_screen_is_too(name: str, scene: str) -> None:
 
 def test_a_theme_that_is_not_there_is_said_once() -> None:
     async def test() -> None:
-        async with played(SCENES["running"], SIZE, config("drak")) as (app, _, _):
-            app._load_themes()
+        async with played(SCENES["running"], SIZE, config("drak")) as (app, pilot, _):
+            await looked(pilot, 1)
             assert app.theme == "dark"
             assert notices(app) == ["no theme 'drak', did you mean 'dark'?"]
 
@@ -118,7 +120,7 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
     async def test() -> None:
         async with played(SCENES["running"], SIZE, config("mine")) as (app, pilot, _):
             for _ in range(3):
-                app._load_themes()
+                await looked(pilot, 1)
             assert app.theme == "dark"
             assert notices(app) == [
                 f"{path}: key 'rank.running': must be a colour, not 'rot'; see docs/themes.md"
@@ -131,6 +133,20 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
     run(test())
 
 
+async def looked(pilot: Pilot[Any], times: int) -> None:
+    """Wait for so many of the app's own looks at its files."""
+    looks: list[object] = []
+    refresh = themes.Themes.refresh
+
+    def noted(self: themes.Themes, app: Any) -> list[str]:
+        looks.append(app)
+        return refresh(self, app)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(themes.Themes, "refresh", noted)
+        await until(pilot, lambda: len(looks) >= times, "it has looked")
+
+
 async def changed(pilot: Pilot[Any], app: CockpitApp, colour: str) -> None:
     """Wait for the app's own look at its files."""
     await until(pilot, lambda: running(app).hex == colour, f"drawn in {colour}")
@@ -138,11 +154,25 @@ async def changed(pilot: Pilot[Any], app: CockpitApp, colour: str) -> None:
 
 async def remember(app: CockpitApp, pilot: Pilot[Any]) -> str:
     """Choose it in the palette; return what is said."""
-    before = len(app._notifications)
+    before = len(notes(app))
     assert isinstance(app.screen, RunScreen)
     app.screen.action_command("remember")
-    await until(pilot, lambda: len(app._notifications) > before, "where it was saved")
-    return list(app._notifications)[-1].message
+    await until(pilot, lambda: len(notes(app)) > before, "where it was saved")
+    return notes(app)[-1].message
+
+
+def test_a_log_stays_where_it_opens_if_that_is_wanted() -> None:
+    async def main() -> None:
+        config = Config(follow=False, fold=False, units="decimal")
+        async with played(SCENES["running"], SIZE, config) as (app, pilot, _):
+            log = app.screen.query_one(LogView)
+            await until(pilot, lambda: not log.following, "it stays")
+            assert not log.folds
+            await pilot.press("3")
+            await until(pilot, lambda: " GB" in text_of(app), "sizes in GB")
+            assert "GiB" not in text_of(app)
+
+    run(main())
 
 
 def test_what_was_chosen_is_remembered_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,9 +181,10 @@ def test_what_was_chosen_is_remembered_when_asked(tmp_path: Path, monkeypatch: p
     async def main() -> None:
         async with played(SCENES["running"], SIZE, notices=True) as (app, pilot, _):
             app.theme = "light"
-            await pilot.press("t", "v", "b")
+            await pilot.press("t", "v", "b", "f", "a", "u")
             await remember(app, pilot)
-            assert load_config() == Config(theme="light", timestamps=False, wrap=True, bell=False)
+            log = Config("light", timestamps=False, wrap=True, follow=False, fold=False)
+            assert load_config() == replace(log, units="decimal", bell=False)
             # Of a project's own it says so, and leaves the file alone.
             (tmp_path / "cockpit.toml").write_text('theme = "dark"\n')
             assert "overrides theme" in await remember(app, pilot)

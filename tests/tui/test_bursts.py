@@ -24,7 +24,7 @@ from cockpit.tui.run.drawing import Drawing
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.screen import StackScreen
-from tests.tui.scenes import Scene, fails, played, settled, text_of, until
+from tests.tui.scenes import Scene, chosen, fails, notes, played, settled, text_of, until
 from tests.tui.stack_scenes import Played, StackScene, at_rest, odd_one, stacked
 from tests.tui.stage import Stage
 from tests.tui.test_keys import asks, grid, log, noisy, said, screen, shown
@@ -77,8 +77,8 @@ Check = Callable[[CockpitApp, Stage], object]
 BURSTS: dict[str, tuple[str, Check]] = {
     "a pane's name": (":events" + ENTER, lambda app, _: shown(app) == "events"),
     "and what comes after it": (":events" + ENTER + "3", lambda app, _: shown(app) == "detail"),
-    "a rank": (":rank 13" + ENTER, lambda app, _: screen(app)._view.chosen == ("gpu02", 13)),
-    "a command in help": ("?freeze" + ENTER, lambda app, _: screen(app)._drawing.frozen),
+    "a rank": (":rank 13" + ENTER, lambda app, _: chosen(app) == ("gpu02", 13)),
+    "a command in help": ("?freeze" + ENTER, lambda app, _: "FROZEN" in text_of(app)),
     "a filter": ("2/needle 1" + ENTER, lambda app, _: log(app).filter == "needle 1"),
     "nodes narrowed": ("/gpu02" + ENTER + "G", lambda app, _: grid(app).selected == ("gpu02", None)),
     "a filter with keys of commands": ("2/xsKop" + ENTER, lambda app, _: log(app).filter == "xsKop"),
@@ -109,7 +109,7 @@ def test_a_burst_does_what_its_keys_do(name: str) -> None:
             await nothing_waits(app, pilot)
             assert done(app, stage)
             _unharmed(stage)
-            assert not app._notifications
+            assert not notes(app)
 
     asyncio.run(main())
 
@@ -193,8 +193,8 @@ def test_escape_closes_help_and_takes_nothing_else_back() -> None:
                 burst(app, ESCAPE)
                 await nothing_waits(app, pilot)
                 assert isinstance(app.screen, RunScreen), f"{opens!r}: left, or still open"
-                assert not app._exit
-                assert (log(app).filter, screen(app)._view.chosen) == ("needle", ("gpu02", 13)), opens
+                assert app.return_code is None
+                assert (log(app).filter, chosen(app)) == ("needle", ("gpu02", 13)), opens
 
     asyncio.run(main())
 

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.engine.pools import Fakes
 from tests.engine.test_collect import Node
-from tests.tui.scenes import Scene, healthy, played, trains, until
+from tests.tui.scenes import Scene, healthy, notes, played, trains, until
 
 
 def test_collecting_borrows_the_links_of_the_session_and_tells_of_one_that_is_lost() -> None:
@@ -21,7 +21,7 @@ def test_collecting_borrows_the_links_of_the_session_and_tells_of_one_that_is_lo
                 await pool.lend(name)
 
             def told(text: str) -> bool:
-                return any(text in note.message for note in app._notifications)
+                return any(text in note.message for note in notes(app))
 
             await pilot.press("c")
             await until(pilot, lambda: told(f"{len(nodes)} reports, 0.0 MB, verified"), "all are collected")

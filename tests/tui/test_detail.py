@@ -30,7 +30,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
 from cockpit.engine.records.folder import Manifest, NodeEntry
 from cockpit.tui.look import themes
-from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
+from cockpit.tui.look.units import BINARY, DECIMAL, clock_text, number_text, span_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane, fold
 from cockpit.tui.run.command_list import CommandList, Ran, launched_commands
@@ -322,7 +322,7 @@ def test_a_failed_rank() -> None:
     run.tell(121, "rank_exited", "gpu02", rank=3, code=1, signal=None, attempt=0)
     lines = shown(run, 3)
     assert lines[0].endswith("✖ exited 1")
-    assert "measured last before it ended" in lines
+    assert "last measured before it ended" in lines
     assert row(lines, "ended") == f"{clock_text(T0 + 118)}, exited 1"
     assert row(lines, "started").endswith("ran for 1 min 52 s")
     assert lines[-1] == "asking gpu02"
@@ -383,10 +383,9 @@ def test_the_environment(width: int) -> None:
     at = next(number for number, line in enumerate(lines) if line.startswith("Environment"))
     text = "\n".join(lines[at:])
     names = [line.partition("=")[0] for line in lines[at:] if "=" in line]
-    assert names == ["B", "HF_TOKEN", "NCCL_DEBUG", "PATH"]
-    assert "NCCL_DEBUG=WARN\n  the launch set INFO\n" in text
-    assert "HF_TOKEN=(secret, 4 characters)\nNCCL" in text
-    assert "PYTHONUNBUFFERED was set by the launch and is not there" in text.replace("\n", " ")
+    assert names == ["HF_TOKEN", "NCCL_DEBUG", "B", "PATH"]  # those of the training first
+    assert "HF_TOKEN=(secret, 4 characters)\nNCCL_DEBUG=WARN\n  the launch set INFO\n" in text
+    assert "PYTHONUNBUFFERED was set by the launch but is missing" in text.replace("\n", " ")
     assert "7 more are left out: too much for one answer" in text.replace("\n", " ")
 
 
@@ -444,7 +443,7 @@ def test_two_panes_beside_each_other_share_it_without_repeating(rank: int | None
 def test_what_the_probe_says() -> None:
     run = Run().running()
     run.tell(121, "supervisor_started", "gpu02", probe="auto")
-    assert "probe      waiting: no word yet that torch is imported" in shown(run, 3)
+    assert "probe      waiting: torch not reported as imported yet" in shown(run, 3)
     run.tell(122, "rank_probe", "gpu02", rank=3, pid=4003, torch="2.13.0", server=HOSTILE)
     told = {"source": "deepspeed", "step": 1234, "age_s": 2.0, "step_s": 0.5, "steps": []}
     ranks = {"3": {"rss_bytes": 1, "progress": told}}
@@ -733,7 +732,7 @@ def test_commands_can_be_read_and_copied(width: int) -> None:
     told = [Ran(T0, "launch on gpu01", SCRIPT), Ran(T0 + 1, HOSTILE, HOSTILE)]
 
     async def script(pilot: Pilot[None], bench: Bench) -> None:
-        assert bench.screen_text()[0] == "no command was run yet"
+        assert bench.screen_text()[0] == "no command has been run yet"
         pane.show(told)
         pane.home()
         await pilot.pause()
@@ -821,9 +820,11 @@ def test_a_command_taller_than_the_pane_is_scrolled_through() -> None:
 def test_every_number_has_its_unit() -> None:
     sizes = [0, 999, 2048, 512 << 20, 1000 << 20, 31.2 * GIB, 412 * GIB, 1300 * GIB]
     texts = ["0 B", "999 B", "2.0 KiB", "512 MiB", "1.0 GiB", "31.2 GiB", "412 GiB", "1.3 TiB"]
-    assert [size_text(size) for size in sizes] == texts
-    assert part_text(79.1 * GIB, 80 * GIB) == "79.1/80.0 GiB"
-    assert part_text(512 << 20, 80 * GIB) == "0.5/80.0 GiB"
+    assert [BINARY.text(size) for size in sizes] == texts
+    assert BINARY.part(79.1 * GIB, 80 * GIB) == "79.1/80.0 GiB"
+    assert BINARY.part(512 << 20, 80 * GIB) == "0.5/80.0 GiB"
+    assert DECIMAL.text(31.2e9) == "31.2 GB"
+    assert DECIMAL.part(79.1e9, 1008e9) == "79.1/1,008 GB"
     spans = [0.0004, 0.118, 0.9999, 1.24, 34, 59.7, 761, 11100, 187200]
     words = [
         "0.4 ms",

@@ -16,6 +16,7 @@ from cockpit.tui.commands import RUN, in_scope
 from cockpit.tui.look import themes
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.finder import Finder, command_items
+from tests.tui.scenes import strips_of
 
 STAY = Answer("stay", "stay", "n")
 STOP = Answer("stop", "stop the run", "s", grave=True)
@@ -65,8 +66,7 @@ def asked(screen: ModalScreen[Any], *keys: str, size: tuple[int, int] = (90, 30)
 
 async def _look(app: Asked, pilot: Pilot[Any]) -> None:
     await pilot.pause()
-    strips = app.screen._compositor.render_strips()
-    app.text = "\n".join("".join(segment.text for segment in strip) for strip in strips)
+    app.text = "\n".join(strip.text for strip in strips_of(app))
 
 
 def question(*answers: Answer, lines: Sequence[str] = ("it ends",)) -> Question:
@@ -215,7 +215,7 @@ def test_escape_closes() -> None:
 
 def test_nothing_found() -> None:
     app = asked(help_screen(), *"[/x]qqq", "enter")
-    assert "nothing is called '[/x]qqq'" in app.text
+    assert "nothing matches '[/x]qqq'" in app.text
     assert app.answers == []
 
 

@@ -29,11 +29,11 @@ class App(BaseApp):
 
     def __init__(self, examine: Callable[[], Awaitable[Diagnosis]], roll: Roll | None = None) -> None:
         super().__init__(Config())
-        self._screen = DoctorScreen(examine, lambda: roll or Roll(NODES), COMMAND, root=True)
+        self.doctor = DoctorScreen(examine, lambda: roll or Roll(NODES), COMMAND, root=True)
 
     def on_mount(self) -> None:
         """Show it."""
-        self.push_screen(self._screen)
+        self.push_screen(self.doctor)
 
 
 def sick() -> Looks:
@@ -104,7 +104,7 @@ def test_keys() -> None:
         app = App(examine)
         async with app.run_test(size=(140, 45)) as pilot:
             await until(pilot, lambda: "gpu[03,07]" in text_of(app), "findings")
-            assert set(app._screen.handlers) == {command.id for command in in_scope(DOCTOR)}
+            assert set(app.doctor.handlers) == {command.id for command in in_scope(DOCTOR)}
             await pilot.press("enter")
             await until(pilot, lambda: app.clipboard == "start sshd there", "the first step was copied")
             await pilot.press("Y")

@@ -11,8 +11,7 @@ from textual.pilot import Pilot
 from cockpit.engine.links.link import RemoteError
 from cockpit.transport.base import LinkError
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.run.screen import RunScreen
-from tests.tui.scenes import SCENES, Scene, fails, goes_stale, played, settled, text_of, until
+from tests.tui.scenes import SCENES, Scene, choose, fails, goes_stale, played, settled, text_of, until
 from tests.tui.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
@@ -30,16 +29,13 @@ def detail(
 
     async def main() -> Stage:
         async with played(scene, SIZE) as (app, pilot, stage):
-            screen = app.screen
-            assert isinstance(screen, RunScreen)
-            screen._select(node, rank)
+            choose(app, node, rank)
             await pilot.press("3")
             for text in said:
                 await says(app, pilot, text)
             if then is not None:
                 await says(app, pilot, then(stage))
             for _ in range(3):
-                screen._slow_tick()
                 await settled(pilot)
             return stage
 

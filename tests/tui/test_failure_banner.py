@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from cockpit.core.logs.causes import cause as find
+from cockpit.core.ranks import ranks_text
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import RunModel
 from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.run import failure_banner
 from cockpit.tui.run.failure_banner import FailureBanner
 from tests.tui.models import NOW, Around, exits, happens, running
 
@@ -94,7 +97,7 @@ def test_memory_that_is_about_to_be_full_until_a_rank_fails() -> None:
         happens(model, node, "filling", of="/job_7/step_0", full_at=at, ranks=ranks, **sizes)
     assert [line.rstrip() for line in shown(model, width=178)] == [
         "▌ memory of gpu02 is full in about 2 min (limit of SLURM step 7.0: 96 GB)"
-        "  ranks 8-15 grow by 3.6 GB a minute each",
+        "  ranks 8-15 grow by 3.6 GB per minute each",
         "▌ memory of gpu01 is full in about 4 min (limit of SLURM step 7.0: 96 GB)",
         "▌ and 1 more",
     ]
@@ -102,7 +105,7 @@ def test_memory_that_is_about_to_be_full_until_a_rank_fails() -> None:
     exits(model, 9, None, 9)
     lines = shown(model, b"step 4\n")
     assert lines[0].startswith("▌ rank 9 failed first")
-    why = "▌ killed by the kernel, as it seems: its memory headed for the limit of SLURM step 7.0 (91 GB"
+    why = "▌ apparently killed by the kernel: its memory was approaching the limit of SLURM step 7.0 (91 GB"
     assert lines[1].startswith(why)
 
 
@@ -145,7 +148,7 @@ def test_what_to_type_about_a_notice_where_there_is_room() -> None:
         model, "gpu02", "filling", of="", full_at=NOW + 120, used_bytes=91, limit_bytes=96, ranks={"3": 1.0}
     )
     wide = shown(model, width=300)[0].rstrip()
-    assert wide.endswith("  cockpit ps 'my run': what each rank has now")
+    assert wide.endswith("  cockpit ps 'my run': memory of each rank now")
     assert "cockpit ps" not in shown(model, width=120)[0]
 
 
@@ -228,7 +231,7 @@ def test_the_others_in_groups_the_largest_first() -> None:
 @pytest.mark.parametrize(
     ("before", "says"),
     [
-        ({}, "the other ranks run on · x stops them"),
+        ({}, "the other ranks keep running · x stops them"),
         ({"reason": "x"}, "stopping the other ranks"),
     ],
 )
@@ -322,18 +325,25 @@ def test_words_of_a_node_are_harmless() -> None:
     assert "[/b]" in text
 
 
-def test_thousands_of_ranks_are_told_once() -> None:
+def test_thousands_of_ranks_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def noted(ranks: Sequence[int]) -> str:
+        told.append(len(ranks))
+        return ranks_text(ranks)
+
+    monkeypatch.setattr(failure_banner, "ranks_text", noted)
     model = running(256, 8)
     for rank in model.ranks:
         exits(model, rank, ago=1)
     banner = FailureBanner(keys=KEYS.__getitem__)
-    banner._lines(model, None, None, NOW)
-    told = banner._told
-    banner._lines(model, None, None, NOW + 1)
-    assert banner._told is told
+    banner.show(model, None, None, NOW)
+    assert told == [256 * 8 - 1]
+    banner.show(model, None, None, NOW + 1)
+    assert len(told) == 1
     exits(model, 9, 3)
-    banner._lines(model, None, None, NOW + 1)
-    assert banner._told is not told
+    banner.show(model, None, None, NOW + 1)
+    assert len(told) > 1
 
 
 # Lines of parts

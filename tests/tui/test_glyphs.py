@@ -16,7 +16,7 @@ from cockpit.config import Config
 from cockpit.core.run.model import Rank, RankState
 from cockpit.tui.look.filters import AsciiFilter, in_ascii
 from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE, Glyphs, choose, state_name, stopped
-from tests.tui.scenes import SCENES, Scene, played, settled, text_of, trains
+from tests.tui.scenes import SCENES, Scene, played, settled, strips_of, text_of, trains
 from tests.tui.stage import Stage
 
 
@@ -167,7 +167,7 @@ def test_states_are_told_without_colour(scene: str, monkeypatch: pytest.MonkeyPa
         async with played(SCENES[scene], (140, 45), Config(ascii=False)) as (app, _, _):
             assert app.no_color
             hues = set()
-            for strip in app.screen._compositor.render_strips():
+            for strip in strips_of(app):
                 for segment in strip:
                     for colour in (segment.style.color, segment.style.bgcolor) if segment.style else ():
                         if colour is not None and not colour.is_default:

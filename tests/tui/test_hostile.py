@@ -69,12 +69,6 @@ async def every_pane() -> str:
     return "".join(texts)
 
 
-@pytest.fixture
-def without_the_last_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each place sanitises what it shows: the wall is for the one that was forgotten."""
-    monkeypatch.setattr("cockpit.tui.error_reporting._harmless", lambda strip: strip)
-
-
 @pytest.mark.usefixtures("without_the_last_wall")
 def test_no_remote_text_is_anything_but_text() -> None:
     shown = asyncio.run(every_pane())

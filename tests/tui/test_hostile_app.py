@@ -20,13 +20,13 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import RemoteText
 from cockpit.engine.records.folder import NodeEntry
-from cockpit.tui.look.units import clock_text, day_text, number_text, part_text, size_text, span_text
+from cockpit.tui.look.units import BINARY, clock_text, day_text, number_text, span_text
 from cockpit.tui.run.detail import detail_lines
 from cockpit.tui.run.detail_paper import About
 from cockpit.tui.run.screen import RunScreen
 from tests.hostile.app import PANES, SIZE, bad_characters, drive, drive_stacks, lives
 from tests.hostile.app_cases import EVIL, FACTS, MUTATIONS, cases, dumps
-from tests.tui.scenes import Scene, played, settled, text_of, until
+from tests.tui.scenes import Scene, choose, played, settled, text_of, until
 from tests.tui.stage import Stage
 
 COUNT = 168
@@ -55,10 +55,10 @@ def test_stacks_of_every_kind() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_the_last_wall")
 def test_a_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the sanitiser and the last wall the same cases are found out."""
     monkeypatch.setattr("cockpit.core.text._clean", lambda text, colour: text)
-    monkeypatch.setattr("cockpit.tui.error_reporting._harmless", lambda strip: strip)
     with pytest.raises(AssertionError):
         asyncio.run(drive(cases(8, 24)))
 
@@ -95,9 +95,9 @@ def test_names_and_plans_of_a_recorded_run() -> None:
             made.fails_first(1, cause="".join(EVIL[:12]))
             for key, pane in PANES.items():
                 await pilot.press(key)
-                await until(pilot, lambda pane=pane: screen._view.tab == pane, key)  # type: ignore[misc]
+                await until(pilot, lambda pane=pane: screen.on_the_right == pane, key)  # type: ignore[misc]
                 for entry in made.manifest.nodes:
-                    screen._select(entry.name, None)
+                    choose(app, entry.name, None)
                     await settled(pilot)
                     lives(app, f"{entry.name!a}: {pane}")
             for key in ("x", "escape", "question_mark", "escape", "colon", "escape", "y", "Y", "F"):
@@ -108,8 +108,8 @@ def test_names_and_plans_of_a_recorded_run() -> None:
     asyncio.run(main())
 
 
-def test_how_a_run_ended_is_text_whatever_its_nodes_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cockpit.tui.error_reporting._harmless", lambda strip: strip)
+@pytest.mark.usefixtures("without_the_last_wall")
+def test_how_a_run_ended_is_text_whatever_its_nodes_say() -> None:
     evil = "\x9b31m\x85" + "".join(EVIL)
 
     async def main() -> None:
@@ -135,12 +135,12 @@ NUMBERS = st.one_of(
 )
 
 
-WORDS = (span_text, clock_text, day_text, number_text, size_text)
+WORDS = (span_text, clock_text, day_text, number_text, BINARY.text)
 
 
 @given(NUMBERS)
 @pytest.mark.parametrize(
-    "words", [span_text, clock_text, day_text, number_text, size_text], ids=lambda f: f.__name__
+    "words", [span_text, clock_text, day_text, number_text, BINARY.text], ids=lambda f: f.__name__
 )
 def test_any_number_has_words(words: Callable[[Any], str], number: float) -> None:
     assert len(words(number)) < 400
@@ -148,7 +148,7 @@ def test_any_number_has_words(words: Callable[[Any], str], number: float) -> Non
 
 @given(NUMBERS, NUMBERS)
 def test_any_part_of_anything_has_words(part: float, whole: float) -> None:
-    assert "/" in part_text(part, whole)
+    assert "/" in BINARY.part(part, whole)
 
 
 @given(st.dictionaries(st.text(), st.text(max_size=200), max_size=8), st.integers(1, 200), st.booleans())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from cockpit.tui.app import CockpitApp
 from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
-from tests.tui.scenes import SCENES, played, settled, slows, until
+from tests.tui.scenes import SCENES, draw_now, played, settled, slows, until
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_a_second_in_which_nothing_happens_draws_nothing(scene: str, drawn: list
             screen = app.screen
             assert isinstance(screen, RunScreen)
             drawn.clear()
-            screen._slow_tick()
+            draw_now(screen)
             await pilot.pause()
             assert drawn == []
 
@@ -63,12 +64,12 @@ def test_a_node_that_changed_is_drawn_and_no_other(monkeypatch: pytest.MonkeyPat
                 return render_line(self, y)
 
             monkeypatch.setattr(RankGrid, "render_line", noted)
-            grid.update_model(stage.model, None, grid._now)
+            grid.update_model(stage.model, None, time.time())
             await pilot.pause()
             assert lines == []
             stage.happens(stage.nodes[2], kind="link", state="stale", why="no answer")
             stage.board.take_changed()  # type: ignore[union-attr]  # the screen is not told which
-            grid.update_model(stage.model, None, grid._now)
+            grid.update_model(stage.model, None, time.time())
             await pilot.pause()
             assert set(lines) == {3}
 
@@ -84,12 +85,12 @@ def test_a_pane_has_its_lines_in_its_first_picture(monkeypatch: pytest.MonkeyPat
             screen, pane = app.screen, app.screen.query_one(PacePane)
             assert isinstance(screen, RunScreen)
             slows(stage)
-            screen._drawing.frozen = True  # nothing ages from here on
-            screen._go("pace")
+            screen.action_command("freeze")  # nothing ages from here on
+            screen.action_command("pace")
             await until(pilot, lambda: pane.is_on_screen, "the pane")
             await until(pilot, lambda: any("+49 %" in line.text for line in pane.lines), "its map")
             monkeypatch.setattr(PacePane, "show", pytest.fail)
-            screen._go("log")
+            screen.action_command("log")
 
     asyncio.run(main())
 

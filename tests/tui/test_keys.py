@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 
 import pytest
+from textual.binding import Binding
+from textual.widgets import OptionList
 
 from cockpit import paths
 from cockpit.config import Config
@@ -16,6 +19,7 @@ from cockpit.engine.stacks.saved import new_folder, save
 from cockpit.errors import CockpitError
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.commands import BY_ID, Id, in_scope, keymap
+from cockpit.tui.commands import shown as written
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
@@ -31,10 +35,12 @@ from cockpit.tui.stacks.evidence_screen import KeptScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import (
     Scene,
+    chosen,
     ends,
     everyone_trains,
     fails,
     healthy,
+    notes,
     played,
     settled,
     stands_still,
@@ -47,6 +53,7 @@ from tests.tui.stage import Stage
 pytestmark = pytest.mark.usefixtures("frozen_clock")
 
 SIZE = (140, 45)
+BINDINGS = list(Binding.make_bindings(RunScreen.BINDINGS))
 RUN = "20261121-0412-otter"
 SEARCH = ("2", "slash", *"needle", "enter", "escape", "2")
 
@@ -89,7 +96,7 @@ def grid(app: CockpitApp) -> RankGrid:
 
 def shown(app: CockpitApp) -> str:
     """Which pane is on the right."""
-    return screen(app)._view.tab
+    return screen(app).on_the_right
 
 
 def row(app: CockpitApp) -> str:
@@ -105,7 +112,7 @@ def asks(app: CockpitApp) -> bool:
 
 def said(app: CockpitApp, text: str) -> int:
     """How many notes have the text."""
-    return sum(text in note.message for note in app._notifications)
+    return sum(text in note.message for note in notes(app))
 
 
 Check = Callable[[CockpitApp], object]
@@ -134,7 +141,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "page_up": ("grid", (), lambda app: grid(app).selected == ("gpu01", None)),
     "last": ("grid", (), lambda app: grid(app).selected == ("gpu08", None)),
     "first": ("grid", (), lambda app: grid(app).selected == ("gpu01", None)),
-    "back": ("grid", (), lambda app: screen(app)._view.chosen is None),
+    "back": ("grid", (), lambda app: chosen(app) is None),
     "mark": ("grid", ("down", "up"), lambda app: grid(app).marks == {("gpu01", None)}),
     "detail": ("panes", (), lambda app: shown(app) == "detail"),
     "previous_view": ("panes", (), lambda app: shown(app) == "log"),
@@ -142,8 +149,8 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "log": ("panes", (), lambda app: shown(app) == "log" and app.focused is log(app)),
     "commands": ("panes", (), lambda app: shown(app) == "commands"),
     "pace": ("panes", (), lambda app: shown(app) == "pace"),
-    "longer": ("panes", (), lambda app: shown(app) == "pace" and screen(app)._drawing.stretch == 1),
-    "shorter": ("panes", (), lambda app: shown(app) == "pace" and screen(app)._drawing.stretch == 0),
+    "longer": ("panes", (), lambda app: "last 10 min" in text_of(app)),
+    "shorter": ("panes", (), lambda app: "last 10 min" not in text_of(app)),
     "nodes": ("panes", ("2",), lambda app: app.focused is grid(app)),
     "previous_pane": ("panes", (), lambda app: app.focused is not None and app.focused.id == "log"),
     "next_pane": ("panes", ("1",), lambda app: app.focused is not None and app.focused.id == "glance"),
@@ -160,27 +167,29 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "evidence": ("kept", (), lambda app: isinstance(app.screen, KeptScreen)),
     "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
-    "previous_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
-    "next_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu01", 0)),
+    "previous_rank": ("running", (), lambda app: chosen(app) == ("gpu08", 63)),
+    "next_rank": ("running", (), lambda app: chosen(app) == ("gpu01", 0)),
     "copy_command": ("running", (), lambda app: app.clipboard == f"cockpit logs {RUN} --rank 0 --time"),
     "screenshot": ("running", (), lambda app: list(paths.screenshots().glob("*.txt"))),
     "zoom": ("running", (), lambda app: not screen(app).query_one("#right").display),
     "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
+    "units": ("running", (), lambda app: app.units == "decimal"),
     "bell": ("running", (), lambda app: not app.rings),
     "remember": ("running", (), lambda app: paths.config().exists()),
     "retry": ("running", ("p",), lambda app: screen(app).deeds.trouble is None),
-    "leave": ("running", (), lambda app: app._exit),
-    "collect": ("profiled", (), lambda app: screen(app).deeds._collecting is not None),
+    "leave": ("running", (), lambda app: app.return_code is not None),
+    "collect": ("profiled", (), lambda app: screen(app).deeds.ran[-1].title == "collect"),
     "keep": ("failed", (), lambda app: isinstance(app.screen, Question)),
-    "failed_log": ("failed", ("escape",), lambda app: screen(app)._view.chosen == ("gpu02", 13)),
+    "failed_log": ("failed", ("escape",), lambda app: chosen(app) == ("gpu02", 13)),
     "follow": ("noisy", (), lambda app: not log(app).following),
-    "wrap": ("noisy", ("f",), lambda app: log(app)._wrap),
-    "timestamps": ("noisy", ("v",), lambda app: not log(app)._timestamps),
+    "wrap": ("noisy", ("f",), lambda app: log(app).wrapped),
+    "timestamps": ("noisy", ("v",), lambda app: not log(app).timestamps),
     "copy": ("noisy", ("2", "end", "up"), lambda app: "step 98 of rank 1" in app.clipboard),
     "previous_error": ("noisy", ("end",), lambda app: "ERROR" in row(app)),
     "previous_warning": ("noisy", ("end",), lambda app: "WARNING" in row(app)),
     "next_error": ("noisy", ("home",), lambda app: "ERROR" in row(app)),
     "next_warning": ("noisy", ("home",), lambda app: "WARNING" in row(app)),
+    "fold": ("noisy", (), lambda app: not log(app).folds),
     "previous_match": ("searched", SEARCH, lambda app: "needle" in row(app)),
     "next_match": ("searched", ("home",), lambda app: "needle" in row(app)),
 }
@@ -211,9 +220,8 @@ def test_the_key_does_it(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 if name == "retry":
                     screen(app).deeds.trouble = CockpitError("the disk is full")
                 for key in BY_ID[name].keys:
-                    # A pane with the focus may have a binding of its own for an arrow key.
-                    bound = app.screen._bindings.key_to_bindings[key]
-                    assert [binding.action for binding in bound] == [f"command('{name}')"]
+                    bound = [each.action for each in BINDINGS if each.key == key]
+                    assert bound == [f"command('{name}')"]
                 assert not done(app), f"{name}: true before the key was pressed: the test cannot fail"
                 await pilot.press(BY_ID[name].keys[0])
                 await until(pilot, lambda done=done: done(app), name)  # type: ignore[misc]
@@ -265,8 +273,8 @@ def test_escape_with_nothing_to_go_back_to_says_nothing() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
             await pilot.press("down", "escape", "escape", "escape")
             await settled(pilot)
-            assert screen(app)._view.chosen is None
-            assert not len(app._notifications)
+            assert chosen(app) is None
+            assert not notes(app)
 
     asyncio.run(main())
 
@@ -295,15 +303,21 @@ def test_all_keys_begin_with_those_of_the_pane_in_use(pane: str, heading: str, f
             lines = text_of(app).split("\n")
             at = next(number for number, line in enumerate(lines) if heading in line)
             assert BY_ID[first].title in lines[at + 1]
-            listed = [item.name for item in screen(app)._items_here()]
-            assert sorted(listed) == sorted(command.id for command in in_scope("run"))
+            options = app.screen.query_one(OptionList).options
+            listed = [str(option.prompt) for option in options if not option.disabled]
+            assert len(listed) == len(in_scope("run"))
+            for command in in_scope("run"):
+                assert any(command.title in line for line in listed), "each is there"
 
     asyncio.run(main())
 
 
 def offered(app: CockpitApp) -> dict[str, str]:
     """Commands in the last line, and how each is called there."""
-    return {command.id: command.short for command in app.screen.query_one(KeyBar)._commands}
+    names = {written(command.keys[0]): command.id for command in in_scope("run") if command.keys}
+    line = text_of(app).splitlines()[app.screen.query_one(KeyBar).region.y]
+    words = [each.partition(" ") for each in re.split("  +", line.strip())]
+    return {names[key]: short for key, _, short in words if key in names}
 
 
 def test_a_key_that_is_offered_does_something_in_the_pane_it_is_offered_in() -> None:
@@ -322,10 +336,10 @@ def test_a_key_that_is_offered_does_something_in_the_pane_it_is_offered_in() -> 
             assert app.focused is log(app)
             assert {"open", "filter"} <= set(offered(app))
             await press("enter")
-            assert screen(app)._view.chosen == ("gpu01", 0), "the rank of the newest line"
+            assert chosen(app) == ("gpu01", 0), "the rank of the newest line"
             assert "open" not in offered(app), "there is nothing to narrow any more"
             await press("enter")
-            assert said(app, "no other rank")
+            assert said(app, "shows only this rank")
             await press("3")
             assert not {"open", "filter"} & set(offered(app))
             await press("enter")
@@ -352,7 +366,7 @@ def test_a_launchers_line_opens_the_log_of_its_node() -> None:
         async with played(Scene(play=launched), SIZE) as (app, pilot, _):
             await pilot.press("2", "G", "enter")
             await settled(pilot)
-            assert screen(app)._view.chosen == ("gpu03", None)
+            assert chosen(app) == ("gpu03", None)
 
     asyncio.run(main())
 
@@ -497,13 +511,13 @@ def test_own_keys_replace_the_shipped_ones() -> None:
 
 
 def test_texts_name_the_keys_in_force() -> None:
-    keys = {"stop": "X", "freeze": "x", "detail": "8", "nodes": "9", "follow": "u", "mark": ""}
+    keys = {"stop": "X", "freeze": "x", "detail": "8", "nodes": "9", "follow": "U", "mark": ""}
 
     async def main() -> None:
         async with played(Scene(), SIZE, Config(ascii=False, keys=keys)) as (app, pilot, _):
             assert "9 nodes" in text_of(app)
             assert "8 detail" in text_of(app)
-            for pane, says in (("9", ":mark marks"), ("2", "G or u follows again")):
+            for pane, says in (("9", ":mark marks"), ("2", "G or U follows again")):
                 await pilot.press(pane, "f1")
                 await until(pilot, lambda says=says: says in text_of(app), says)  # type: ignore[misc]
                 await pilot.press("escape")
@@ -557,7 +571,7 @@ def test_enter_opens_what_is_told_as_one_and_escape_folds_it_again() -> None:
             assert "[rank8]:" in text_of(app)
             await pilot.press("enter")
             await settled(pilot)
-            assert screen(app)._view.chosen == ("gpu02", 8)
+            assert chosen(app) == ("gpu02", 8)
             await pilot.press("escape", "enter")
             await settled(pilot)
             await pilot.press("escape")

@@ -264,6 +264,25 @@ def test_lines_told_as_one_open_one_by_one_and_fold_again(pen: Pen) -> None:
     play(scene)
 
 
+def test_equal_lines_of_ranks_can_be_shown_one_by_one(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.say("hello", *range(3))
+        pen.flush()
+        view.open(pen.book, NODES)
+        assert [line[13:] for line in await settled(app, pilot)] == ["[0-2]        hello"]
+        view.toggle_fold()
+        assert [line[13:] for line in await settled(app, pilot)] == [
+            f"{n}            hello" for n in range(3)
+        ]
+        assert view.wanted.words[-1] == "--no-fold", "the command for this view"
+        assert view.following
+        view.toggle_fold()
+        assert [line[13:] for line in await settled(app, pilot)] == ["[0-2]        hello"]
+
+    play(scene)
+
+
 def test_a_filter_looks_at_the_lines_that_are_told_as_one(pen: Pen) -> None:
     async def scene(app: LogApp, pilot: Pilot[None]) -> None:
         view = app.log_view

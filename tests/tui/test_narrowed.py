@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
-from tests.tui.scenes import Scene, fails, healthy, played, settled, text_of, until
+from tests.tui.scenes import Scene, fails, healthy, notes, played, settled, text_of, until
 from tests.tui.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
@@ -78,7 +78,7 @@ def test_escape_and_a_mistake() -> None:
             await until(pilot, lambda: "8 · ranks 64" in text_of(app), "all again")
             await pilot.press("slash", *"13", "enter", "escape")
             await until(pilot, lambda: "8 · ranks 64" in text_of(app), "all again")
-            assert not len(app._notifications)
+            assert not notes(app)
 
     asyncio.run(main())
 

@@ -72,7 +72,7 @@ def test_without_steps_recorders_say_who_is_behind() -> None:
     assert row == ["5", "~42", "s", "~3", "collectives", "recorder"]
     assert [line.split() for line in shown if "8-15" in line] == [["gpu001", "8-15", "~20", "s", "recorder"]]
     text = "\n".join(shown)
-    assert "no step is known of ranks 0,2-15: age is since their last collective" in text
+    assert "no step is known for ranks 0,2-15: age is since their last collective" in text
     assert "main thread" not in text
 
 

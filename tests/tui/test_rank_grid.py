@@ -150,11 +150,12 @@ def test_there_are_as_many_meters_as_there_is_room_for(width: int, names: list[s
 
 
 def test_nodes_are_side_by_side_where_panes_are_stacked() -> None:
+    model = running(5, 8)
+
     async def stacked(grid: RankGrid, pilot: Pilot[None]) -> None:
         grid.screen.add_class("-narrow")
-        grid.update_model(grid._model, None, NOW)
-        grid._laid = None
-        grid.refresh(layout=True)
+        grid.narrow(None)
+        grid.update_model(model, None, NOW)
         await pilot.pause()
         for key in ("down", "down", "down", "down", "right"):
             await pilot.press(key)
@@ -162,7 +163,7 @@ def test_nodes_are_side_by_side_where_panes_are_stacked() -> None:
         await pilot.click(grid, offset=(3, 2))
         await pilot.pause()
 
-    app = played(running(5, 8), size=(60, 9), play=stacked)
+    app = played(model, size=(60, 9), play=stacked)
     assert app.told[-1] == [
         "  node  ranks        node  ranks",
         "  gpu01 ●●●● ●●●●    gpu04 ●●●● ●●●●",
@@ -550,6 +551,7 @@ def test_a_theme_changes_the_colours_at_once() -> None:
 
 def test_only_what_changed_is_drawn_again() -> None:
     drawn: list[tuple[Region, ...]] = []
+    model = running(12, 4)
 
     async def play(grid: RankGrid, pilot: Pilot[None]) -> None:
         refresh = grid.refresh
@@ -559,7 +561,6 @@ def test_only_what_changed_is_drawn_again() -> None:
             return refresh(*regions, **how)
 
         grid.refresh = seen  # type: ignore[method-assign]
-        model = grid._model
         grid.update_model(model, measured(model, "gpu03"), NOW)
         grid.update_model(model, {"gpu99", 4_000}, NOW)
         grid.update_model(model, exits(model, 8, 0), NOW)
@@ -571,25 +572,28 @@ def test_only_what_changed_is_drawn_again() -> None:
         grid.update_model(model, exits(model, 5), NOW + 1)
         assert drawn[1:] == [(Region(0, 2, 42, 1),)]
 
-    shown = lines(running(12, 4), play=play)
+    shown = lines(model, play=play)
     assert "●✖●●" in shown[1]
     assert "✓●●●" in shown[3]
 
 
 def test_rows_out_of_sight_cost_nothing() -> None:
+    model = running(128, 8)
+
     async def play(grid: RankGrid, pilot: Pilot[None]) -> None:
         grid.refresh = None  # type: ignore[assignment]
-        grid.update_model(grid._model, {"gpu100", 800}, NOW)
+        grid.update_model(model, {"gpu100", 800}, NOW)
         del grid.refresh
 
-    played(running(128, 8), size=(46, 10), play=play)
+    played(model, size=(46, 10), play=play)
 
 
 def test_a_rank_that_is_started_again_is_no_failure_any_more() -> None:
+    model = running(1, 4)
+
     async def play(grid: RankGrid, pilot: Pilot[None]) -> None:
-        model = grid._model
         grid.update_model(model, exits(model, 1), NOW)
-        assert grid._first == 1
+        assert "●✖●●" in grid.render_line(1).text
         grid.update_model(model, happens(model, "gpu01", "rank_started", rank=1, attempt=1), NOW)
 
-    assert "●●●●" in lines(running(1, 4), play=play)[1]
+    assert "●●●●" in lines(model, play=play)[1]

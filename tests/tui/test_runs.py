@@ -16,7 +16,7 @@ from cockpit.tui.run.purpose import Joining
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.start import StartScreen
 from cockpit.tui.stacks.screen import StackScreen
-from tests.tui.scenes import Scene, played, settled, text_of, until
+from tests.tui.scenes import Scene, notes, played, settled, text_of, until
 from tests.tui.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
@@ -99,7 +99,7 @@ def test_the_palette_finds_it_also_above_the_stacks(other: Stage) -> None:
 def test_where_leaving_would_end_the_run_none_is_opened(other: Stage) -> None:
     def demo() -> Stage:
         made = first()
-        made.leaving = "the demo ends, and stops its run"
+        made.leaving = "the demo ends and stops its run"
         return made
 
     async def main() -> None:
@@ -108,8 +108,8 @@ def test_where_leaving_would_end_the_run_none_is_opened(other: Stage) -> None:
             for keys in (("R",), ("colon", *"heron", "enter")):
                 app.clear_notifications()
                 await pilot.press(*keys)
-                await until(pilot, lambda: len(app._notifications), "why not")
-                assert "the demo ends" in next(iter(app._notifications)).message
+                await until(pilot, lambda: notes(app), "why not")
+                assert "the demo ends" in notes(app)[0].message
                 assert isinstance(app.screen, RunScreen)
             assert stage.times == 0
             assert app.flight is stage
@@ -126,7 +126,7 @@ def test_nothing_is_left_for_a_run_that_cannot_be_read(other: Stage) -> None:
             await settled(pilot)
             assert "manifest cannot be read" in text_of(app)
             await pilot.press(*"heron", "enter")
-            await until(pilot, lambda: len(app._notifications), "an error")
+            await until(pilot, lambda: notes(app), "an error")
             assert isinstance(app.screen, RunScreen)
             assert isinstance(stage, Closed)
             assert stage.times == 0
@@ -156,7 +156,7 @@ def test_that_there_is_no_other_one_is_said() -> None:
     async def main() -> None:
         async with played(Scene(first), SIZE) as (app, pilot, _):
             await pilot.press("R")
-            await until(pilot, lambda: len(app._notifications), "a note")
-            assert "no other run" in next(iter(app._notifications)).message
+            await until(pilot, lambda: notes(app), "a note")
+            assert "no other run" in notes(app)[0].message
 
     asyncio.run(main())

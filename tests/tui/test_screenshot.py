@@ -9,7 +9,7 @@ import pytest
 
 from cockpit import paths
 from cockpit.cli.verbs import where
-from tests.tui.scenes import Scene, played, settled, text_of, trains, until
+from tests.tui.scenes import Scene, notes, played, settled, text_of, trains, until
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
 
@@ -21,10 +21,10 @@ def test_two_files_with_what_is_on_the_screen(capsys: pytest.CaptureFixture[str]
         async with played(Scene(play=trains), SIZE) as (app, pilot, _):
             shown = text_of(app)
             await pilot.press("C")
-            await until(pilot, lambda: len(app._notifications), "a note")
+            await until(pilot, lambda: notes(app), "a note")
             picture = paths.screenshots() / "20261121-040441.svg"
             text = picture.with_suffix(".txt")
-            assert str(picture) in next(iter(app._notifications)).message
+            assert str(picture) in notes(app)[0].message
             assert text.read_text() == shown
             assert picture.read_text().startswith("<svg")
             assert "gpu08" in picture.read_text()
@@ -45,8 +45,8 @@ def test_a_folder_that_cannot_be_made_is_said() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
             paths.screenshots().write_text("a file is in the way")
             await pilot.press("C")
-            await until(pilot, lambda: len(app._notifications), "a note")
-            (note,) = app._notifications
+            await until(pilot, lambda: notes(app), "a note")
+            (note,) = notes(app)
             assert "no screenshot" in note.message
             assert note.severity == "error"
 

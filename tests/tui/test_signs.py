@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from textual.color import Color
+from textual.widget import Widget
 from textual.widgets import Static
-from textual.widgets._toast import Toast
 
 from cockpit.core.logs.levels import Level
 from cockpit.tui import base_app
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.run import notices
-from tests.tui.scenes import Scene, ends, fails, healthy, played, settled, text_of, trains, until
+from tests.tui.scenes import Scene, choose, ends, fails, healthy, played, settled, text_of, trains, until
 from tests.tui.stage import Stage
 from tests.tui.test_keys import log, screen
 
@@ -56,21 +56,23 @@ def test_what_the_other_cockpit_does_not_write_is_shown(monkeypatch: pytest.Monk
 
     async def main() -> None:
         async with played(Scene(lambda: ReadsAlong(["gpu01"], 2), play), SIZE) as (app, pilot, stage):
-            assert "reading along" in text_of(app)
+            assert "read-only here" in text_of(app)
             stage.prints(0, "the first words\n")
             await until(pilot, lambda: "the first words" in text_of(app), "the line")
             assert "not here yet" not in text_of(app)
             assert "is it suspended?" not in text_of(app), "it may be about to write"
             monkeypatch.setattr(notices, "LACKING_S", 0.0)
             await until(pilot, lambda: "is it suspended?" in text_of(app), "why")
-            stage.alone = "nobody acts for this run: only ada can: cockpit attach x"
-            await until(pilot, lambda: "nobody acts for this run" in text_of(app), "nobody acts")
+            stage.alone = "no cockpit controls this run: only ada can: cockpit attach x"
+            await until(
+                pilot, lambda: "no cockpit controls this run" in text_of(app), "no cockpit controls it"
+            )
             stage.alone, stage.writer = "", True
-            await until(pilot, lambda: "reading along" not in text_of(app), "it has taken over")
+            await until(pilot, lambda: "read-only here" not in text_of(app), "it has taken over")
             assert stage.board is not None
             assert stage.board.book.reads_along, "the spool lacks what is shown"
             assert "the first words" in text_of(app)
-            stage._spools["gpu01"].append("rank-0.log", 0, b"the first words\n")
+            stage.spools["gpu01"].append("rank-0.log", 0, b"the first words\n")
             await until(pilot, lambda: not stage.board.book.reads_along, "the spool has all")  # type: ignore[union-attr]
             assert "the first words" in text_of(app)
 
@@ -105,10 +107,10 @@ def test_a_run_that_did_not_fail_does_not_look_like_one(play: Any) -> None:
 def test_who_else_has_an_error_is_said_where_the_log_is_narrowed() -> None:
     async def main() -> None:
         async with played(Scene(play=fails), SIZE) as (app, pilot, _):
-            screen(app)._select("gpu01", 3)
+            choose(app, "gpu01", 3)
             await settled(pilot)
             await pilot.press("e")
-            wanted = "no error after this line; not shown here: one of rank 13"
+            wanted = "no error after this line; hidden here: one of rank 13"
             await until(pilot, lambda: wanted in log(app).status, "where there is one")
             await pilot.press("escape")
             await settled(pilot)
@@ -119,8 +121,8 @@ def test_who_else_has_an_error_is_said_where_the_log_is_narrowed() -> None:
     asyncio.run(main())
 
 
-def toasts(app: CockpitApp) -> list[Toast]:
-    return list(app.screen.query(Toast))
+def toasts(app: CockpitApp) -> list[Widget]:
+    return list(app.screen.query("Toast"))
 
 
 def test_the_next_key_takes_a_message_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from textual.binding import Binding
 from textual.pilot import Pilot
 
 from cockpit import paths
@@ -32,7 +33,7 @@ from cockpit.tui.stacks.screen import StackScreen
 from cockpit.tui.stacks.tree import StackTreePane
 from cockpit.tui.stacks.view_model import filtered, look
 from tests.tui.pictures import LARGE, PICTURES, SMALL, as_designed, file_of
-from tests.tui.scenes import text_of, until
+from tests.tui.scenes import notes, text_of, until
 from tests.tui.stack_scenes import (
     MAIN,
     STACK_SCENES,
@@ -133,6 +134,8 @@ def test_the_odd_rank_is_the_first_thing_one_sees(world: int, odd: int, size: tu
 
 # Keys
 
+BINDINGS = list(Binding.make_bindings(StackScreen.BINDINGS))
+
 
 def screen(app: StacksApp) -> StackScreen:
     """The stack screen, whatever is above it."""
@@ -144,7 +147,7 @@ def focused(app: StacksApp) -> str:
 
 
 def said(app: StacksApp, text: str) -> bool:
-    return any(text in note.message for note in app._notifications)
+    return any(text in note.message for note in notes(app))
 
 
 Check = Callable[[StacksApp], object]
@@ -162,7 +165,7 @@ EFFECTS: dict[Id, tuple[tuple[str, ...], Check]] = {
     "page_down": ((), lambda app: screen(app).rank == 0),
     "page_up": ((), lambda app: screen(app).rank == 13),
     "open": ((), lambda app: "of CPU time" in text_of(app)),
-    "back": ((), lambda app: screen(app)._right == "tree"),
+    "back": ((), lambda app: screen(app).on_the_right == "tree"),
     "native": ((), lambda app: "__libc_read" in text_of(app)),
     "locals": ((), lambda app: "ShardReader at 0x7f3c" in text_of(app)),
     "children": ((), lambda app: "pt_data_worker" in text_of(app)),
@@ -186,7 +189,7 @@ EFFECTS: dict[Id, tuple[tuple[str, ...], Check]] = {
     "help": (("escape",), lambda app: isinstance(app.screen, Finder)),
     "help_here": (("escape",), lambda app: isinstance(app.screen, Question)),
     "cancel": (("escape",), lambda app: screen(app).stacks.snapshot.samples[-1].took_s is not None),
-    "leave": ((), lambda app: app._exit),
+    "leave": ((), lambda app: app.return_code is not None),
 }
 
 ELSEWHERE = {"interrupt": "test_ctrl_c_ends_the_sample_then_leaves"}
@@ -232,9 +235,8 @@ def test_the_key_does_it() -> None:
                     await pilot.press("s")
                     await until(pilot, lambda: stacks.busy, "a sample is under way")
                 for key in keys[name].keys:
-                    # A pane with the focus may have a binding of its own for an arrow key.
-                    bound = screen(app)._bindings.key_to_bindings[key]
-                    assert [binding.action for binding in bound] == [f"command('{name}')"]
+                    bound = [each.action for each in BINDINGS if each.key == key]
+                    assert bound == [f"command('{name}')"]
                 assert not done(app), f"{name}: true before the key was pressed: the test cannot fail"
                 await pilot.press(keys[name].keys[0])
                 await until(pilot, lambda done=done: done(app), name)  # type: ignore[misc]
@@ -292,12 +294,12 @@ def test_ctrl_c_ends_the_sample_then_leaves() -> None:
             assert stacks.busy
             await pilot.press("ctrl+c")
             await until(pilot, lambda: not stacks.busy, "the sample is over")
-            assert app._exit is False
+            assert app.return_code is None
             assert stacks.snapshot.samples[0].dumps, "what had come stays"
             await pilot.press("x")
             await at_rest(pilot)
             await pilot.press("ctrl+c")
-            await until(pilot, lambda: app._exit, "the app has ended")
+            await until(pilot, lambda: app.return_code is not None, "the app has ended")
 
     asyncio.run(main())
 
@@ -409,7 +411,7 @@ def test_esc_goes_from_what_differs_to_where_one_was() -> None:
             await pilot.press("escape")
             await until(pilot, lambda: focused(app) == "classes", "the tree, and the list")
             await pilot.press("d", "d")
-            await until(pilot, lambda: screen(app)._right == "tree", "there was no rank below")
+            await until(pilot, lambda: screen(app).on_the_right == "tree", "there was no rank below")
 
     asyncio.run(main())
 
@@ -529,9 +531,10 @@ def test_above_another_screen_esc_goes_back_to_it_and_ends_the_sample() -> None:
 
 
 def test_leaving_while_it_is_worked_out_what_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = threading.Event()
+    begun, gone = threading.Event(), threading.Event()
 
     def slowly(*args: Any, **kwargs: Any) -> Any:
+        begun.set()
         assert gone.wait(60)
         return look(*args, **kwargs)
 
@@ -540,7 +543,7 @@ def test_leaving_while_it_is_worked_out_what_to_show(monkeypatch: pytest.MonkeyP
             below, above = app.screen, StackScreen(Played(64, odd_one(13)))
             monkeypatch.setattr("cockpit.tui.stacks.recompute.look", slowly)
             app.push_screen(above)
-            await until(pilot, lambda: above._lookout.working, "the first sight is worked out")
+            await until(pilot, begun.is_set, "the first sight is worked out")
             await pilot.press("escape")
             await until(pilot, lambda: app.screen is below, "the screen below")
             # Its panes are gone, and what was being worked out has not been told.

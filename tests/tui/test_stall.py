@@ -15,6 +15,7 @@ from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.stall import Stall, standing, watch_activity
 from cockpit.tui.run.stall_banner import StallBanner
+from cockpit.tui.run.tabs import Tabs
 from tests.tui.models import NOW, Around, happens, running
 from tests.tui.scenes import (
     READS,
@@ -42,11 +43,13 @@ def play(*keys: str, scene: Scene, size: tuple[int, int] = SIZE, config: Config 
 
     async def main() -> list[Any]:
         async with played(scene, size, config) as (app, pilot, _):
-            seen: list[Any] = [(screen(app)._view, app.focused and app.focused.id, text_of(app))]
+            seen: list[Any] = [
+                (screen(app).query_one(Tabs).view, app.focused and app.focused.id, text_of(app))
+            ]
             for key in keys:
                 await pilot.press(key)
                 await settled(pilot)
-                seen.append((screen(app)._view, app.focused and app.focused.id, text_of(app)))
+                seen.append((screen(app).query_one(Tabs).view, app.focused and app.focused.id, text_of(app)))
             return seen
 
     return asyncio.run(main())
@@ -68,7 +71,7 @@ def test_who_types_is_not_moved() -> None:
             await settled(pilot)
             stands_still(stage)
             await settled(pilot)
-            assert screen(app)._view.tab == "log"
+            assert screen(app).on_the_right == "log"
             assert app.focused is not None
             assert app.focused.id == "grid"
             assert "rank 13 has not reached all_reduce #4211" in text_of(app)
@@ -158,7 +161,7 @@ def test_whom_it_marks() -> None:
     assert standing(running(2, 2)) == (frozenset(), frozenset())
     activity = watch_activity(stalled())
     assert activity is not None
-    assert activity.text.startswith("looking again at ")
+    assert activity.text.startswith("inspecting again at ")
 
 
 NASTY = "\x1b]52;c;eA==\x07\x1b[2J[bold]rank\u202e 13\n" + "x" * 500

@@ -25,6 +25,7 @@ from cockpit.errors import CockpitError
 from cockpit.tui.look import themes
 from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE, state_name
 from cockpit.tui.look.themes import SHIPPED, Themes
+from tests.tui.scenes import strips_of
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "themes.md"
 FILES = sorted(SHIPPED.glob("*.toml"))
@@ -479,7 +480,7 @@ def test_without_colours_the_app_is_grey_and_can_be_read(monkeypatch: pytest.Mon
         for name in app.themes.names:
             app.themes.use(app, name)
             await pilot.pause()
-            segments = [s for strip in app.screen._compositor.render_strips() for s in strip]
+            segments = [s for strip in strips_of(app) for s in strip]
             (style,) = {s.style for s in segments if s.text.strip() == "failed"}
             assert style is not None
             assert style.color is not None

@@ -220,8 +220,7 @@ _begin = Lasting._begin
 def _begin_and_end(file: Lasting) -> None:
     """Files are thinned at once: a thread takes no time by this clock, or days would pass in the meantime."""
     _begin(file)
-    assert file._thread is not None
-    file._thread.join()
+    file.wait()
 
 
 @contextmanager

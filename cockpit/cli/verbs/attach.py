@@ -20,9 +20,8 @@ def parser() -> Parser:
     """Its options."""
     made = Parser(
         "attach",
-        "Watch a run that was left or lost: missed output comes first, merged by time, then live lines. With "
-        "a hostfile, --slurm, --pid or --match: the job that runs there, whoever started it; it gets a name "
-        "here.",
+        "Come back to a run: missed output first, merged by time, then live lines. With a hostfile, --slurm, "
+        "--pid or --match: watch the job that is running there, whoever started it; it gets a local name.",
         "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.\n\n"
         "examples:\n"
         "  cockpit attach hostfile\n"

@@ -24,16 +24,18 @@ def parser() -> Parser:
     """Its options."""
     made = Parser(
         "collect",
-        "Fetch a run's profiler reports and NCCL's dumps from all nodes at once, or the files named, checked "
-        "by sha256 on both sides. If interrupted, run it again: it resumes where it stopped.",
-        "FILE is a path on the nodes, or a pattern with * ? [ ] (in quotes, so that this shell leaves it as "
-        "it is); relative to where the ranks work. A node that lacks a file which another one has is said, "
-        "no error. "
+        "Fetch a run's profiler reports and NCCL dumps, or the named files, from all nodes at once, and "
+        "verify them by sha256. If interrupted, run it again: it resumes where it stopped.",
+        "FILE is a path on the nodes, or a pattern with * ? [ ] (quote it, so that your shell does not "
+        "expand it), relative to the ranks' working directory. If a node lacks a file that another node has, "
+        "that is reported but is no error. "
         "Exit codes: 0 everything is here and verified, 3 something is missing (it says what).",
     )
     add_run(made)
     made.add_argument("files", metavar="FILE", nargs="*", help="files on the nodes to fetch instead")
-    made.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to (default: the run's folder)")
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="destination folder (default: the run's)"
+    )
     add_flag(made, "--json", "one JSON object at the end")
     return made
 
@@ -109,7 +111,7 @@ async def fetch(
     if any(not report.place for report in collected.reports) and not files:
         say(WARNING)
     if not collected.complete and (collected.reports or folder.manifest.profile or files):
-        say(f"not complete; to try again: cockpit collect {join([folder.name, *files])}")
+        say(f"incomplete; to try again: cockpit collect {join([folder.name, *files])}")
     return collected.exit_code()
 
 

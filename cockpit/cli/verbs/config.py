@@ -21,7 +21,7 @@ def parser() -> Parser:
     )
     group = made.add_mutually_exclusive_group()
     add_flag(
-        group, "--init", "write your settings file, with every setting as a comment; never overwrites one"
+        group, "--init", "create your settings file, with every setting as a comment; never overwrites one"
     )
     add_flag(group, "--schema", "print the JSON schema of a settings file")
     add_flag(group, "--json", "one JSON object: the settings in effect, by name")

@@ -20,12 +20,12 @@ from cockpit.engine.records.folder import RunFolder, new_name
 from cockpit.engine.run.session import Session
 from cockpit.plans.launchers.registry import LAUNCHERS
 
-LEAVING = "the demo ends, and stops its run"
+LEAVING = "the demo ends and stops its run"
 """What leaving means here; for any other run it means that the run continues."""
 
 UNNAMED = (
-    "without torch no rank is called slow: all take as long a step as the slowest one, and only torch tells "
-    "how long each waited; s in the app, or cockpit stacks last, shows whom the others wait for"
+    "without torch no rank is called slow: all ranks' steps take as long as the slowest one's, and only "
+    "torch knows how long each waited; s in the app, or cockpit stacks last, shows whom the others wait for"
 )
 """What is said of a slow rank where nothing tells how long a rank waits for others."""
 
@@ -42,12 +42,12 @@ _USUAL = "--nodes --slots --fault --launcher --keep --headless"
 
 _EPILOG = """examples:
   cockpit demo                         two nodes with two ranks each, healthy
-  cockpit demo --fault crash           the last rank crashes after a while; who was first, and why?
+  cockpit demo --fault crash           the last rank crashes; which rank failed first, and why?
   cockpit demo --nodes 8 --slots 8 --launcher command
 
-The nodes are ssh servers on loopback with names and keys of their own; all else is what `cockpit run` does.
-Leaving ends the demo: its run is stopped, and no process and no file of it is left, unless you saved
-stacks or collected files: then the run's record here is kept with them. What was copied and screenshots stay.
+The nodes are ssh servers on loopback with their own names and keys; everything else is what `cockpit run`
+does. Leaving ends the demo: its run is stopped, and no process or file of it is left. If you saved stacks or
+collected files, the run's record is kept with them. Screenshots and copied text stay.
 """
 
 
@@ -63,7 +63,7 @@ def main(words: list[str]) -> int:
         training.copy_examples(made.folder / "examples")
         say(f"demo: leaving means that {LEAVING}")
         say(f"demo: in another shell: cockpit ps {quote(name)}, or logs, metrics, stacks, attach")
-        left = "nothing of it is left"
+        left = "nothing is left behind"
         try:
             code = run.main(_words(args, chosen, made, name), LEAVING)
         finally:
@@ -76,7 +76,7 @@ def main(words: list[str]) -> int:
                     left = f"its run is kept with what you saved in it: {there}"
                 else:
                     folder.discard()
-    say(f"demo: over, {left}")
+    say(f"demo: finished, {left}")
     return code
 
 
@@ -84,9 +84,9 @@ def parser() -> Parser:
     made = Parser(
         "demo", "Try cockpit: a small cluster on this machine, and real training on it.", _EPILOG, _USUAL
     )
-    made.add_argument("--nodes", type=whole("a number", 1), default=2, metavar="N", help="nodes (2)")
+    made.add_argument("--nodes", type=whole("a number", 1), default=2, metavar="N", help="nodes (default: 2)")
     made.add_argument(
-        "--slots", type=whole("a number", 1), default=2, metavar="N", help="ranks on each node (2)"
+        "--slots", type=whole("a number", 1), default=2, metavar="N", help="ranks per node (default: 2)"
     )
     made.add_argument(
         "--fault",
@@ -98,12 +98,12 @@ def parser() -> Parser:
         "--launcher",
         choices=("auto", *LAUNCHERS),
         default="auto",
-        help="auto: DeepSpeed; where it is missing plain torch; else pure Python",
+        help="auto: DeepSpeed, else plain torch, else pure Python",
     )
     made.add_argument(
         "--steps", type=whole("a number", 1), default=600, metavar="N", help="steps to train (default: 600)"
     )
-    add_seconds(made, "--step-time", 0.5, "shortest time of a step, in seconds (default: 0.5)")
+    add_seconds(made, "--step-time", 0.5, "minimum step time in seconds (default: 0.5)")
     add_flag(made, "--keep", "keep the recorded run afterwards")
     terminal.add_options(made)
     return made

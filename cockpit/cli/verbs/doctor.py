@@ -31,9 +31,9 @@ from cockpit.plans.nodes.hostfile import read_text
 EPILOG = """examples:
   cockpit doctor hostfile
   cockpit doctor -w 'gpu[01-04]' --python /opt/venv/bin/python
-  cockpit doctor hostfile --params 70e9      also: which stages of ZeRO hold such a model here
+  cockpit doctor hostfile --params 70e9      also: which ZeRO stages fit such a model here
   cockpit doctor hostfile -- train.py        also compares the Python files beside train.py
-  cockpit doctor hostfile --deep             also: do all nodes reduce together with torch, and how fast?
+  cockpit doctor hostfile --deep             also: test torch between all nodes, and its speed
 
 Takes the options of `cockpit run` and checks the nodes for such a run. Without --deep,
 nothing is started.
@@ -58,9 +58,9 @@ def main(words: list[str]) -> int:
     limit_s = DEEP_S if args.deep_timeout is None else args.deep_timeout
     deep = Deep(args.iface, limit_s) if args.deep else None
     if deep is None and args.iface:
-        made.error("--iface goes with --deep")
+        made.error("--iface needs --deep")
     if deep is None and args.deep_timeout is not None:
-        made.error("--deep-timeout goes with --deep")
+        made.error("--deep-timeout needs --deep")
     began = time.monotonic()
     found, done = asyncio.run(_examine(args, wanted, deep))
     if done is not None:
@@ -102,7 +102,7 @@ def parser() -> Parser:
         made,
         "--timeout",
         TIMEOUT_S,
-        f"seconds without progress of any node, until the rest is given up ({TIMEOUT_S:g})",
+        f"give up on the remaining nodes after S seconds without progress on any (default: {TIMEOUT_S:g})",
     )
     group = made.add_argument_group("torch test")
     add_flag(
@@ -111,8 +111,8 @@ def parser() -> Parser:
         "test torch.distributed between all nodes where nothing runs (gloo, NCCL on free GPUs); if it "
         "fails, find the node or link",
     )
-    add_word(group, "--iface", "NAME", "with --deep: the network interface that ranks must take")
-    add_seconds(group, "--deep-timeout", None, f"with --deep: seconds for all of that ({DEEP_S:g})")
+    add_word(group, "--iface", "NAME", "with --deep: the network interface that ranks must use")
+    add_seconds(group, "--deep-timeout", None, f"with --deep: time limit in seconds (default: {DEEP_S:g})")
     add_word(made, "--node-dir", "DIR", "the --node-dir the run was started with")
     return made
 

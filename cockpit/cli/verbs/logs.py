@@ -43,7 +43,7 @@ def parser() -> Parser:
     """The parser of the verb."""
     made = Parser(
         "logs",
-        "Print a run's output, merged by time: what is here, what its nodes still have, with -f what comes.",
+        "Print a run's output, merged by time: fetched lines, what its nodes still have, with -f new lines.",
         "examples:\n"
         "  cockpit logs last --rank 0-3 --tail 20\n"
         "  cockpit logs last -f --node 'gpu[01-04]' --grep 'loss|error'\n"
@@ -121,7 +121,7 @@ async def _logs(folder: RunFolder, query: Query, args: argparse.Namespace) -> in
             session = await _joined(folder, feed, reading=args.follow)
         except CockpitError as error:
             trouble = error
-            say(f"{error}; what is here already:")
+            say(f"{error}; what was already fetched:")
         if session is not None and not args.follow:
             await session.close()
             session = None

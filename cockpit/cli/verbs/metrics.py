@@ -34,7 +34,7 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import number_text, span_text
 
-NOTHING = "no step is known: no rank has finished one, or neither the probe nor the log says so"
+NOTHING = "no steps known: no rank has finished one, or neither the probe nor the log reports them"
 """What is said of a run without numbers."""
 
 SHOWN = {
@@ -81,9 +81,9 @@ def main(words: list[str]) -> int:
 def parser() -> Parser:
     made = Parser(
         "metrics",
-        "Print a run's numbers, one row a step, live or over: when, how many ranks finished it, step\n"
-        "time, work of the median and of the slowest rank, ranks that were slower, and what the log\n"
-        "says: loss, learning rate, samples and tokens a second. Without an option: a short table.",
+        "Print a run's metrics, one row per step, while it runs or afterwards: when the step ended, how\n"
+        "many ranks finished it, step time, work of the median and of the slowest rank, slow ranks, and\n"
+        "from the log loss, learning rate, samples and tokens per second. Without an option: a short table.",
         "examples:\n"
         "  cockpit metrics last\n"
         "  cockpit metrics last --csv > run.csv\n"
@@ -93,7 +93,7 @@ def parser() -> Parser:
     )
     add_run(made)
     form = made.add_mutually_exclusive_group()
-    add_flag(form, "--csv", "a header, then a line a step, values separated by commas")
+    add_flag(form, "--csv", "CSV: a header, then one line per step")
     add_flag(form, "--json", "one JSON object; its steps are a list")
     add_flag(made, "--no-connect", "use only local data; don't contact nodes")
     return made
@@ -109,7 +109,7 @@ async def _now(folder: RunFolder, *, connect: bool) -> tuple[RunModel, PaceBook]
         await started(folder)
         return await _asked(RunFolder(folder.path), book), book
     except CockpitError as error:
-        say(f"{error}; what is here already:")
+        say(f"{error}; what was already fetched:")
         return model, book
 
 
@@ -224,11 +224,14 @@ def _people(rows: Iterator[Row], folder: RunFolder, model: RunModel, series: Run
     found = list(seen.table())
     if found:
         table([("SERIES", "LAST", "MIN", "MAX", f"{seen.rows:,} rows"), *found])
-    for some, what in ((seen.slow, "15 % slower"), (seen.late, "on NCCL, CPUs that enqueue 15 % later")):
+    for some, what in (
+        (seen.slow, "at least 15 % slower"),
+        (seen.late, "on NCCL, CPUs that enqueue at least 15 % later"),
+    ):
         worst = some.ranks.most_common(5)
         if worst:
             out()
-            out(f"{what} than the median rank, or more:")
+            out(f"{what} than the median rank:")
             table([(f"  rank {rank}", f"in {count:,} of {some.compared:,} steps") for rank, count in worst])
     return True
 

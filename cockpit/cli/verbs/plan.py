@@ -36,13 +36,13 @@ def parser() -> Parser:
     """Its options."""
     made = launch_options.parser(
         "plan",
-        "Print a shell script to paste and run on each node. It opens no link, so what only a node knows\n"
-        "(a free port, its cores, where the profiler is) is a note.",
+        "Print a shell script to paste and run on each node. It contacts no node: whatever only a node "
+        "knows\n(a free port, its cores, where the profiler is) becomes a note.",
         "--node --sbatch --json",
     )
     made.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
-    add_flag(made, "--show-secrets", "print secret values into the scripts")
-    add_flag(made, "--json", "the plans as JSON, secrets left out")
+    add_flag(made, "--show-secrets", "include secret values in the scripts")
+    add_flag(made, "--json", "the plans as JSON, without secrets")
     group = made.add_argument_group("as a SLURM job")
     add_flag(group, "--sbatch", "print one batch script for sbatch instead")
     group.add_argument(
@@ -62,7 +62,7 @@ def main(words: list[str]) -> int:
     if args.sbatch:
         return _sbatch(launch, made)
     if args.nodes:
-        made.error("--nodes goes with --sbatch")
+        made.error("--nodes needs --sbatch")
     plans = build_plans(job, None)
     names = [plan.node for plan in plans]
     for name in args.node or ():
@@ -110,8 +110,8 @@ def _sbatch(launch: launch_options.LaunchOptions, made: Parser) -> int:
     words = launch_options.words_without(made, launch.args, _NOT_IN_A_JOB)
     held = [name for name in launch.job.secrets if name.startswith(HELD)]
     if held:
-        hint = "the script would keep it: give it by --env NAME, and let the program read it from there"
-        raise CockpitError("there is a secret in the command line of the program", hint=hint)
+        hint = "the script would store it: pass it with --env NAME, and let the program read that variable"
+        raise CockpitError("the program's command line contains a secret", hint=hint)
     venv = os.environ.get("VIRTUAL_ENV", "")
     if not os.path.isfile(os.path.join(venv, "bin/activate")):
         venv = ""
@@ -125,7 +125,7 @@ def _sbatch(launch: launch_options.LaunchOptions, made: Parser) -> int:
         out_lines(found.script.rstrip("\n").split("\n"))
     if launch.note:
         say(f"note: {launch.note}")
-    say("note: fill in --time, and what else your site wants")
+    say("note: fill in --time, and whatever else your site requires")
     return Exit.OK
 
 

@@ -241,7 +241,7 @@ def _table(rows: list[dict[str, Any]]) -> None:
         lines.append((row["run"], state, alive, _step(row), nodes_text(row["nodes"]), started, program))
     table(lines, cut=True)
     if any(row.get("recorded") for row in rows):
-        say("others may have written the folders of runs shown as recorded: their nodes are not asked")
+        say("other users may have written the runs shown as recorded: their nodes are not contacted")
     live = [row for row in rows if row["state"] in ("running", "starting") and not row.get("recorded")]
     if live:
         run = quote(live[-1]["run"])

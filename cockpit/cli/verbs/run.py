@@ -43,9 +43,7 @@ def main(words: list[str], leaving: str = "") -> int:
     # Errors in settings or job are reported before any node is asked, such as for its slots.
     build_plans(replace(launch.job, hosts=filled(launch.job.hosts, 1)))
     if (paths.runs() / launch.job.run).exists():
-        raise CockpitError(
-            "a run of that name is known here", where=launch.job.run, hint="use another --name"
-        )
+        raise CockpitError("a run of that name exists here", where=launch.job.run, hint="use another --name")
     args = launch.args
     stalls = terminal.watch_options(args, launch.job.launcher)
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
@@ -104,7 +102,7 @@ async def _run(launch: launch_options.LaunchOptions, output: Output) -> int:
         what = counted(len(manifest.world), "program" if own else "rank")
         say(f"{session.folder.name}: {what} on {counted(len(manifest.nodes), 'node')} starting")
         if own:
-            say(f"they start their ranks themselves: cockpit stacks {session.folder.name} shows those")
+            say(f"they start their own ranks: cockpit stacks {session.folder.name} shows them")
         code = await watch(session, stages.live, output)
         if job.profiler and code != Exit.LEFT and not args.no_collect:
             outcome = await fetch(session.folder, session.pool, as_json=args.json)
@@ -117,7 +115,7 @@ async def _run(launch: launch_options.LaunchOptions, output: Output) -> int:
 def _interrupted(run: str) -> CockpitError:
     """What to say after an interrupted start; its folder shows whether everything was undone."""
     if (paths.runs() / run).exists():
-        what, hint = "interrupted: it may run on some nodes", f"to stop it there: cockpit stop {run}"
+        what, hint = "interrupted: it may be running on some nodes", f"to stop it there: cockpit stop {run}"
     else:
         what, hint = "interrupted: nothing was started", ""
     return CockpitError(what, where=run, hint=hint, code=Exit.LEFT)
@@ -162,7 +160,7 @@ class _Stages:
         for key in keys:
             say(f"{key.where}: host key is not known: {key.key.split()[0]} {key.fingerprint}")
         answer = await ask(
-            f"Trust {'it' if len(keys) == 1 else f'all {len(keys)}'} from now on? [y] yes · [Enter] no ? "
+            f"Trust {'it' if len(keys) == 1 else f'all {len(keys)}'} from now on? [y] yes · [Enter] no? "
         )
         return answer in ("y", "yes")
 

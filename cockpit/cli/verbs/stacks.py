@@ -45,15 +45,15 @@ USUAL = "--ranks --native --locals --nodelist --slurm --match --json --html --li
 """The options that are used most."""
 
 EPILOG = """examples:
-  cockpit stacks last                        the run that was started last
+  cockpit stacks last                        the newest run
   cockpit stacks hostfile                    any deepspeed, torchrun, accelerate or srun job on these nodes
   cockpit stacks last --native --ranks 13    C and C++ frames of one rank
   cockpit stacks last --json | jq .verdict
-  cockpit stacks last --list                 the snapshots so far, also those that nodes took by themselves
+  cockpit stacks last --list                 all snapshots, including those its nodes took
   cockpit stacks ~/.local/state/cockpit/runs/…/stacks/20261121-040000
-  cockpit stacks from-gpu01/ from-gpu02/     two snapshots, each taken on one node, as one
+  cockpit stacks from-gpu01/ from-gpu02/     merges two snapshots, each taken on one node
 
-Plain stacks do not disturb training: a rank is held for about a millisecond. --native holds it longer.
+Plain stacks do not disturb training: a rank is paused for about a millisecond, or longer with --native.
 Exit codes: 0 every rank answered, 1 some are missing, 3 none answered.
 """
 
@@ -63,7 +63,7 @@ def main(words: list[str]) -> int:
     args = parser().parse_args(words)
     slurm_options.take_step(args)
     if args.samples < 1:
-        raise CockpitError("--samples must be 1 or more", hint="2 tell what moves from what is frozen")
+        raise CockpitError("--samples must be 1 or more", hint="2 show what moves and what is frozen")
     if args.tui:
         terminal.needed()
     ask = "give a run (see: cockpit ps), a HOSTFILE, a SNAPSHOT, or -w NODES"
@@ -73,7 +73,7 @@ def main(words: list[str]) -> int:
     meant = nodes or _meant(args.target)
     if args.list:
         if not isinstance(meant, RunFolder):
-            raise CockpitError("--list goes with a run", hint="see: cockpit ps")
+            raise CockpitError("--list needs a run", hint="see: cockpit ps")
         return asyncio.run(snapshots.show(meant, as_json=args.json))
     if isinstance(meant, Path) and os.path.isdir(meant):
         return _reopen(meant, args)
@@ -116,7 +116,7 @@ def parser() -> Parser:
         "more", metavar="SNAPSHOT", nargs="*", help="snapshots taken on single nodes: they are merged"
     )
     group = made.add_argument_group("samples")
-    group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
+    group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these ranks: 0-3,7")
     group.add_argument(
         "--samples", type=int, default=2, metavar="N", help="samples of each rank (default: 2)"
     )
@@ -127,18 +127,18 @@ def parser() -> Parser:
         "--threads", choices=("main", "all"), default="main", help="print all threads, not just the main one"
     )
     add_flag(group, "--children", "include Python child processes, such as data loaders")
-    add_seconds(group, "--timeout", 10.0, "time limit of one py-spy, in seconds (default: 10)")
+    add_seconds(group, "--timeout", 10.0, "time limit per py-spy, in seconds (default: 10)")
     job_options.add_options(made)
     group = made.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
     add_flag(form, "--text", "classes and tree as text (the default)")
     add_flag(form, "--json", "one JSON object")
-    add_flag(form, "--tui", "in the app, as the key s shows them")
+    add_flag(form, "--tui", "in the app, like its key s")
     add_word(form, "--folded", "FILE", "folded stacks, for flame graphs; - is stdout", None)
     add_word(form, "--speedscope", "FILE", "for speedscope; - is stdout", None)
     add_word(form, "--html", "FILE", "a self-contained page; - is stdout", None)
     add_flag(group, "--list", "list RUN's snapshots, including those its nodes took")
-    group.add_argument("-o", "--output", type=Path, metavar="DIR", help="keep the snapshot below DIR")
+    group.add_argument("-o", "--output", type=Path, metavar="DIR", help="save the snapshot under DIR")
     return made
 
 
@@ -159,7 +159,7 @@ def _merge(targets: list[str], args: argparse.Namespace) -> int:
         path = Path(target)
         path = path.parent if path.suffix == ".json" else path
         if not saved.is_snapshot(path):
-            hint = "several snapshots are merged; of runs and hostfiles, give one"
+            hint = "only snapshots can be merged; give one run or one hostfile"
             raise CockpitError("is not a snapshot", where=target, hint=hint)
         parts[str(path)] = saved.load(path)
     whole = merged(parts)
@@ -178,7 +178,7 @@ def _show(snapshot: Snapshot, path: Path, found: Finding, args: argparse.Namespa
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     say(f"snapshot of {when}: {snapshot.title}")
     if snapshot.by_nodes:
-        say(f"the nodes took it by themselves: {snapshot.by_nodes}")
+        say(f"taken by its nodes: {snapshot.by_nodes}")
     lacking = [name for name in ("native", "locals", "children") if getattr(args, name)]
     lacking = [f"--{name}" for name in lacking if not snapshot.options.get(name)]
     if lacking:
@@ -218,7 +218,7 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
         if folder:
             say(f"snapshot: {folder}")
         if unsaved is not None:
-            say(f"nothing was saved: {unsaved}; to keep them, name a folder of yours: -o DIR")
+            say(f"not saved: {unsaved}; to save it in a folder of yours: -o DIR")
     if trouble is not None:
         raise trouble
     return code if whole else Exit.LEFT
@@ -240,7 +240,7 @@ async def _party(
             yield found
         return
     if given := [name for name in ("job", "include", "exclude", "python") if getattr(args, name)]:
-        what = f"--{given[0]} goes with a hostfile, and this is a run"
+        what = f"--{given[0]} needs a hostfile, and this is a run"
         raise CockpitError(what, where=meant.name, hint="--ranks narrows it down")
     async with AsyncExitStack() as links:
         roll = Roll()

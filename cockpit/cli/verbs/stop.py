@@ -41,17 +41,17 @@ def parser() -> Parser:
     """Its options."""
     made = Parser(
         "stop",
-        "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then what is left of it.",
-        "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
+        "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then clean up leftovers.",
+        "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node was not reachable.",
     )
-    add_run(made, "a run's name, the last word of it, or: last; a part: it asks")
+    add_run(made, "a run's name, its last word, or: last; with any other part, it asks first")
     add_flag(made, "--now", "send SIGKILL at once; profiler reports are lost")
     add_seconds(made, "--grace", None, "seconds between SIGTERM and SIGKILL")
     add_flag(
         made,
         "--foreign",
-        "end a job that others started: SIGTERM to its launchers, after --grace to what is left below "
-        "(--now: SIGKILL); without it, only print what would be stopped",
+        "end a job that cockpit didn't start: SIGTERM to its launchers, after --grace to the processes left "
+        "below them (--now: SIGKILL); without this option, only print what would be stopped",
     )
     add_flag(made, "--json", "one JSON object at the end")
     return made
@@ -71,7 +71,7 @@ def _confirmed(name: str, *, asks: bool) -> bool:
     """Whether a person at the terminal says that this run is to be stopped."""
     if not (asks and sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    prompt(f"Stop {name}? [y] yes · [Enter] no ? ")
+    prompt(f"Stop {name}? [y] yes · [Enter] no? ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -158,5 +158,5 @@ def _report(
     if errors:
         say(f"not stopped: {nodes_text(errors)}; to try again: cockpit stop {quote(manifest.run)}")
     else:
-        out(f"{manifest.run}: stopped" if not survivors else f"{manifest.run}: see survivors")
+        out(f"{manifest.run}: stopped" if not survivors else f"{manifest.run}: some processes survived")
     return code

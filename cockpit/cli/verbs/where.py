@@ -26,7 +26,7 @@ def main(words: list[str]) -> int:
         "evidence of nodes": f"{paths.runs()}/<run>/evidence; on nodes evidence/ in the run folder",
         "stacks of other jobs": str(paths.stacks()),
         "screenshots": str(paths.screenshots()),
-        "text copied last in the app": str(paths.copied()),
+        "last text copied in the app": str(paths.copied()),
         "secrets of printed plans": str(paths.plans()),
         "for the ssh program": str(paths.ssh()),
         "tracebacks": str(paths.errors()),

@@ -132,10 +132,10 @@ class Calls:
     def left(self, now: float, model: RunModel) -> Call:
         """The call of a cockpit that leaves while nobody is there to see it."""
         lines = (
-            "this cockpit has left: unless another one watches the run, nobody is called about it",
+            "this cockpit has left: unless another one watches the run, nobody is called",
             f"to watch it again: cockpit attach {quote(self._run)} --headless",
         )
-        return self._made("left", now, model, "this cockpit watches it no more", lines, None, watched=False)
+        return self._made("left", now, model, "this cockpit no longer watches it", lines, None, watched=False)
 
     def _old(self, model: RunModel) -> bool:
         """Whether it was over before this cockpit came."""
@@ -174,7 +174,11 @@ class Calls:
         if found is not None:
             lines += [found.detail, f"at {found.where}" if found.where else ""]
         alive = model.alive()
-        lines.append(f"{alive} of {len(model.ranks)} ranks still run" if alive else "no rank runs any more")
+        lines.append(
+            f"{alive} of {len(model.ranks)} ranks are still running"
+            if alive
+            else "no rank is running any more"
+        )
         if found is not None:
             lines += [step.text for step in found.steps[:1]]
         title = "a rank failed" if found is None else found.what

@@ -218,7 +218,7 @@ def _found(done: Rehearsed) -> Iterator[Finding]:
             Step("--python PATH", "a Python with torch that these nodes have")
             if why == NO_TORCH
             else Step(
-                f"--exclude {quote(','.join(set_words(nodes_text(nodes))))}", "or again, once it is free"
+                f"--exclude {quote(','.join(set_words(nodes_text(nodes))))}", "or retry once it is free"
             )
         )
         what = f"left out of the torch test: {why}"
@@ -300,7 +300,7 @@ def _port(attempt: Attempt) -> Finding:
     port = clean(attempt.place.rpartition(":")[2])
     return _finding(
         "deep_port",
-        f"cannot connect to {attempt.group[0]} at {clean(attempt.place)}, though other ports can be reached",
+        f"cannot connect to {attempt.group[0]} at {clean(attempt.place)}, though other ports are reachable",
         attempt.unreached,
         evidence=evidence,
         steps=(
@@ -313,10 +313,10 @@ def _port(attempt: Attempt) -> Finding:
 def _unmeasured(attempt: Attempt) -> Finding:
     return _finding(
         "deep_unmeasured",
-        "failed while pairs of them sent to each other, though they had worked together",
+        "failed while pairs were measured, though all had worked together",
         [who for who in attempt.group if who not in attempt.ranks or attempt.ranks[who].step != "done"],
         evidence=tuple(_evidence(attempt)),
-        steps=(Step("--deep", "again: does it fail now and then?"),),
+        steps=(Step("--deep", "run it again: does it fail intermittently?"),),
         severity="warning",
     )
 
@@ -328,7 +328,7 @@ _SENTENCES = {
     "pair": "do not work together, though each works alone",
     "between": "do not work with {others}, though each side works",
     "nobody": "no two of them work together, though each works alone",
-    "together": "fail only when all are tried together: too many connections, or it fails now and then",
+    "together": "fail only when all are tried together: too many connections, or the failure is intermittent",
     "among": "do not work together; there was no time to find out which of them is to blame",
 }
 
@@ -363,9 +363,9 @@ def _by_hand(culprit: Culprit) -> Step:
     """What tells more where the words of those that failed have no known meaning."""
     first, *more = (node_of(node) for node in culprit.all)
     if culprit.kind in ("link", "pair") and more and more[0] != first:
-        return Step(f"ping -c 3 {quote(clean(more[0]))}", "is there a route? is something lost?", first)
+        return Step(f"ping -c 3 {quote(clean(more[0]))}", "is there a route? are packets lost?", first)
     if culprit.kind in ("together", "among"):
-        return Step("--deep", "again: does it fail now and then?")
+        return Step("--deep", "run it again: does it fail intermittently?")
     return Step("ip -br addr; ip route; sudo nft list ruleset", "a firewall, an address, a route?", first)
 
 
@@ -468,5 +468,7 @@ def _slow(done: Rehearsed, pairs: list[tuple[str, str]]) -> Finding:
         severity="warning",
         certainty="likely",
         evidence=tuple(f"{a} - {b}: {speed(done.rates[a, b])}" for a, b in pairs),
-        steps=(Step("ethtool IFACE", "speed, duplex; ip -s link: errors; is the link in use otherwise?"),),
+        steps=(
+            Step("ethtool IFACE", "speed, duplex; ip -s link: errors; is something else using the link?"),
+        ),
     )

@@ -237,7 +237,7 @@ def _port_taken(looks: Looks) -> Iterator[Told]:
 def _held(looks: Looks, more: str) -> Iterator[Told]:
     first, look = next(iter(looks.nodes.items()))
     for holder in look.condition.port or ():
-        by = f"{clean(holder.name)} (pid {holder.pid})" if holder.pid else "a process of somebody else"
+        by = f"{clean(holder.name)} (pid {holder.pid})" if holder.pid else "another user's process"
         steps = (Step(f"ps -fp {holder.pid}", "what is it?", first),) if holder.pid else ()
         yield Told(first, f"port {holder.port}{more} is held by {by}", steps)
 
@@ -253,12 +253,12 @@ def _port_in_use(looks: Looks) -> Iterator[Told]:
     return _held(looks, ", the default of DeepSpeed and torchrun,") if not looks.port_asked else iter(())
 
 
-@_fault("not_tried", Step("--timeout 60", "wait longer for those in front of them; or leave those out"))
+@_fault("not_tried", Step("--timeout 60", "wait longer for the nodes ahead of them, or leave those out"))
 def _not_tried(looks: Looks) -> Iterator[Told]:
     """Nothing is known of them: others were waited for."""
     for node, look in looks.nodes.items():
         if look.untried:
-            yield Told(node, "not tried: the connections in front of them did not end")
+            yield Told(node, "not tried: the connections ahead of them did not finish")
 
 
 @_fault("leftover_ranks", source="DeepSpeed#1016")
@@ -406,7 +406,7 @@ def _same_machine(looks: Looks) -> Iterator[Told]:
         more = quote(",".join(set_words(nodes_text(several[1:])))) if several[1:] else ""
         step = Step(f"--exclude {more}", "their ranks would share its GPUs, cores and memory")
         for node in several if more else ():
-            yield Told(node, f"{nodes_text(several)} are one machine", (step,))
+            yield Told(node, f"{nodes_text(several)} are the same machine", (step,))
 
 
 @_fault("name_differs", source="failure catalogue P01")
@@ -434,7 +434,7 @@ def _name_differs(looks: Looks) -> Iterator[Told]:
 
 
 _UNKNOWN = "add it to /etc/hosts there; or give an address: --master-addr ADDRESS"
-_ITSELF = "correct /etc/hosts there: ranks that meet by that name would meet themselves"
+_ITSELF = "correct /etc/hosts there: ranks that use that name would connect to themselves"
 _ELSEWHERE = "is /etc/hosts there out of date?"
 
 
@@ -476,7 +476,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-@_fault("disk_low", Step("du -xsh DIR/* | sort -h", "what takes it up?"), source="Megatron-LM#878")
+@_fault("disk_low", Step("du -xsh DIR/* | sort -h", "what uses it up?"), source="Megatron-LM#878")
 def _disk_low(looks: Looks) -> Iterator[Told]:
     """Little room, or far less than elsewhere."""
     disks = [
@@ -511,7 +511,7 @@ def _has_runs(look: Look, disk: Disk) -> bool:
 @_on_each(
     "shm_small",
     Step("docker run --shm-size=16g", "in a container; else: mount -o remount,size=16G /dev/shm"),
-    Step("ls -l /dev/shm", "what have killed runs left there?"),
+    Step("ls -l /dev/shm", "what did killed runs leave there?"),
     source="nccl#290, nccl#525",
     detail="NCCL and data loaders share memory there.",
 )
@@ -530,7 +530,7 @@ def _run_folders_remote(look: Look) -> Iterator[str]:
             yield f"{_place(disk)} are on {disk.type}"
 
 
-@_on_each("memory_low", Step("ps aux --sort=-rss | head", "who has it?"), source="DeepSpeed#4239")
+@_on_each("memory_low", Step("ps aux --sort=-rss | head", "what uses it?"), source="DeepSpeed#4239")
 def _memory_low(look: Look) -> Iterator[str]:
     """Most of the memory is taken before anything starts."""
     system = look.condition.system
@@ -628,9 +628,11 @@ def _stale_lock(looks: Looks) -> Iterator[Told]:
     ]
     places = Counter(lock.path for _, lock in locks)
     for node, lock in locks:
-        what = f"a build's lock is {lock.age_s / 3600:.1f} h old: {clean(lock.path)}"
+        what = f"a build lock is {lock.age_s / 3600:.1f} h old: {clean(lock.path)}"
         where = node if places[lock.path] == 1 else ""  # else in a home that they share
-        yield Told(node, what, (_removal(where, lock.path, "if no build runs: ranks wait for it forever"),))
+        yield Told(
+            node, what, (_removal(where, lock.path, "if no build is running: ranks wait for it forever"),)
+        )
 
 
 @_fault("leftover_memory", source="nccl#525, nccl#342")
@@ -641,7 +643,7 @@ def _leftover_memory(looks: Looks) -> Iterator[Told]:
         total = sum(piece.bytes for piece in pieces)
         if total >= LEFT_BYTES:
             more = f" and {len(pieces) - 1} more" if len(pieces) > 1 else ""
-            what = f"{size(total)} of shared memory that nobody uses: /dev/shm/{clean(pieces[0].name)}{more}"
+            what = f"{size(total)} of unused shared memory: /dev/shm/{clean(pieces[0].name)}{more}"
             yield Told(node, what, (_removal(node, f"/dev/shm/{pieces[0].name}", "killed ranks left it"),))
 
 

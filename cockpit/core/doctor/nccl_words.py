@@ -44,7 +44,7 @@ WORDINGS = (
     ),
     Wording(
         r"(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b.{0,200}refused|refused.{0,200}(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b",
-        "another rank gave a loopback address, to which its own name resolves: correct /etc/hosts "
+        "another rank gave a loopback address, as its own name resolves to one: correct /etc/hosts "
         "there, or --iface NAME",
         "getent hosts $(hostname)",
         "gloo/transport/tcp/device.cc",
@@ -58,7 +58,7 @@ WORDINGS = (
     ),
     Wording(
         r"Duplicate GPU detected",
-        "two ranks have the same GPU, and each must have its own: slots=N in the hostfile?",
+        "two ranks use the same GPU; each needs its own: slots=N in the hostfile?",
         "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
         "nccl/src/init.cc",
     ),
@@ -78,7 +78,7 @@ WORDINGS = (
     ),
     Wording(
         r"NET/IB : No device found",
-        "NCCL sees no InfiniBand device and takes TCP, which is slower; in a container, is "
+        "NCCL sees no InfiniBand device and falls back to TCP, which is slower; in a container, is "
         "/dev/infiniband there?",
         "ibv_devinfo",
         "nccl/src/transport/net_ib",
@@ -104,19 +104,19 @@ WORDINGS = (
     ),
     Wording(
         r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.{0,200} NCCL version",
-        "nodes have different versions of NCCL: the same torch on every node",
+        "nodes have different versions of NCCL: install the same torch on every node",
         "python -m pip install torch==VERSION",
         "nccl#286",
     ),
     Wording(
         r"EADDRINUSE|Address already in use",
-        "the port for ranks to meet is held; without it, a free one is found",
+        "the rendezvous port is in use; without this option, a free one is found",
         "--master-port N",
         "pytorch#73320",
     ),
     Wording(
         r"Connection refused",
-        "the node is there, but nothing listens: its rank has ended, or a firewall refuses",
+        "the node is up, but nothing listens: its rank has ended, or a firewall refuses",
         "sudo nft list ruleset; sudo iptables -L -n",
         "nccl#1105",
     ),

@@ -27,6 +27,7 @@ class Query:
     :param pattern: a regular expression in the shown text, see :class:`~cockpit.core.logs.patterns.Pattern`;
         empty, or ``!`` alone: every line
     :param times: show when each line was there
+    :param fold: show identical lines of many ranks as one
     :raises CockpitError: the pattern is not a regular expression; says where
     """
 
@@ -34,6 +35,7 @@ class Query:
     nodes: frozenset[str] = frozenset()
     pattern: str = ""
     times: bool = False
+    fold: bool = True
     matcher: Pattern | None = field(init=False, compare=False, repr=False)
     """The pattern, ready for use; None if every line matches."""
 
@@ -51,7 +53,7 @@ class Query:
 
     @property
     def text(self) -> str:
-        """It as a text of the filter bar, which has no times."""
+        """It as a text of the filter bar, which says nothing of times and folds."""
         sets = [ranks_text(self.ranks)] if self.ranks else []
         if self.nodes:
             names = nodes_set(self.nodes)
@@ -69,7 +71,7 @@ class Query:
         for option, value in (("--node", nodes_set(self.nodes)), ("--grep", self.pattern)):
             if value:
                 found += [f"{option}={value}"] if value.startswith("-") else [option, value]
-        return [*found, "--time"] if self.times else found
+        return [*found, *(["--time"] if self.times else []), *([] if self.fold else ["--no-fold"])]
 
     @property
     def narrows(self) -> bool:

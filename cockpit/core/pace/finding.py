@@ -13,7 +13,7 @@ from cockpit.core.ranks import ranks_named
 
 PROFILE = (
     "--profile nsys",
-    "at the next start: how long GPUs compute; torch.profiler in the script says so, too",
+    "next time: how long GPUs compute; torch.profiler in the script shows it, too",
 )
 """An option and what it is for: what tells about GPUs where a recorder does not."""
 
@@ -38,9 +38,7 @@ def findings(pace: Pace, run: str) -> Iterator[Finding]:
                 for one in slow[:3]
             ),
             certainty="sure",
-            steps=(
-                Step(f"cockpit stacks {quote(run)} --samples 3", "what they are busy with", "", "stacks"),
-            ),
+            steps=(Step(f"cockpit stacks {quote(run)} --samples 3", "what they are doing", "", "stacks"),),
             severity="warning",
         )
     if late:

@@ -44,24 +44,24 @@ class Said:
 
 
 COLUMNS = {
-    "step": "as the ranks count; where nobody noted that, as the log does",
+    "step": "as counted by the ranks, else by the log",
     "t": "when the median rank finished it, otherwise when the log reported it: unix seconds, our clock",
-    "restarts": "how often the run had been restarted, or had begun to count steps anew",
-    "steps": "how many steps it stands for; of quick ones the row in which ranks differed most is kept,"
-    " and of the others there are rows with 0, with what the log says",
+    "restarts": "how many times the run had restarted, or begun to count steps again",
+    "steps": "how many steps this row stands for; of several short steps the one in which ranks differed "
+    "most is kept, and the others have 0 and only what the log says",
     "ranks": "how many ranks finished it",
-    "step_s": "seconds that it took the median rank",
-    "compared": "what ranks are compared by: work; enqueue, when CPUs had enqueued, which is no GPU's; step",
+    "step_s": "seconds that the median rank took",
+    "compared": "what ranks are compared by: work; enqueue (when CPUs enqueued, not GPU time); step",
     "work_s": "seconds of it in which the median rank did not wait for others",
-    "slowest_s": "what is compared, of the slowest rank",
-    "slowest_rank": "which one that is",
-    "slow": "ranks that took 15 % longer than the median rank or more, the slowest first, at most 64",
-    "estimated": "times are those of lines in a log",
-    "log_step": "as the log counts",
-    "loss": "as the log says, like what follows",
+    "slowest_s": "the compared value of the slowest rank",
+    "slowest_rank": "the slowest rank",
+    "slow": "ranks at least 15 % slower than the median rank, slowest first, at most 64",
+    "estimated": "whether times are those of log lines",
+    "log_step": "as counted by the log",
+    "loss": "from the log, as are the next three",
     "lr": "learning rate",
-    "samples_s": "samples a second",
-    "tokens_s": "tokens a second",
+    "samples_s": "samples per second",
+    "tokens_s": "tokens per second",
 }
 """The fields of a row, and what they mean."""
 
@@ -73,7 +73,7 @@ Row = dict[str, Any]
 class Ends:
     """When which step ended: 24 bytes a step, so that a whole run fits.
 
-    Steps whose times are those of lines in a log count only if no rank noted any.
+    Steps whose whether times are those of log lines count only if no rank noted any.
     """
 
     def __init__(self, steps: Iterable[PastStep]) -> None:

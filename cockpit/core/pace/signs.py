@@ -27,7 +27,7 @@ class Sign:
     :param source: ``recorder``: a collective that torch's flight recorder has; ``cpu``: its main thread ran
     :param at: when that was, unix seconds on our clock
     :param seen_at: when that was the last one, likewise: a recorder is looked at once a minute
-    :param least: it has not come to a sign since we look, which is since ``at``
+    :param least: it has not reached a sign since we look, which is since ``at``
     :param collectives: how many it has entered so far, in all its groups; None: not known
     :param behind: so many had most others of its groups entered before it
     """

@@ -39,7 +39,7 @@ def as_lines(look: Look, silent: Mapping[int, str]) -> list[str]:
     why: dict[str, list[int]] = {}
     for rank, text in silent.items():
         why.setdefault(text, []).append(rank)
-    return [*lines, *(f"  not known of {ranks_named(ranks)}: {text}" for text, ranks in why.items())]
+    return [*lines, *(f"  unknown for {ranks_named(ranks)}: {text}" for text, ranks in why.items())]
 
 
 def _waits(look: Look) -> Iterator[str]:
@@ -84,9 +84,9 @@ def wait_text(found: Collective) -> str:
     else:
         text += f" been in it for {seconds}"
         if not found.unknown:
-            all_of_them = "all" if found.sure else "all who are known to be in this group"
+            all_of_them = "all" if found.sure else "all known members of this group"
             text += f", and {all_of_them} have entered"
-    text += f"; of {_named(found.unknown)} it is not known" if found.unknown else ""
+    text += f"; unknown for {_named(found.unknown)}" if found.unknown else ""
     return text + places_text(found, going)
 
 
@@ -129,7 +129,7 @@ def _lasts(look: Look) -> Iterator[str]:
         text = f"  {by} last in {group}: rank {one.rank}, in {one.times} of the last {one.looked} collectives"
         yield f"{text}, {one.lag_us / 1000:.0f} ms after the others"
     if found:
-        yield "  (who is last may have waited for somebody else: 'cockpit ps' says who is slow)"
+        yield "  (the last one may itself have waited for another rank: 'cockpit ps' says which one is slow)"
 
 
 def _named(mask: int) -> str:

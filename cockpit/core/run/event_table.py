@@ -308,7 +308,7 @@ def _node_lost(run: Run, node: Node, at: float, fact: events.NodeLost) -> Iterat
     why = fact.why or "gone"
     if node.ended:
         # How its ranks ended is on record: only what they printed last may be missing.
-        yield replace(_noted(node, f"what it printed last may be missing here: {why}"), complete=True)
+        yield replace(_noted(node, f"its last output may be missing here: {why}"), complete=True)
         return
     yield replace(node, lost=why)
     # The end of a rank is on its node's clock.
@@ -338,7 +338,7 @@ def _linked(node: Node, at: float, fact: events.LinkChanged) -> Node:
 def _tell_link(run: Run, said: set[str], node: str, at: float, fact: events.LinkChanged) -> Entry:
     first = _first(said, f"link {node}")
     if fact.state != "ok":
-        how = "you need to log in again" if fact.asks else "reconnecting"
+        how = "login required again" if fact.asks else "reconnecting"
         return _of_node(at, node, f"connection lost (the run continues); {how} ({fact.why})", "warning")
     return _of_node(at, node, "link is up" if first else "link is back", aside=first)
 
@@ -356,8 +356,8 @@ def _tell_started(run: Run, said: set[str], node: str, at: float, fact: events.R
         return Entry(at, text, "warning", node)
     alive, total = run.alive(), len(run.ranks)
     if alive < total:
-        said.discard("all run")
-    elif _first(said, "all run"):
+        said.discard("all running")
+    elif _first(said, "all running"):
         return Entry(at, f"{alive}/{total} ranks running", aside=True)
     return None
 
@@ -410,7 +410,7 @@ def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.
         span_s = max(0.0, at - fact.since + (known.offset_s if known is not None else 0.0))
         why = f"ranks made no progress for {span_s:,.0f} s"
     if not fact.file:
-        return _of_node(at, node, f"{why}; no evidence could be kept: {fact.text}", "warning")
+        return _of_node(at, node, f"{why}; no evidence could be saved: {fact.text}", "warning")
     own = frozenset(known.ranks if known is not None else ())
     kept = [("stacks", fact.stacks)] if fact.stacks else []
     kept += [("recorders", fact.recorders)] if fact.recorders else []
@@ -474,7 +474,7 @@ def _tell_filling(run: Run, said: set[str], node: str, at: float, fact: events.F
     before = f"filling {node} {fact.of} "
     told = {each.rpartition(" ")[0] for each in said if each.startswith("filling ")}
     if fact.full_at is not None and len(told) >= ALIKE and before[:-1] not in told:
-        more = "memory of more nodes heads for its limit; cockpit ps with the run's name lists them all"
+        more = "memory of more nodes is approaching its limit; cockpit ps with the run's name lists them all"
         return Entry(at, more, "warning") if _first(said, "more filling") else None
     if fact.full_at is None:
         known = {each for each in said if each.startswith(before)}
@@ -529,7 +529,7 @@ def _quarters(left_s: float) -> int:
 def _tell_damaged(run: Run, said: set[str], node: str, at: float, fact: events.Damaged) -> Entry | None:
     if not _first(said, f"damaged {node}"):
         return None
-    return _of_node(at, node, "its run record has lines that make no sense; they are ignored", "warning")
+    return _of_node(at, node, "its run record has invalid lines; they are ignored", "warning")
 
 
 NODE, OURS = WhoseClock
@@ -615,7 +615,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.RestKept: EventKind(
         OURS,
         _rest_kept,
-        lambda run, said, node, at, fact: Entry(at, "the other ranks are left alone: asked in a cockpit"),
+        lambda run, said, node, at, fact: Entry(at, "the other ranks keep running: requested in a cockpit"),
         whole=True,
     ),
     events.JobEnded: EventKind(

@@ -19,7 +19,7 @@ from cockpit.core.text import one_line
 SOON_S = 300.0
 """A rank that a signal killed this soon after its start may have been killed by cockpit's own probe."""
 
-WITHOUT_PROBE = Step("--probe off", "start it again with this, to rule out cockpit's probe in the rank")
+WITHOUT_PROBE = Step("--probe off", "restart with this to rule out cockpit's probe in the rank")
 
 
 def failure(run: Run, name: str, listen: Listen | None = None) -> Finding | None:
@@ -56,14 +56,14 @@ def failure(run: Run, name: str, listen: Listen | None = None) -> Finding | None
 def _what(run: Run, first: First, ranks: Sequence[Rank]) -> str:
     rank, numbers = ranks[0], ranks_named(rank.rank for rank in ranks)
     if first.how == "unknown":
-        return f"which rank broke first is not known: {numbers} waited for others"
+        return f"which rank failed first is unknown: {numbers} waited for others"
     if first.how == "left":
         failed = run.first_failure()
         rest = "" if failed is None else f": rank {failed.rank} {failed.text}"
-        return f"{numbers} exited 0 while the others went on{rest}"
+        return f"{numbers} exited 0 while the others continued{rest}"
     if first.how == "absent":
         return f"{numbers} did not join the others"
-    return f"rank {rank.rank} {how(rank) if rank in run.failures() else 'raised an error, and did not end'}"
+    return f"rank {rank.rank} {how(rank) if rank in run.failures() else 'raised an error, but did not exit'}"
 
 
 def _why(run: Run, first: First, rank: Rank, words: str, *, read: bool) -> str:
@@ -89,7 +89,7 @@ def oom_kills(run: Run, rank: Rank) -> str:
     if not rank.oom_kills:
         return ""
     many = "1 process" if rank.oom_kills == 1 else f"{rank.oom_kills:,} processes"
-    text = f"the kernel's OOM killer ended {many} of its cgroup while it ran"
+    text = f"the kernel's OOM killer killed {many} of its cgroup while it ran"
     full = last_seen(run, rank)
     return f"{text}; {full}" if full else text
 
@@ -179,8 +179,8 @@ def _silent(run: Run, first: Rank) -> str:
         return "it was killed from outside"
     full = last_seen(run, first)
     if first.oom_kills is not None:
-        who = "killed from outside, but not by the kernel's OOM killer, which ended no process of its cgroup"
+        who = "killed from outside, but not by the kernel's OOM killer, which killed no process of its cgroup"
         return f"{who}; {full}" if full else who
     if full:
-        return f"killed by the kernel, as it seems: {full}"
+        return f"apparently killed by the kernel: {full}"
     return "killed from outside: by a person, or by the kernel, out of memory"

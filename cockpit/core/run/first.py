@@ -48,7 +48,7 @@ class First(NamedTuple):
     """Who broke first.
 
     :param ranks: one, as a mask; or several, of which it is not known
-    :param how: ``broke``: it ended, or says that it broke; ``left``: it exited 0 while the others went on;
+    :param how: ``broke``: it ended, or says that it broke; ``left``: it exited 0 while the others continued;
         ``absent``: others waited for it; ``unknown``
     :param cause: what it says; if it says nothing, what one of those says that waited for it
     """

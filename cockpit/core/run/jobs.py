@@ -223,7 +223,7 @@ def choose(jobs: Sequence[Job], wanted: str = "", *, pid: int = 0, match: str = 
     why = jobs.why if isinstance(jobs, Jobs) and pid else {}
     if why and not has_named(jobs, pid, match):
         what = "; ".join(f"{node}: {reason}" for node, reason in why.items())
-        hint = "--pid takes a rank, what started ranks, or a Python program"
+        hint = "--pid takes a rank, a process that started ranks, or a Python program"
         raise CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
     if not jobs:
         raise _none(jobs)
@@ -237,9 +237,9 @@ def choose(jobs: Sequence[Job], wanted: str = "", *, pid: int = 0, match: str = 
         return hits[0]
     lines = _listed(jobs)
     if not wanted:
-        raise CockpitError(f"{len(jobs)} jobs run there; say which:{lines}")
+        raise CockpitError(f"{len(jobs)} jobs are running there; choose one:{lines}")
     what = f"{len(hits)} jobs have {wanted!r} in their title" if hits else f"there is no job {wanted!r}"
-    raise CockpitError(f"{what}; say which:{lines}")
+    raise CockpitError(f"{what}; choose one:{lines}")
 
 
 def _narrowed(jobs: Sequence[Job], pid: int, match: str) -> list[Job]:
@@ -256,7 +256,7 @@ def _narrowed(jobs: Sequence[Job], pid: int, match: str) -> list[Job]:
     if match:
         hits = _with_words(found, Expression(match, where=f"--match {match}"))
         if not hits:
-            what = f"no rank or launcher of one has {match!r} in its command line"
+            what = f"no rank or launcher has {match!r} in its command line"
             raise CockpitError(f"{what}; the jobs there:{_listed(found)}", code=Exit.NODE_UNFIT)
         found = hits
     return found
@@ -400,11 +400,11 @@ def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
             sizes[claim.job.world].add(claim.rank)
     if len(sizes) > 1:
         said = "; ".join(f"{size} ({ranks_named(found)})" for size, found in sorted(sizes.items()))
-        problems.append(f"its ranks do not agree on how many they are: {said}")
+        problems.append(f"its ranks disagree on the world size: {said}")
     world = max(sizes) if sizes else max(ranks) + 1
     beyond = [rank for rank in ranks if rank >= world]
     if beyond:
-        problems.append(f"{ranks_named(beyond)} cannot be: it has {counted(world, 'rank')}")
+        problems.append(f"{ranks_named(beyond)} cannot exist: it has {counted(world, 'rank')}")
     problems += inferred.sentences({rank: found.inferred for rank, found in ranks.items()})
     early = [rank for rank, found in ranks.items() if not found.python]
     if early:
@@ -460,17 +460,17 @@ def _none(jobs: Sequence[Job]) -> CockpitError:
         first = theirs[0]
         users = list(dict.fromkeys(one.user for one in theirs))[:5]
         which = f"process {first.pid} on {first.node}: {first.command}"
-        may = f"only {' or '.join(dict.fromkeys((*users, 'root')))} may look"
+        may = f"only {' or '.join(dict.fromkeys((*users, 'root')))} may inspect it"
         if others:
             what = f"no job of yours on {nodes}, but of {', '.join(users)} ({which})"
-            return CockpitError(what, hint=f"{may} at it", code=Exit.NODE_UNFIT)
+            return CockpitError(what, hint=may, code=Exit.NODE_UNFIT)
         run = _run_python(users, programs)
         what = f"no job of yours on {nodes}; {', '.join(users)} {run} there ({which})"
-        return CockpitError(what, hint=f"{may} into it", code=Exit.NODE_UNFIT)
+        return CockpitError(what, hint=may, code=Exit.NODE_UNFIT)
     what = f"no job on {nodes}: no process was started with RANK and WORLD_SIZE, or those of MPI or Slurm"
     hint = (
         "ranks of torch.multiprocessing.spawn, notebooks, Ray, or scripts started on each node by hand are "
-        "found once they are connected; to watch any other Python program: --pid N or --match REGEX"
+        "found once they connect to each other; to watch any other Python program: --pid N or --match REGEX"
     )
     return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
 

@@ -1,4 +1,4 @@
-"""Memory that heads for its limit: a trend over minutes, and what is said about it.
+"""Memory that is approaching its limit: a trend over minutes, and what is said about it.
 
 Used memory rises in steps (a model is loaded), in saw-teeth (loaders, garbage collection), for a while (an
 evaluation, a checkpoint). None of that fills it. A trend is what is left of it: the level below which it
@@ -362,13 +362,13 @@ def _finding(run: Run, name: str, now: float, node: str, fact: Filling) -> Findi
     who = [rank for rank in fact.ranks if rank in run.nodes[node].ranks]
     evidence = [
         f"{size(fact.used_bytes)} of {size(fact.limit_bytes)} in use, the limit of "
-        f"{limit_name(fact.of)}; {size(60 * fact.bytes_s)} more each minute, for {_span(fact.over_s)}",
+        f"{limit_name(fact.of)}; {size(60 * fact.bytes_s)} more per minute, for {_span(fact.over_s)}",
         _who_grows(fact, who),
     ]
     if gpu:
-        evidence.append("what torch keeps for later counts as used: it may come to rest by itself")
+        evidence.append("torch's cache counts as used: it may level off by itself")
     steps = (
-        Step(f"cockpit ps {quote(name)}", "what each rank has now"),
+        Step(f"cockpit ps {quote(name)}", "memory of each rank now"),
         Step(LARGEST, "its largest processes", node),
     )
     return Finding(
@@ -387,7 +387,7 @@ def sentence(node: str, fact: Filling, now: float) -> str:
     """``memory of gpu03 is full in about 12 min (limit of SLURM step 7.0: 96.0 GiB)``."""
     what = f"memory of {fact.of} on {node}" if fact.of.startswith(GPU) else f"memory of {node}"
     if fact.full_at is None:
-        return one_line(f"{what} no longer heads for its limit", limit=300)
+        return one_line(f"{what} is no longer approaching its limit", limit=300)
     left = fact.full_at - now
     when = "in less than a minute" if left < 60 else f"in about {_span(left)}"
     limit = f"limit of {limit_name(fact.of)}: {size(fact.limit_bytes)}"
@@ -409,15 +409,15 @@ def limit_name(of: str) -> str:
 def _who_grows(fact: Filling, who: Sequence[int]) -> str:
     if not who:
         return (
-            "no rank's own memory grows as much: check files in /dev/shm, copies that data loaders' "
-            "processes make of what they share, and other processes there"
+            "no single rank's memory grows that fast: check files in /dev/shm, copies that data loader "
+            "processes make of shared memory, and other processes there"
         )
     rates = [fact.ranks[rank] for rank in who]
     each = f"{size(60 * min(rates))} to {size(60 * max(rates))}"
     each = each if max(rates) > 1.2 * min(rates) else size(60 * max(rates))
     more = " each" if len(who) > 1 else ""
     verb = "grow" if len(who) > 1 else "grows"
-    return f"{ranks_named(who)} {verb} by {each} a minute{more}"
+    return f"{ranks_named(who)} {verb} by {each} per minute{more}"
 
 
 def _span(seconds: float) -> str:
@@ -432,5 +432,5 @@ def last_seen(run: Run, rank: Rank) -> str:
     for at, fact in node.filling.values():
         if fact.full_at is not None and abs(ended - at) <= FRESH_S and not fact.of.startswith(GPU):
             used = f"{size(fact.used_bytes)} of {size(fact.limit_bytes)}"
-            return f"its memory headed for the limit of {limit_name(fact.of)} ({used})"
+            return f"its memory was approaching the limit of {limit_name(fact.of)} ({used})"
     return ""

@@ -18,8 +18,8 @@ def probe_state(node: Node, rank: Rank) -> tuple[str, str]:
     if said is None:
         live = rank.state in LIVE
         if live:
-            return "waiting", "no word yet that torch is imported"
-        return "off", "the rank ended without a word that torch was imported"
+            return "waiting", "torch not reported as imported yet"
+        return "off", "the rank ended before torch was reported as imported"
     lacks = {"no recorder": said.server, "no steps": said.steps}
     told = [f"{what}: {why}" for what, why in lacks.items() if why]
     return "off" if len(told) == len(lacks) else "on", "; ".join(told)

@@ -162,7 +162,7 @@ class Node:
     gpus: tuple[GpuSample, ...] = ()
     sampled_at: float | None = None
     filling: Mapping[str, tuple[float, Filling]] = field(default_factory=dict)
-    """Memory that heads for its limit, by what it is of; and when that was seen (unix seconds)."""
+    """Memory that is approaching its limit, by what it is of; and when that was seen (unix seconds)."""
 
     def begin(self, file: str) -> int:
         """Where our copy has the first byte of a file that is there now."""
@@ -174,10 +174,10 @@ class Node:
         """Its notes, and how much of its record was not kept."""
         more = []
         if self.notes_dropped:
-            more.append(f"and {self.notes_dropped:,} more notes, which are not kept")
+            more.append(f"and {self.notes_dropped:,} more notes, which are not saved")
         if self.damaged:
-            lines = "1 line" if self.damaged == 1 else f"{self.damaged:,} lines"
-            more.append(f"{lines} of its run record made no sense and were ignored")
+            lines = "1 invalid line" if self.damaged == 1 else f"{self.damaged:,} invalid lines"
+            more.append(f"{lines} in its run record ignored")
         return (*self.notes, *more)
 
     @property

@@ -81,7 +81,7 @@ def state_text(model: RunModel, *, starting: bool = False) -> str:
             return f"over, and how it ended is not known: {shown(model.unknown_end)}"
         return "ended" if model.exit_code() is Exit.OK else "failed"
     if first is not None:
-        return f"failing: {first.what}"
+        return f"failed: {first.what}"
     if any(node.link == "ok" and not node.over for node in model.nodes.values()) or model.alive():
         return live_word(model, starting=starting)
     return "unknown: no node answers"

@@ -21,16 +21,16 @@ FLUSHES = frozenset({"fsync", "fdatasync"})
 def reasons(case: Case, found: Finding) -> list[str]:
     """Why the accused need not be to blame, although the rule that names them is sure of it."""
     if found.ranks and case.goes_on and found.id not in ENDS:
-        return ["steps are still made"]
+        return ["steps continue"]
     if found.certainty != "sure" or found.id not in WAITED_FOR:
         return []
     if not case.lasts:
         known = case.span_s if case.progress is None else case.for_s or 0.0
-        return [f"no longer than {known:.1f} s is known: a step may just be slow"]
+        return [f"it has lasted only {known:.1f} s: a step may just be slow"]
     if _asks_outside(case, found.ranks) and not case.steps_known:
-        return ["nothing tells of steps: it may wait for whoever asks it for something"]
+        return ["its steps are unknown: it may be waiting for requests"]
     if _flushes(case, found.ranks):
-        return ["it waits until data is on a disk: that may just be slow"]
+        return ["it waits until data is on a disk, which may just be slow"]
     return []
 
 

@@ -121,7 +121,7 @@ def snapshot(rounds: Sequence[Round], model: RunModel, run: str) -> Snapshot:
     recorded = {rank: found for one in newest for rank, found in one.recorded.items()}
     if recorded:
         world = 1 + max([*places, *recorded])
-        silent = {rank: place.why or "nobody kept it" for rank, place in places.items()}
+        silent = {rank: place.why or "nobody saved it" for rank, place in places.items()}
         silent = {rank: why for rank, why in silent.items() if rank not in recorded}
         made.collectives = of_look(look(recorded, Memberships(world)), silent, at)
     made.problems = tuple(dict.fromkeys(f"{one.node}: {text}" for one in newest for text in one.trouble))[
@@ -164,7 +164,7 @@ def _sample(several: Round, model: RunModel) -> Sample:
     silent = {}
     for name, node in model.nodes.items():
         if name not in heard:
-            silent[name] = f"kept no evidence then: {node.lost}" if node.lost else "kept no evidence then"
+            silent[name] = f"saved no evidence then: {node.lost}" if node.lost else "saved no evidence then"
     took_s = max(one.at + one.took_s for one in several) - several[0].at
     return Sample(several[0].at, dumps, silent, took_s)
 

@@ -43,7 +43,7 @@ def merged(parts: Mapping[str, Snapshot]) -> Merged:
     whole = parts[first]
     for name, one in parts.items():
         if not one.samples:
-            raise CockpitError("no stacks are in it", where=name)
+            raise CockpitError("it contains no stacks", where=name)
         if one.ranks.keys() != whole.ranks.keys():
             what = (
                 f"is of {ranks_named(sorted(one.ranks))}, and {first} of {ranks_named(sorted(whole.ranks))}"
@@ -63,7 +63,7 @@ def merged(parts: Mapping[str, Snapshot]) -> Merged:
         for rank in sorted(told & source.keys()):
             twice.setdefault(source[rank], []).append(rank)
         for older, both in twice.items():
-            notes.append(f"{ranks_named(both)}: in {older} and in {name}, which is newer and counts")
+            notes.append(f"{ranks_named(both)}: in {older} and in {name}, which is newer and is used")
         source.update(dict.fromkeys(told, name))
         places = parts[name].ranks.items()
         ranks |= {rank: one for rank, one in places if rank in told or (one.node and rank not in source)}

@@ -125,7 +125,7 @@ class Progress:
 
     @property
     def goes_on(self) -> bool | None:
-        """Whether steps are still made; None: no step is known."""
+        """Whether steps continue; None: no step is known."""
         age, front = self.age_s, self.front
         if age is None or front is None:
             return None

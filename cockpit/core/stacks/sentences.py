@@ -52,8 +52,8 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
         step = Step("dmesg -T | tail", "", node)
         return Story("io", f"{detail}: a disk or a network file system.", (step,))
     if act.what == "builds":
-        detail = "It builds an extension, and others wait until it has."
-        return Story("build", detail, (Step("pgrep -a ninja", "is its compiler at work?", node),))
+        detail = "It is building an extension that others wait for."
+        return Story("build", detail, (Step("pgrep -a ninja", "is its compiler running?", node),))
     if dump.lock is not None and act.kind in ("build", "lock", "sleep", "user"):
         return _of_lock(act, dump.lock, node)
     if act.kind == "build":
@@ -86,7 +86,7 @@ def _of_lock(act: Doing, lock: LockFile, node: str) -> Story:
     on = f" on {node}" if node else ""
     detail = f"It polls the lock {lock.path}, {duration(lock.age_s)} old, which no process{on} has open:"
     step = Step(f"rm {quote(lock.path)}", "if no other node has it", node)
-    return Story(kind, f"{detail} whoever made it was killed.", (step,))
+    return Story(kind, f"{detail} its creator was killed.", (step,))
 
 
 def _of_children(act: Doing, dump: Dump, node: str) -> Story:
@@ -100,7 +100,7 @@ def _of_children(act: Doing, dump: Dump, node: str) -> Story:
         detail = f"It {_does(act)}, and its process {child.pid} ({child.name}) is stopped."
         return Story(kind, detail, (Step(f"kill -CONT {child.pid}", "", node),))
     if dump.process is not None and not dump.children:
-        return Story(kind, f"It {_does(act)}, and has none below it.", (threads_step(dump.rank),))
+        return Story(kind, f"It {_does(act)}, and has no child process.", (threads_step(dump.rank),))
     for child in dump.children:
         does = doing(child.threads[0].frames if child.threads else ())
         # A worker that waits for work is not what it waits for.
@@ -109,7 +109,7 @@ def _of_children(act: Doing, dump: Dump, node: str) -> Story:
                 f"It {_does(act)}; its process {child.pid} ({child.name}) is at {place_text(does.frame)}."
             )
             return Story(kind, detail, (MORE,))
-    step = Step(f"--children --ranks {dump.rank}", "what its processes do", action="children")
+    step = Step(f"--children --ranks {dump.rank}", "what its child processes do", action="children")
     return Story(kind, f"It {_does(act)}.", (step,))
 
 

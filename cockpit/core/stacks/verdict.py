@@ -37,12 +37,12 @@ KINDS = {
     "build": "ranks wait for an extension to be built",
     "twice": "two processes have the same rank",
     "slow": "ranks are slow, and steps continue",
-    "loop": "ranks are busy at one place, and none gets on",
+    "loop": "ranks are busy at one place, and none makes progress",
     "order": "ranks wait for each other in a circle: they call in different orders",
     "absent": "ranks are not in the collective that the others wait in",
     "cut": "all wait, and what some of them send is not answered",
     "mismatch": "ranks wait in different collectives",
-    "together": "all wait in the same place: stacks cannot tell for whom",
+    "together": "all wait in the same place: stacks cannot show for whom",
     "moving": "nobody is stuck",
     "over": "all ranks ended with status 0",
     "unknown": "not enough to say",
@@ -82,9 +82,9 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     """
     have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
     steps = tuple(step for step in found.steps if not any(option in step.command for option in have))
-    doubts = [f"{number_text(case.pending)} still to answer"] if case.pending else []
+    doubts = [f"no answer yet from {number_text(case.pending)}"] if case.pending else []
     if case.snapshot.asking:
-        doubts.append("steps and flight recorders are still to answer")
+        doubts.append("steps and flight recorders have not answered yet")
     doubts += reasons(case, found)
     if found.id != "twice":
         doubts += [*case.snapshot.twice.values(), *case.snapshot.problems][:2]
@@ -94,7 +94,7 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     certainty = "likely" if doubts and found.certainty == "sure" else found.certainty
     moved = went_on(case, found)
     if moved:
-        doubts.append(f"{ranks_words(moved)} went on between the samples")
+        doubts.append(f"{ranks_words(moved)} moved between the samples")
         certainty = "likely" if certainty == "sure" else certainty
     if serving(case, found.ranks):
         doubts.append("it is waiting for requests, like a server: this may be normal")

@@ -75,7 +75,7 @@ def _run(command: str, data: bytes, limit_s: float) -> str:
     words = one_line(said.strip().rpartition(b"\n")[2], limit=200)
     why = f": {words}" if words else ""
     if not in_time:
-        return f"not done within {limit_s:g} s, and killed{why}"
+        return f"killed after {limit_s:g} s{why}"
     code = process.returncode
     if code < 0:
         return f"killed by {signal_name(-code)}{why}"
@@ -115,12 +115,10 @@ class Ways:
 
     :param command: gets each call on its stdin; empty: there is none
     :param shared: it is that of the settings: of several cockpits only the one that keeps the run runs it
-    :param rings: whether the terminal rings
     :param limit_s: seconds that the command may take
     """
 
     command: str = ""
-    rings: bool = True
     shared: bool = False
     limit_s: float = LIMIT_S
 
@@ -130,7 +128,7 @@ def ways(given: str | None, config: Config) -> Ways:
 
     :param given: ``--notify``; None: not given
     """
-    return Ways(config.notify if given is None else given, config.bell, given is None)
+    return Ways(config.notify if given is None else given, given is None)
 
 
 @dataclass(eq=False)
@@ -138,7 +136,7 @@ class Caller:
     """Calls about one session for as long as it is open.
 
     :param session: it is asked twice a second, and told nothing
-    :param ring: writes to the terminal that somebody is called; must not block
+    :param ring: tells the terminal that somebody is called, if it is to ring; must not block
     :param complain: says once in a line that the command failed
     :param since: what happened before is no news: unix seconds
     :param leaves: whether to call when the session is closed although the run continues
@@ -190,8 +188,7 @@ class Caller:
         return last_cause(self.session.model, self.session.folder)
 
     def _call(self, call: Call) -> None:
-        if self.ways.rings:
-            self.ring(call)
+        self.ring(call)
         ours = self.session.writer or not self.ways.shared
         if self.ways.command and ours and len(self._running) < PENDING:
             task = asyncio.create_task(self._run(call))

@@ -66,7 +66,7 @@ class Holding:
         lines = read_small(self._path).splitlines()
         words = b" ".join(line for line in lines if not STEP_LINE.match(line)).decode(errors="replace")
         said = " ".join(words.split())[-600:]
-        what = f"{self._program} ended with status {self._process.returncode}: {said or 'it said nothing'}"
+        what = f"{self._program} ended with status {self._process.returncode}: {said or 'no output'}"
         return CockpitError(what, code=Exit.NODE_UNFIT)
 
     def end(self) -> None:
@@ -178,7 +178,7 @@ async def _undo(
     run = session.manifest.run
     return {
         name: CockpitError(
-            "it may have been launched here, and cannot be asked",
+            "it may have been launched here, and is not reachable",
             where=name,
             hint=f"when it is reachable again: cockpit stop {run}",
             code=Exit.NODE_UNFIT,
@@ -225,7 +225,7 @@ async def remains(folder: RunFolder, pool: LinkPool) -> tuple[list[str], Errors]
     """
     mine = RunFolder(folder.path)
     if not mine.lock():
-        what = "another cockpit is starting it just now"
+        what = "another cockpit is starting it right now"
         raise CockpitError(what, where=folder.name, hint="wait for that, or end it with Ctrl-C there")
     try:
         if not any(True for _ in folder.journal()):
@@ -264,11 +264,13 @@ async def check_started(folder: RunFolder, pool: LinkPool) -> None:
     if launched:
         return
     if errors:
-        what = f"its start was cut off, and {nodes_text(errors)} cannot be asked whether it runs there"
-        hint = f"to stop what may be there: cockpit stop {folder.name}"
+        what = (
+            f"its start was interrupted, and {nodes_text(errors)} cannot be asked whether it is running there"
+        )
+        hint = f"to stop what may be running: cockpit stop {folder.name}"
         raise CockpitError(what, where=folder.name, hint=hint, code=Exit.NODE_UNFIT)
     raise CockpitError(
-        "never started: its start was cut off before anything was launched",
+        "never started: its start was interrupted before anything was launched",
         where=folder.name,
-        hint=f"nothing runs; to forget it: rm -r {folder.path}",
+        hint=f"nothing is running; to remove it: rm -r {folder.path}",
     )

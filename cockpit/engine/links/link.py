@@ -1,4 +1,4 @@
-"""One link: an agent on a node, requests to it and its answers."""
+"""One link: an agent on a node, requests to it and its answers, and the silence after which it is lost."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class Link:
             raise
         if self.hello.format != FORMAT:
             await self.close()
-            raise LinkError("the agent speaks another version", where=self.node, retry=False)
+            raise LinkError("the agent has a different version", where=self.node, retry=False)
         halves = (lambda: self._read(decoder), self._beat)
         self._tasks = [asyncio.create_task(self._lives(half)) for half in halves]
         return self.hello
@@ -245,7 +245,7 @@ class Link:
             if found >= 0 and end >= 0:
                 break
             if len(noise) > _NOISE_LIMIT:
-                raise LinkError("the login shell prints without end", where=self.node, retry=False)
+                raise LinkError("the login shell prints endlessly", where=self.node, retry=False)
         self._check_python(noise[found + len(nonce) : end].decode(errors="replace").split())
         decoder = Decoder()
         data = noise[end + 1 :]
@@ -386,7 +386,7 @@ class Link:
             if pending.credit is not None:
                 pending.credit -= len(body)
                 if pending.credit < -_OVERDRAFT:
-                    raise Malformed(": more bytes than were asked for")
+                    raise Malformed(": more bytes than requested")
             return read(pending.reply.item, header["item"]), body
         if "ok" in header:
             return _Done(read(pending.reply.answer, header["ok"]))

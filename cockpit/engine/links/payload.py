@@ -21,10 +21,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 import cockpit
 from cockpit.base.shell import quote_posix
 from cockpit.errors import CockpitError
+
+T = TypeVar("T")
 
 COMMAND = "exec /bin/sh -c 'IFS= read -r line && eval \"$line\"'"
 """What every transport runs: constant, and valid in bash, csh and fish alike. All else comes over stdin."""
@@ -93,10 +96,10 @@ def tried_mark(nonce: str) -> str:
 _building = threading.Lock()
 
 
-async def in_thread(build: Callable[[], bytes]) -> bytes:
-    """What ``build`` (:func:`archive` or :func:`pynvml`) makes: once, and off the event loop."""
+async def in_thread(build: Callable[[], T]) -> T:
+    """What ``build`` (:func:`archive`, :func:`pynvml` or :func:`spy`) makes: once, and off the event loop."""
 
-    def made() -> bytes:
+    def made() -> T:
         with _building:
             return build()
 

@@ -292,8 +292,8 @@ class LinkPool:
         host, meant = link.hello.host, self.hosts.get(node)
         if meant and host != meant:
             await close_all([link])
-            what = f"is {host} from here, and the run is on {meant}"
-            raise LinkError(what, where=node, hint="ask from the machine that started it", retry=False)
+            what = f"is {host} from here, but the run is on {meant}"
+            raise LinkError(what, where=node, hint="use the machine that started it", retry=False)
         return link
 
     async def open_all(self, nodes: Iterable[str], truth_s: float = TRUTH_S) -> dict[str, Link]:

@@ -20,7 +20,9 @@ async def read_part(link: Link, place: str, name: str, offset: int, size: int) -
         while (part := await stream.part(_SILENCE_S)) is not None:
             item, more = part
             if item.offset != offset + len(data) or item.offset + len(more) > size:
-                raise RemoteError("protocol", f"sent another part of {name} than asked for", where=link.node)
+                raise RemoteError(
+                    "protocol", f"sent a different part of {name} than requested", where=link.node
+                )
             data += more
             await stream.credit(len(more))
         return bytes(data)

@@ -425,7 +425,7 @@ class Reader:
                 whole = False
                 lines += [ABSENT] * (segment.lines - len(lines))
             own[segment.source] += _states(lines, data, cut)
-        if self._numbers is not None and len(self._numbers) == 1:
+        if not self.query.fold or (self._numbers is not None and len(self._numbers) == 1):
             found = [_line((number,), text, cut, True) for number in own for text in own[number]]
         else:
             found = self._folded(batch, own, cut)

@@ -245,7 +245,7 @@ class RunFolder:
             made = cls(beside)
             made.lock()
             if os.path.lexists(path):
-                raise CockpitError("it exists", hint="use another --name")
+                raise CockpitError("it already exists", hint="use another --name")
             os.rename(beside, path)
         except (OSError, CockpitError) as error:
             if beside is not None:
@@ -291,7 +291,7 @@ class RunFolder:
             return worded[0]
         found = cls.find(name)
         if name not in (LAST, found.name) and not confirmed(found.name):
-            what = f"a part of the name {found.name}, and that is not enough to change a run"
+            what = f"only part of the name {found.name}, which is not enough to change a run"
             raise CockpitError(what, where=name, hint="give its whole name, or the last word of it")
         return found
 
@@ -549,9 +549,9 @@ def run_name(name: str) -> str:
         found = str(gate.RUN_NAME.read(name))
     except Malformed:
         hint = "letters, digits, dot, dash, underscore"
-        raise CockpitError(f"not a name for a run: {name[:100]!r}", hint=hint) from None
+        raise CockpitError(f"not a valid run name: {name[:100]!r}", hint=hint) from None
     if found.casefold() == LAST:
-        raise CockpitError(f"not a name for a run: {found!r} means the newest one", hint="use another --name")
+        raise CockpitError(f"not a valid run name: {found!r} means the newest one", hint="use another --name")
     return found
 
 

@@ -184,7 +184,7 @@ class Writer:
             return f"its folder is {self.owner}'s, and only {self.owner} can change it"
         who = f" ({self._other})" if str(self._other) else ""
         end = "" if self._other_file is None else f"; if it is gone: rm {self._other_file}"
-        return f"another cockpit{who} writes here{end}"
+        return f"another cockpit{who} controls this run{end}"
 
     @property
     def holder(self) -> str:

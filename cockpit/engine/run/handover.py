@@ -103,7 +103,7 @@ class Handover:
         # Nodes that could not be asked then are asked as soon as they are reached.
         session.asked = session.asked or left.asked
         self.acts.set()
-        end = f"({Holder.here()}) keeps the run from now on and acts for it"
+        end = f"({Holder.here()}) now controls the run"
         with suppress(CockpitError):  # the session reports a full disk
             kept = events.Note(f"{why}: another one {end}")  # to those who read it later
             session.folder.write(witnessed(session.model, time.time(), "", kept))

@@ -47,8 +47,8 @@ def check_ours(manifest: Manifest) -> None:
     """
     if manifest.closed:
         run = quote(manifest.run)
-        what = f"{manifest.closed}, so cockpit connects to no node of this run"
-        here = f"what is here: cockpit ps {run} (or logs, metrics, stacks --list)"
+        what = f"{manifest.closed}, so cockpit does not connect to its nodes"
+        here = f"local data: cockpit ps {run} (or logs, metrics, stacks --list)"
         hint = f"{here}; to ask its nodes yourself: cockpit attach HOSTFILE"
         raise CockpitError(what, where=manifest.run, hint=hint, code=Exit.NODE_UNFIT)
 
@@ -128,7 +128,7 @@ def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
     for rank in model.on(name):
         process = running.get(rank.rank)
         if process is None and rank.state in LIVE:
-            why = "it does not run any more; the run folder is gone, and with it how it ended"
+            why = "it is no longer running; its run folder is gone, so how it ended is unknown"
             facts.append(events.RankLost(rank.rank, rank.attempt, rank.pid, why, by="agent"))
         elif process is None or (rank.recorded and rank.state not in LIVE):
             continue
@@ -153,7 +153,7 @@ async def adopt(pool: LinkPool, nodes: Iterable[str], base: str) -> Errors:
         where = f"{base}/cockpit-{link.hello.uid}" if base else link.hello.base
         answer = await link.call(verbs.Runs(where))
         if answer.more:
-            hint = f"remove what is old below {where} there"
+            hint = f"remove old runs below {where} there"
             too_many[node] = CockpitError(f"{answer.more} older runs are not listed", where=node, hint=hint)
         # On a shared file system each node shows the folders of all: a node speaks only for itself.
         mine = [run for run in answer.runs if run.record.node == node and _is_below(run, where)]
@@ -201,7 +201,7 @@ def _manifest(name: str, parts: list[_Part], pool: LinkPool) -> Manifest:
     for part in parts:
         for rank in part.record.ranks:
             if owner.setdefault(rank, part.node) != part.node:
-                what = f"{owner[rank]} and {part.node} both say that rank {rank} is theirs"
+                what = f"{owner[rank]} and {part.node} both claim rank {rank}"
                 raise CockpitError(what, where=name, code=Exit.NODE_UNFIT)
     record = parts[0].record
     return Manifest(

@@ -371,7 +371,7 @@ class PaceBook:
             self._file.close()
         error, self._refused = self._refused, self._file.error
         if self._refused is not None and error is None:
-            raise os_error("the pace of the run is not kept", self._path, self._refused)
+            raise os_error("the run's pace could not be saved", self._path, self._refused)
 
     def _dropped(self, step: Step) -> None:
         """A step is no longer known: of quick ones, or of many ranks, that may be before it is settled."""

@@ -59,9 +59,9 @@ def rebooted(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
         return ""
     at = _booted_at(link)
     if at is None:
-        return f"{entry.name} was rebooted since the run was started, or is another machine now"
+        return f"{entry.name} was rebooted since the run was started, or is a different machine now"
     if at < manifest.created - SLACK_S:
-        return f"{entry.name} is another machine now, which was booted at {_clock(at)}"
+        return f"{entry.name} is a different machine now, which was booted at {_clock(at)}"
     return f"{entry.name} was rebooted at {_clock(at)}"
 
 

@@ -316,8 +316,8 @@ class Session:
         if unseen:
             self.folder.note_unseen(unseen)
         left = {name: self.behind.get(name, 0) for name in wanted}
-        why = {name: f"{size:,} bytes of its output are not here" for name, size in left.items() if size}
-        why.update({name: f"its newest output is not here: {each.what}" for name, each in errors.items()})
+        why = {name: f"{size:,} bytes of its output were not fetched" for name, size in left.items() if size}
+        why.update({name: f"its newest output was not fetched: {each.what}" for name, each in errors.items()})
         return why
 
     async def _follow(self, entry: NodeEntry, link: Link, room: int | None = None) -> None:

@@ -63,7 +63,7 @@ class Succession:
                     who = f" ({before})" if before else ""
                     try:
                         # It has left, or gave way: `cockpit logs -f` does, and continues.
-                        await self._take_over(f"the cockpit that kept it{who} has left it")
+                        await self._take_over(f"the cockpit that controlled it{who} has left")
                         return
                     except BaseException as error:
                         writer.give_up()  # whoever else is here may fare better
@@ -73,7 +73,7 @@ class Succession:
                 self._tell(not may and (writer.taken or writer.vacant()), before)
                 before = writer.holder or before
             except CockpitError as error:
-                self._say(f"cannot take over this run if the cockpit that keeps it goes: {error}")
+                self._say(f"cannot take over this run if the cockpit that controls it leaves: {error}")
             except Exception as error:
                 self._say(str(InternalError(error, where="taking over")))
             await asyncio.sleep(LOOK_S)
@@ -86,14 +86,14 @@ class Succession:
         self._absent_at = min(self._absent_at, time.monotonic()) if absent else math.inf
         if not absent and (self.alone or (before and writer.holder not in ("", before))):
             who = f" ({writer.holder})" if writer.holder else ""
-            self._say(f"another cockpit{who} keeps this run and acts for it")
+            self._say(f"another cockpit{who} now controls this run")
         elif time.monotonic() >= self._absent_at + VACANT_S:
             who = f"only {writer.owner} can" if writer.owner else "without --read-only"
             remedy = f"{who}: cockpit attach {quote(self._folder.name)}"
             if resume:
-                remedy = f"the cockpit that keeps it ({writer.holder}) is suspended: {resume}"
+                remedy = f"the cockpit that controls it ({writer.holder}) is suspended: {resume}"
             lacks = "" if writer.taken else " and no evidence fetched"
-            self.alone = f"nobody acts for this run: whatever happens, nothing is stopped{lacks}; {remedy}"
+            self.alone = f"no cockpit controls this run: nothing is stopped automatically{lacks};  {remedy}"
             self._say(self.alone)
         self.alone = self.alone if absent else ""
 

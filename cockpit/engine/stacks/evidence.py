@@ -69,7 +69,7 @@ class Shown:
     def sentence(self) -> str:
         """What it shows, for a person."""
         when = time.strftime("%H:%M:%S", time.localtime(self.at))
-        return f"evidence of {when}, kept by the nodes ({self.snapshot.by_nodes}): {self.found.what}"
+        return f"evidence of {when}, saved by the nodes ({self.snapshot.by_nodes}): {self.found.what}"
 
     @property
     def command(self) -> str:
@@ -139,7 +139,7 @@ async def fetch(link: Link, folder: RunFolder, node: NodeEntry) -> int:
         room -= size
         left -= size
         if size > evidence_file.LIMIT or room < 0 or left < 0:
-            raise RemoteError("protocol", f"{EVIDENCE}/{name}: more than may be kept", where=node.name)
+            raise RemoteError("protocol", f"{EVIDENCE}/{name}: more than may be saved", where=node.name)
         data = await read_part(link, place, name, 0, size)
         await asyncio.to_thread(_check, data, node)
         await asyncio.to_thread(depot.add, node, name, data)
@@ -152,7 +152,7 @@ def _check(data: bytes, node: NodeEntry) -> None:
         opened(data, node, 0.0)
     except Malformed as error:
         text = one_line(str(error), limit=200)
-        raise RemoteError("protocol", f"its evidence makes no sense: {text}", where=node.name) from None
+        raise RemoteError("protocol", f"its evidence is invalid: {text}", where=node.name) from None
 
 
 def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
@@ -178,7 +178,7 @@ def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
                     raise Malformed(f"a dump of rank {dump.rank}")
                 dumps[dump.rank] = dump
         except (ValueError, TooLarge) as error:
-            raise Malformed(f"a dump that is none: {error}") from None
+            raise Malformed(f"an invalid dump: {error}") from None
     recorded, trouble = {}, [*head.trouble]
     for one, packed_traces in zip(head.recorders, found.recorders, strict=True):
         if one.rank not in own or one.rank in recorded:
@@ -188,7 +188,7 @@ def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
             shifted = tuple(trace.shifted(-round(ahead_s * 1e6)) for trace in traces)
         except Malformed as error:
             # What a training program says of itself costs nobody else's evidence.
-            trouble.append(f"the recorder of rank {one.rank} makes no sense: {error}")
+            trouble.append(f"the recorder of rank {one.rank} is invalid: {error}")
             continue
         recorded[one.rank] = Recorded(round(ours(one.at) * 1e6), shifted)
     steps = {one.rank: Done(one.step, ours(one.at)) for one in head.steps if one.rank in own}

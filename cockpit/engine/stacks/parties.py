@@ -219,7 +219,7 @@ class JobParty:
             why += f"; {nodes_text(self._silent)} did not answer"
         for rank in range(self.job.world):
             node = "" if rank in found else was_on(self.job, rank)
-            gone = f"gone: it was started on {node}, and is not there any more"
+            gone = f"gone: it was started on {node}, and is no longer there"
             end = End(Fate.GONE if node else Fate.UNSEEN)
             found.setdefault(rank, Place(node, why=gone if node else why, end=end))
         return found

@@ -47,7 +47,7 @@ class PySpy:
         await asyncio.shield(task)
 
     async def _send_spy(self, link: Link) -> None:
-        ours = await asyncio.to_thread(payload.spy)
+        ours = await payload.in_thread(payload.spy)
         answer = await link.call(verbs.Spy(ours.sha256 if ours else ""))
         if answer.ready:
             return
@@ -83,7 +83,7 @@ class PySpy:
             for dump in unpack(data, clean, room):
                 # A node speaks for the ranks it was asked about, for no others, and once.
                 if dump.rank not in wanted:
-                    return dumps, f"a dump of rank {dump.rank}, of which it was not asked one"
+                    return dumps, f"a dump of rank {dump.rank}, which was not requested"
                 if dump.rank in dumps:
                     return dumps, f"a dump of rank {dump.rank} twice"
                 dumps[dump.rank] = dump

@@ -256,7 +256,7 @@ def verdict_json(found: Finding) -> dict[str, Any]:
 def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror}"
-    return f"is damaged, or no file of a snapshot: {one_line(str(error), limit=200)}"
+    return f"is damaged, or not a file of a snapshot: {one_line(str(error), limit=200)}"
 
 
 def _dumps(
@@ -291,7 +291,7 @@ def _rank_text(rank: int, snapshot: Snapshot) -> str:
         told.append(_dump_text(dump))
         size += len(told[-1])
         if size > FILE_LIMIT - (1 << 20):
-            what = f"its stacks take up more than {FILE_LIMIT >> 20} MiB and are not kept"
+            what = f"its stacks take up more than {FILE_LIMIT >> 20} MiB and are not saved"
             instead = [dump and Dump(rank, dump.at, error="failed", what=what) for dump in dumps]
             told = [_dump_text(dump) for dump in instead]
             break

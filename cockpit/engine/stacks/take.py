@@ -316,7 +316,7 @@ class Sampler:
         ]
         found = {target.rank: target.on(node) for target in targets}
         gone = {
-            rank: replace(place, why="gone: its process is not there any more")
+            rank: replace(place, why="gone: its process no longer exists")
             for rank, place in known.items()
             if place.node == node and not place.why and ask.wants(rank) and rank not in found
         }
@@ -343,7 +343,7 @@ class Sampler:
             except (TimeoutError, asyncio.TimeoutError):
                 quiet = patience == ask.silence_s or not sample.dumps.keys() & asked
                 silent = f"no answer within {ask.silence_s:g} s"
-                what = silent if quiet else f"not through within {whole_s:g} s"
+                what = silent if quiet else f"not finished within {whole_s:g} s"
                 raise LinkError(what, where=node) from None
 
     async def _take_in(self, node: str, data: bytes, wanted: set[int], sample: Sample, room: Room) -> None:
@@ -385,7 +385,7 @@ class ReplayedStacks:
 
         :raises CockpitError: always
         """
-        raise CockpitError(f"a snapshot from {self.snapshot.name}: its job cannot be asked any more")
+        raise CockpitError(f"a snapshot from {self.snapshot.name}: its job can no longer be asked")
 
     async def look(
         self, rank: int, *, native: bool = False, locals: bool = False, children: bool = False

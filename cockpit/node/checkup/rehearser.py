@@ -147,7 +147,7 @@ def serve(commands: int, replies: int) -> None:
         for late in ranks.values():
             if time.monotonic() >= late.deadline:
                 late.deadline = NEVER
-                send(replies, n=late.number, over=True, error="no end within its time")
+                send(replies, n=late.number, over=True, error="not finished in time")
 
 
 # A rank

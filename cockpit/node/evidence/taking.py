@@ -66,7 +66,7 @@ def main(argv: List[str]) -> int:
     try:
         said = look(asked)
     except OSError as error:
-        said = {"trouble": "it cannot be kept: %s" % (error.strerror or error)}
+        said = {"trouble": "it could not be saved: %s" % (error.strerror or error)}
     sys.stdout.write(json.dumps(said))
     sys.stdout.flush()
     # Threads of a look that took too long may still be there.
@@ -127,7 +127,7 @@ class _Room:
         """
         data = evidence_file.written(head, stacks, recorders)
         if len(data) > min(self._left, evidence_file.LIMIT):
-            raise OSError(0, "%d kB are more than this run may still keep" % (len(data) // 1000))
+            raise OSError(0, "%d kB are more than this run may still save" % (len(data) // 1000))
         disk = os.fstatvfs(self._number)
         if disk.f_bavail * disk.f_frsize - len(data) < int(self._asked["floor"]):
             raise OSError(0, "the disk would be too full")

@@ -31,7 +31,7 @@ def end(call: Call) -> Dict[str, Any]:
     tops = [(one.pid, one.ticks) for one in asked.processes if procfs.alive(one.pid, one.ticks)]
     for pid, ticks in tops:
         if pid in mine:
-            raise NodeError("refused", "process %d has started this agent too: end it there by hand" % pid)
+            raise NodeError("refused", "process %d also started this agent: end it there by hand" % pid)
         if not is_ours(pid, ticks):
             raise NodeError("refused", "process %d belongs to %s" % (pid, _owner(pid)))
     below = [one for pid, _ in tops for one in procfs.descendants(pid, lambda each: each in mine)]

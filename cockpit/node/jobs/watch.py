@@ -98,7 +98,7 @@ class _File:
         """What to say of it; empty: nothing."""
         why = "" if self.followed is None else self.followed.trouble
         if self.exchanged:
-            why = "was exchanged"
+            why = "was replaced"
         return self._closed or (why and "%s %s" % (self._asked.path, why))
 
     def look(self) -> Optional[Begun]:

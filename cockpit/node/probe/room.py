@@ -95,7 +95,7 @@ def _promised(proc: str, needed: int) -> str:
     most, has = sizes.get("CommitLimit", 0), sizes.get("Committed_AS", 0)
     if _text(proc, "sys/vm/overcommit_memory") == "2" and has + needed > most:
         told = (most >> 20, has >> 20)
-        return "this machine may promise %d MiB of memory (vm.overcommit_memory), and has promised %d" % told
+        return "this machine may commit %d MiB of memory (vm.overcommit_memory), and has committed %d" % told
     return ""
 
 

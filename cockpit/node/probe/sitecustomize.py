@@ -57,7 +57,7 @@ class _Lookout(object):  # noqa: UP004
             if not self._waits and name != __name__ and self in sys.meta_path:  # not while we hand over
                 sys.meta_path.remove(self)
         except Exception as error:
-            if _interrupted(error):
+            if interrupted(error):
                 raise
             self._give_up(error)
 
@@ -78,7 +78,7 @@ class _Lookout(object):  # noqa: UP004
             if module is not None:  # else it failed, and may be tried again
                 self._arrived(waited, module)
         except Exception as error:
-            if _interrupted(error):
+            if interrupted(error):
                 raise
             self._give_up(error)
 
@@ -101,7 +101,7 @@ class _Lookout(object):  # noqa: UP004
             # It is no module: sys.modules is the program's.
             space = {"__name__": "cockpit_probe", "__file__": source}
             exec(code, space)
-            self._hooks = space["Hooks"](*self._settings, interrupted=_interrupted)  # type: ignore[operator]
+            self._hooks = space["Hooks"](*self._settings, interrupted=interrupted)  # type: ignore[operator]
         getattr(self._hooks, what)(*arguments)
 
     def _give_up(self, error):
@@ -145,7 +145,7 @@ def _at_end(spec, do):
     spec.__class__ = type(plain.__name__, (plain,), members)
 
 
-def _interrupted(error):
+def interrupted(error):
     """Whether code of the program's that ran in the middle of ours has raised it, such as a signal's handler.
 
     What interrupts is handed the frame that it interrupts; a handler may have dropped it again.

@@ -89,7 +89,7 @@ def ras(call: Call) -> Dict[str, Any]:
     except RasError as error:
         told = {"kind": error.kind, "what": str(error)}
     except Malformed as error:
-        told = {"kind": "odd", "what": "NCCL RAS: its answer makes no sense: %s" % error}
+        told = {"kind": "odd", "what": "NCCL RAS: its answer is invalid: %s" % error}
     return {"at": time.time(), "took_s": time.monotonic() - began, **told}
 
 

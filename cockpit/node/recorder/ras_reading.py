@@ -139,7 +139,7 @@ def answer(data: bytes) -> Answer:
     data = _NO_COMMA.sub(rb"\1,\2", data)
     begin = _BEGIN.search(data)
     if begin is None:
-        raise Malformed("no communicators are in it")
+        raise Malformed("it contains no communicators")
     spans, end = _spans(data, begin.end())
     head = read(_Head, parsed(data[: begin.end()] + data[end:], 1 << 16))
     pids: Set[int] = set()

@@ -52,7 +52,7 @@ def recorder(call: Call) -> Dict[str, Any]:
             except ServerError as error:
                 call.item(_refused(rank, error.kind, str(error)))
             except Malformed as error:
-                call.item(_refused(rank, "odd", "its recorder's answer makes no sense: %s" % error))
+                call.item(_refused(rank, "odd", "its recorder's answer is invalid: %s" % error))
     finally:
         sockets.close()
     return {}
@@ -114,7 +114,7 @@ class _Look:
         """Ask for all traces, as the only one on this node that asks."""
         known = [name for name in HANDLERS if name in has]
         if not known:
-            raise ServerError("unknown", "its torch does not tell what its flight recorder has")
+            raise ServerError("unknown", "its torch does not expose its flight recorder")
         self._wait_for_turn()
         try:
             at = time.time()
@@ -134,7 +134,7 @@ class _Look:
                 if error.errno not in _BUSY:
                     return  # no locks on this file system: then there is no turn to wait for
             if time.monotonic() > self._end or not self._call.pause(0.02):
-                raise ServerError("busy", "the recorders of this node are being asked by somebody else")
+                raise ServerError("busy", "the recorders of this node are being read by another process")
 
     def _left_behind(self) -> Tuple[bytes, float]:
         """What NCCL's watchdog wrote for this rank when a collective took too long, and when.

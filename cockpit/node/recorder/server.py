@@ -130,7 +130,7 @@ def handlers(path: str, timeout_s: float) -> Tuple[str, ...]:
     try:
         found = ListOf(WORD, 1000).read(parsed(_exchange(path, "GET /handler/", timeout_s), _HEAD))
     except Malformed as error:
-        raise ServerError("odd", "its list of handlers makes no sense: %s" % error) from None
+        raise ServerError("odd", "its list of handlers is invalid: %s" % error) from None
     return tuple(found)
 
 
@@ -185,14 +185,14 @@ def _body(connection: socket.socket, end: float) -> bytes:
             if at >= 0:
                 body, length = at + 4, _length(bytes(data[:at]))
             elif len(data) >= _HEAD:
-                raise ServerError("odd", "its answer is no HTTP")
+                raise ServerError("odd", "its answer is not HTTP")
     return bytes(data[body : body + length])
 
 
 def _length(head: bytes) -> int:
     status, length = _STATUS.match(head), _LENGTH.search(head)
     if status is None or length is None:
-        raise ServerError("odd", "its answer is no HTTP with a length")
+        raise ServerError("odd", "its answer is not HTTP with a length")
     if status.group(1) == b"404":
         raise ServerError("unknown", "its torch does not have this handler")
     if status.group(1) != b"200":

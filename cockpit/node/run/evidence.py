@@ -250,12 +250,12 @@ class Evidence:
         try:
             self._looking = _Looking(asked, self._folder)
         except OSError as error:
-            self._say_once(why, "nobody can be started to look: %s" % error)
+            self._say_once(why, "cannot start a process to inspect ranks: %s" % error)
 
     def _no_room(self) -> str:
         """Why nothing can be kept; empty: something can."""
         if used(self._place) + LEAST > self._wish.quota:
-            return "this run has kept its %d MB" % (self._wish.quota // 1_000_000)
+            return "this run has used its %d MB" % (self._wish.quota // 1_000_000)
         try:
             disk = os.statvfs(self._folder)
         except OSError as error:

@@ -207,7 +207,7 @@ def _first_event(folder: str, timeout_s: float, ended: Callable[[], bool]) -> Di
     log = os.path.join(folder, record.SUPERVISOR_LOG)
     at = max(0, (safefiles.size(log) or 0) - 2000)
     said = safefiles.part(log, at, 2000).decode(errors="replace").strip()
-    raise StartError("%s: %s" % (trouble, said or "it said nothing"))
+    raise StartError("%s: %s" % (trouble, said or "no output"))
 
 
 def _said(folder: str) -> Dict[str, Any]:

@@ -300,7 +300,7 @@ class Ranks:
         """Report every rank still not known to have ended as lost."""
         for rank in self.live():
             there = procfs.exists(*rank.training)
-            self._lost(rank, "it does not end, not even when killed" if there else "its status is not known")
+            self._lost(rank, "it does not end, even when killed" if there else "its status is unknown")
 
     def _lost(self, rank: Attempt, why: str) -> None:
         self._emit("rank_lost", rank=rank.rank, attempt=rank.attempt, pid=rank.training[0], why=why)

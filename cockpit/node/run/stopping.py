@@ -102,7 +102,7 @@ class StagedStop:
                 return
             if late or self._hard:
                 self._kill_ranks(
-                    "told to stop at once" if self._hard else "still running after the grace period"
+                    "asked to stop at once" if self._hard else "still running after the grace period"
                 )
         elif self._stage == "kill":
             if self._finalising(launcher_lives):

@@ -469,7 +469,7 @@ class Supervisor:
         if trouble:
             self._no_room_notes += 1
             self._no_room_since, self._no_room_why = time.monotonic(), trouble
-            text = "%s: %s: what ranks print may be lost until that is over" % (self._folder, trouble)
+            text = "%s: %s: what ranks print may be lost until then" % (self._folder, trouble)
         else:
             past_s = time.monotonic() - self._no_room_since
             self._no_room_since = 0.0

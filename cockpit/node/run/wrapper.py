@@ -180,7 +180,7 @@ def _keep_older(folder: str, rank: int) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            _complain("cannot keep %s: %s" % (name, error))
+            _complain("cannot save %s: %s" % (name, error))
 
 
 def _start_of(path: str) -> bytes:

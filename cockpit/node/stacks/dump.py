@@ -82,6 +82,7 @@ class Dumps:
         self._todo: queue.SimpleQueue[Target] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Dump] = queue.SimpleQueue()
         self.sources = pyspy_output.Sources()
+        self.connections = unanswered.Connections()
 
     def run(self, targets: Sequence[Target]) -> None:
         """Look at all targets and send what is found."""
@@ -236,7 +237,7 @@ class _Look:
             notes=seen.notes,
             loop=self._dumps.sources.loop(*place, self._known),
             deputy=deputy,
-            unanswered=unanswered.connections(pid),
+            unanswered=self._dumps.connections.unanswered(pid),
         )
         return replace(dump, lock=self._lock(dump, facts)) if locks.polls(dump) else dump
 
@@ -303,7 +304,7 @@ class _Look:
         """The threads of the process, by the first way that works."""
         letter = facts.process.state
         if letter in "ZX":
-            what = "its process has ended, and its parent has not taken note of it (a zombie)"
+            what = "its process has ended, and its parent has not reaped it (a zombie)"
             return _Seen(error="zombie", what=what)
         ways = self._ways(letter, native)
         failed = _Seen(error="failed", what="not inspected")

@@ -114,7 +114,7 @@ def _matching(match: str, lines: Dict[int, str]) -> List[int]:
         )  # fmt: skip
         found = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
-        raise ValueError("it takes too long to find: simplify it") from None
+        raise ValueError("matching takes too long: simplify it") from None
     return [pid for pid, hit in zip(lines, found) if hit]
 
 

@@ -99,25 +99,22 @@ def refusal(pid: int, uid: int) -> Tuple[str, str]:
     ours = os.geteuid()
     if ours not in (0, uid):
         owner = users.name(uid)
-        what = "its process belongs to %s; %s may not look into it" % (owner, users.name(ours))
+        what = "its process belongs to %s; %s may not inspect it" % (owner, users.name(ours))
         return what, "only %s may: ask from there" % ("root" if uid == 0 else owner + " or root")
     if not _may_trace():
         scope = _scope()
         if scope in (1, 2):
             whose = "processes of one's own children" if scope == 1 else "processes by root"
-            what = "this node only allows looking into %s (kernel.yama.ptrace_scope = %d)" % (whose, scope)
+            what = "this node only allows tracing %s (kernel.yama.ptrace_scope = %d)" % (whose, scope)
             return what, "sudo sysctl -w kernel.yama.ptrace_scope=0"
         if scope == 3:
-            what = "this node allows nobody to look into a process (kernel.yama.ptrace_scope = 3)"
+            what = "this node allows nobody to trace a process (kernel.yama.ptrace_scope = 3)"
             hint = "set kernel.yama.ptrace_scope to 0 or 1 in /etc/sysctl.d, then reboot: 3 holds until then"
             return what, hint
         if ours == 0:
-            what = "root may not look into other processes here: a container without SYS_PTRACE"
+            what = "root may not trace other processes here: a container without SYS_PTRACE"
             return what, "start the container with --cap-add SYS_PTRACE"
-    what = (
-        "the system forbids looking into its process %d (a sandbox, a container, or a protected program)"
-        % pid
-    )
+    what = "the system forbids tracing its process %d (a sandbox, a container, or a protected program)" % pid
     return what, "on the node: sudo py-spy dump --pid %d" % pid
 
 

@@ -6,9 +6,12 @@ A receiver does not notice that: it has nothing that would have to be acknowledg
 from __future__ import annotations
 
 import contextlib
-from typing import Iterator, Tuple
+import threading
+import time
+from typing import Dict, Iterator, Tuple
 
 from cockpit.base.stacks.dump import UNANSWERED, Unanswered
+from cockpit.node import procfs
 from cockpit.node.stacks.tcp_peers import INODE, address_text, end_of, held, lines, rows
 
 TRIES = 4
@@ -19,13 +22,34 @@ _CONNECTED, _CONNECTS = "01", "02"
 _SENDS_AGAIN = "01:"
 """The timer of what is not acknowledged."""
 
+_FRESH_S = 1.0
+"""For how long a table is as good as a new one: what counts has had no answer for longer."""
 
-def connections(pid: int) -> Tuple[Unanswered, ...]:
-    """Connections of a process whose other ends do not answer, those that were tried most first."""
-    found = dict(tried(lines(pid)))
-    own = held(pid).sockets if found else ()
-    tries = [one for inode, one in found.items() if inode in own]
-    return tuple(sorted(tries, key=lambda one: -one.tries)[:UNANSWERED])
+
+class Connections:
+    """What the kernel's tables say of the ranks of one request.
+
+    A table is read once for all of them: that costs a node some milliseconds, however few sockets there are.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: Dict[str, Tuple[float, Dict[int, Unanswered]]] = {}
+
+    def unanswered(self, pid: int) -> Tuple[Unanswered, ...]:
+        """Connections of a process whose other ends do not answer, those that were tried most first."""
+        own = held(pid).sockets
+        found = self._table(pid) if own else {}
+        tries = [one for inode, one in found.items() if inode in own]
+        return tuple(sorted(tries, key=lambda one: -one.tries)[:UNANSWERED])
+
+    def _table(self, pid: int) -> Dict[int, Unanswered]:
+        net = procfs.link("/proc/%d/ns/net" % pid)
+        with self._lock:
+            known = self._known.get(net)
+            if known is None or time.monotonic() - known[0] > _FRESH_S:
+                known = self._known[net] = time.monotonic(), dict(tried(lines(pid)))
+            return known[1]
 
 
 def tried(table: Iterator[str]) -> Iterator[Tuple[int, Unanswered]]:

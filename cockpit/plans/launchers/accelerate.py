@@ -21,7 +21,7 @@ def _accelerate(place: PlannedNode) -> LauncherCommand:
     job, facts = place.job, place.facts
     slots = {len(host.slots) for host in job.hosts}
     if len(slots) > 1:
-        what = "accelerate starts as many ranks on each node, and these nodes have {} to {} slots"
+        what = "accelerate starts the same number of ranks on each node, but these nodes have {} to {} slots"
         hint = "choose slots with --include, or use --launcher torchrun"
         raise CockpitError(what.format(min(slots), max(slots)), where="--launcher", hint=hint)
     program = job.program

@@ -1,4 +1,4 @@
-"""Cockpit's own launchers: they start any program once a slot, or once on each node."""
+"""Cockpit's own launchers: they start any program once per slot, or once on each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLOTS_SH = "slots.sh"
 
 _SLOTS = """\
 #!/bin/bash
-# Starts "$@" once a slot, waits for all, and exits as the first slot that failed.
+# Starts "$@" once per slot, waits for all, and exits as the first slot that failed.
 export WORLD_SIZE={world:d} LOCAL_WORLD_SIZE={local:d} NODE_RANK={node:d} GROUP_RANK={node:d}
 export MASTER_ADDR={addr} MASTER_PORT={port:d}
 cockpit_pids=()

@@ -35,7 +35,7 @@ def _deepspeed(place: PlannedNode) -> LauncherCommand:
     program = job.program
     if re.fullmatch(r"python[0-9.]*", os.path.basename(program[0])):
         hint = "write `-- train.py ARGS` or `-- -m MODULE ARGS`, and --python PATH for another python"
-        raise CockpitError(f"{program[0]} is put before the program by cockpit", where="--", hint=hint)
+        raise CockpitError(f"{program[0]} is added by cockpit", where="--", hint=hint)
     bind, notes = _binding(place)
     names = [host.name for host in job.hosts]
     whole = all(host.slots == tuple(range(len(host.slots))) for host in job.hosts)

@@ -23,9 +23,9 @@ LAUNCHERS = {
 """By name."""
 
 _HINTS = {
-    "--enable_each_rank_log": "each rank has a log of its own here",
-    "--redirects": "each rank has a log of its own here",
-    "--tee": "each rank has a log of its own here",
+    "--enable_each_rank_log": "each rank has its own log here",
+    "--redirects": "each rank has its own log here",
+    "--tee": "each rank has its own log here",
     "--num_nodes": "use --include",
     "--gpu_ids": "use the hostfile's slots or --include",
     "--num_gpus": "use the hostfile's slots or --include",

@@ -15,7 +15,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 def how_to_say(name: str) -> str:
     """What to type so that a node's number of slots is known, whatever it has."""
-    return f"say it: --slots 8 for all nodes, -w '{name}:8', or slots=8 in the hostfile"
+    return f"give it: --slots 8 for all nodes, -w '{name}:8', or slots=8 in the hostfile"
 
 
 def filled(host: Host, gpus: VisibleGpus | None, launcher: str) -> Host:
@@ -31,7 +31,7 @@ def filled(host: Host, gpus: VisibleGpus | None, launcher: str) -> Host:
     if gpus is None or not gpus.count:
         why = f" ({gpus.why})" if gpus and gpus.why else ""
         hidden = f" ({VISIBLE} is empty there)" if gpus and gpus.visible == "" else why
-        what = f"how many slots? none are given, and no GPU is visible there{hidden}"
+        what = f"no number of slots given, and no GPU is visible there{hidden}"
         raise CockpitError(what, where=host.name, hint=how_to_say(host.name), code=Exit.NODE_UNFIT)
     words = [word.strip() for word in (gpus.visible or "").split(",")]
     if all(word.isascii() and word.isdigit() and len(word) < 5 for word in words):
@@ -66,5 +66,5 @@ def check_known(hosts: Sequence[Host]) -> None:
     names = [host.name for host in hosts if host.open]
     if names:
         text = nodes_text(names)
-        what = "how many slots? none are given, and nobody has asked for GPUs there"
+        what = "no number of slots given, and nobody has counted the GPUs there"
         raise CockpitError(what, where=text, hint=how_to_say(text))

@@ -1,8 +1,8 @@
-"""The hostfile: DeepSpeed's grammar (0.19.8), plain lists, MPI's machinefiles, and node sets in all of them.
+"""The hostfile, and node sets like ``gpu[01-04]:8``, in it and after ``-w``.
 
-A line with ``NAME slots=N`` in front is read as DeepSpeed reads it, but what it drops without a word is an
-error. Any other line is ``NAME`` or ``NAME:N`` (MPICH 4, Intel MPI), or these with ``slots=N``, ``cpu=N`` or
-``count=N`` and a maximum (Open MPI 4), in any order. ``core.ranks`` expands ranges.
+A line with ``NAME slots=N`` in front is read as DeepSpeed (0.19.8) reads it, but what it drops without a
+word is an error. Any other line is ``NAME`` or ``NAME:N`` (MPICH 4, Intel MPI), or these with ``slots=N``,
+``cpu=N`` or ``count=N`` and a maximum (Open MPI 4), in any order. ``core.ranks`` expands ranges.
 
 Unlike DeepSpeed's own reader, this one reports all bad lines at once, and a missing file is an error:
 DeepSpeed would silently train on this machine alone.
@@ -157,7 +157,7 @@ def _hosts(
             else:
                 hosts[name] = Host(name, tuple(range(count)), number)
     if not hosts and not errors:
-        errors.append(CockpitError("no host in it", where=where, hint=FORM))
+        errors.append(CockpitError("contains no host", where=where, hint=FORM))
     if errors:
         raise ManyErrors(errors)
     return tuple(hosts.values())
@@ -179,7 +179,7 @@ def _entry(line: str) -> tuple[list[str], int]:
         known = key in _COUNTS or key in _MAXIMA
         if not known or not (value.isascii() and value.isdigit()):
             foreign = not known and value
-            what = f"{piece_of(key)}= is not read here" if foreign else f"bad entry {piece_of(line)}"
+            what = f"{piece_of(key)}= is not supported here" if foreign else f"bad entry {piece_of(line)}"
             raise CockpitError(what, hint=_A_LINE_EACH if match and not foreign else FORM)
         if key in _MAXIMA:
             limited = True
@@ -188,7 +188,7 @@ def _entry(line: str) -> tuple[list[str], int]:
         else:
             count = _slots(value)
     if limited and not count:
-        raise CockpitError("a maximum, and no number of slots", hint=FORM)
+        raise CockpitError("a maximum, but no number of slots", hint=FORM)
     return names, count
 
 

@@ -132,7 +132,7 @@ def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:
         raise CockpitError(what, where=where, hint=hint, code=Exit.NODE_UNFIT)
     names = [name for piece in _pieces(fields.get("NodeList", "")) for name in expand(piece)]
     if not names or len(names) > MAX_HOSTS:
-        raise CockpitError(f"nodes that cannot be: {fields.get('NodeList', '')[:80]!a}", where=where)
+        raise CockpitError(f"invalid node list: {fields.get('NodeList', '')[:80]!a}", where=where)
     tasks, gpus = _tasks(fields), dict(_gpus(found[0]))
     return tuple(Host(name, tuple(range(gpus.get(name) or tasks))) for name in names)
 

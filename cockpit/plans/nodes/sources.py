@@ -121,7 +121,7 @@ def nodes_from(
     *option, word = words
     hosts = SOURCES["".join(option)](word)
     if slots and not any(host.open for host in hosts):
-        what, hint = "every node has its number of slots already", "leave it out, or take slots= out there"
+        what, hint = "every node already has its number of slots", "leave it out, or take slots= out there"
         raise CockpitError(what, where=f"--slots {slots}", hint=hint)
     return apply(filled(hosts, slots), include, exclude)
 

@@ -95,6 +95,8 @@ class LogDisplay(Widget):
         """The key that clears a filter."""
         self.frozen = False
         """Whether new lines are kept off the screen; see :meth:`freeze`."""
+        self.follows = True
+        """Whether a person wants it to follow, which one that stays while somebody reads does not tell."""
         self._book: Logbook | None = None
         self._place: LogPlace | None = None
         self._chosen, self._title = Query(), "Log"
@@ -110,6 +112,7 @@ class LogDisplay(Widget):
         self._labels = 0
         self._timestamps = True
         self._wrap = False
+        self._fold = True
         self._left = 0
         self._painter: LogPainter | None = None
         self._pending: list[Row] = []
@@ -177,7 +180,8 @@ class LogDisplay(Widget):
 
     def _requery(self, typed: Query) -> None:
         self._filter = typed
-        self._query = replace(typed if typed.narrows else self._chosen, pattern=typed.pattern)
+        narrowed = typed if typed.narrows else self._chosen
+        self._query = replace(narrowed, pattern=typed.pattern, fold=self._fold)
         self._restart()
 
     @property
@@ -266,6 +270,16 @@ class LogDisplay(Widget):
     def wrapped(self) -> bool:
         """Whether long lines are wrapped."""
         return self._wrap
+
+    @property
+    def folds(self) -> bool:
+        """Whether identical lines of several ranks are shown as one."""
+        return self._fold
+
+    def toggle_fold(self) -> None:
+        """Show each rank's lines one by one, or identical ones as one."""
+        self._fold = not self._fold
+        self._requery(self._filter)
 
     def toggle_timestamps(self) -> None:
         """Show or hide the times."""
@@ -473,7 +487,7 @@ class LogDisplay(Widget):
         if self._place is None:
             return None
         window = self._place.window
-        if self._query == Query():
+        if replace(self._query, fold=True) == Query():
             return window.reader.book.lines
         return len(window.rows) if window.at_start and window.at_end else None
 

@@ -51,6 +51,7 @@ class LogView(LogDisplay, can_focus=True):
 
     def toggle_follow(self) -> None:
         """Follow the newest lines, or stay here."""
+        self.follows = not self.following
         if self.following:
             self._stay()
             self._draw()
@@ -106,7 +107,7 @@ class LogView(LogDisplay, can_focus=True):
             self._painter = None
             self._find(self._hits_text, step, f"no line matches /{self._hits_text}/")
         else:
-            self._tell("no filter to look for yet")
+            self._tell("no filter yet")
 
     def next_level(self, level: Level, step: int) -> None:
         """Go to the next (1) or previous (-1) line of this level."""
@@ -156,7 +157,7 @@ class LogView(LogDisplay, can_focus=True):
             place, at = reader.find(at, test, -1, BUDGET_S)
             if place is not None:
                 (row,) = reader.after(place, 1, BUDGET_S).rows
-                self._tell(f"{none}; not shown here: one of {_whose(row.sources)}")
+                self._tell(f"{none}; hidden here: one of {_whose(row.sources)}")
             return at is None
 
         return read

@@ -54,4 +54,4 @@ def sentences(signs: Mapping[int, Sign], age: str) -> Iterator[str]:
 
 
 def _unknown(signs: Mapping[int, Sign]) -> str:
-    return f"no step is known of {ranks_named(signs)}"
+    return f"no step is known for {ranks_named(signs)}"

@@ -1,4 +1,4 @@
-"""Colour themes from TOML files: the shipped ones, and a person's own, read again when a file changes."""
+"""Colours of states and signs: themes from TOML files, shipped and one's own, read again when changed."""
 
 from __future__ import annotations
 

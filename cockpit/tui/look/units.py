@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_GIGA = 3
 
 
-def size_text(size: float) -> str:
-    """Bytes: ``31.2 GiB``, ``512 MiB``."""
-    number, unit = _scaled(size)
-    return f"{_rounded(size / 1024**unit if unit else number)} {_SIZES[unit]}"
+@dataclass(frozen=True)
+class Sizes:
+    """Texts of bytes, in units that are powers of one number."""
+
+    base: int
+    units: tuple[str, ...]
+
+    def text(self, size: float) -> str:
+        """Bytes: ``31.2 GiB``, ``512 MiB``."""
+        unit = self._unit(size)
+        return f"{_rounded(size / self.base**unit)} {self.units[unit]}"
+
+    def part(self, part: float, whole: float) -> str:
+        """Part and total in bytes, in one unit: ``79.1/80.0 GiB``, ``412/1,008 GiB``."""
+        unit = min(self._unit(whole), _GIGA)
+        return f"{_rounded(part / self.base**unit)}/{_rounded(whole / self.base**unit)} {self.units[unit]}"
+
+    def _unit(self, size: float) -> int:
+        unit = 0
+        while abs(size) >= 1000 and unit < len(self.units) - 1:
+            size /= self.base
+            unit += 1
+        return unit
 
 
-def part_text(part: float, whole: float) -> str:
-    """Part and total in bytes, in one unit: ``79.1/80.0 GiB``, ``412/1,008 GiB``."""
-    unit = min(_scaled(whole)[1], _SIZES.index("GiB"))
-    return f"{_rounded(part / 1024**unit)}/{_rounded(whole / 1024**unit)} {_SIZES[unit]}"
-
-
-def _scaled(size: float) -> tuple[float, int]:
-    unit = 0
-    while abs(size) >= 1000 and unit < len(_SIZES) - 1:
-        size /= 1024
-        unit += 1
-    return size, unit
+BINARY = Sizes(1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+DECIMAL = Sizes(1000, ("B", "kB", "MB", "GB", "TB", "PB"))
+SIZES = {"binary": BINARY, "decimal": DECIMAL}
+"""By the name that settings have for them."""
 
 
 def _rounded(number: float) -> str:

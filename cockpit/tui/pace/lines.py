@@ -35,10 +35,10 @@ UNKNOWN_S = 1.0
 
 
 EMPTY = (
-    "no step of any rank is known yet",
+    "no steps known yet",
     "",
-    "In runs of cockpit the probe notes each step (--probe auto, the default).",
-    "Without it they are read from the log, if that says which step it is.",
+    "In cockpit runs the probe records each step (--probe auto, the default).",
+    "Without it, steps are read from the log, if the log has them.",
 )
 
 
@@ -50,7 +50,7 @@ LAG = (
 
 
 SINCE_START = (
-    "steps since the program started: the log counts further, as after a resume",
+    "steps since the program started: the log counts higher, as after a resume",
     "steps since the program started",
 )
 

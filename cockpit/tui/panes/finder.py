@@ -198,7 +198,7 @@ class Finder(ModalScreen[Run]):
         if len(meant) > MOST:
             options.append(Option(Text(f"  and {len(meant) - MOST:,} more: type to narrow"), disabled=True))
         if not meant:
-            options.append(Option(Text(f"nothing is called {query!r}"), disabled=True))
+            options.append(Option(Text(f"nothing matches {query!r}"), disabled=True))
         return options
 
     def _point(self, query: str) -> None:

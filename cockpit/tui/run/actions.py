@@ -130,7 +130,7 @@ class Deeds:
         from cockpit.engine.calls.caller import Caller, ways
 
         app = self._screen.app
-        chosen = replace(ways(app.calls_by, app.config), rings=True)  # whether it does, the app knows
+        chosen = ways(app.calls_by, app.config)
         since = 0.0 if self._flight.launches else time.time()
         warn = partial(self._screen.notify, severity="warning", timeout=15)
         Caller(self._session, chosen, app.ring, warn, since=since).start()
@@ -170,7 +170,7 @@ class Deeds:
             screen.notify("too late: the other ranks are being stopped", severity="warning")
             return
         self._session.keep()
-        screen.notify(f"the other ranks are left alone; {screen.app.key_of('stop')} stops the run")
+        screen.notify(f"the other ranks keep running; {screen.app.key_of('stop')} stops the run")
 
     @property
     def looks(self) -> Looks:

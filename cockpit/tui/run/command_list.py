@@ -38,7 +38,7 @@ class CommandList(ListPane[Ran]):
     """Commands in the order they ran, the newest last."""
 
     FOLLOWS = True
-    empty = ("no command was run yet",)
+    empty = ("no command has been run yet",)
 
     def show(self, commands: Sequence[Ran]) -> None:
         """Show these."""

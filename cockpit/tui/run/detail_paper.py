@@ -22,7 +22,7 @@ from cockpit.engine.records.folder import NodeEntry
 from cockpit.plans.words import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE
 from cockpit.tui.look.spark import sparkline
-from cockpit.tui.look.units import part_text, size_text, span_text
+from cockpit.tui.look.units import BINARY, Sizes, span_text
 from cockpit.tui.pace.phase_strip import numbers, strip
 from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
 
@@ -61,6 +61,7 @@ class About:
     :param pages: pages about the run, and whose log names them
     :param log: where the rank's log is on its node, in words; empty: in the run folder
     :param part: which of it is shown
+    :param sizes: how bytes are written
     :param plain: shades and letters instead of colours
     """
 
@@ -77,6 +78,7 @@ class About:
     pace: Pace | None = None
     pages: Sequence[tuple[Source, Tracker]] = ()
     part: Part = Part.ALL
+    sizes: Sizes = BINARY
     plain: bool = False
 
 
@@ -171,18 +173,18 @@ def measured_ago(node: Node, rank: Rank | None, now: float, paper: Paper) -> Ite
         return
     if rank is not None and rank.state not in LIVE:
         if rank.sample:
-            yield from paper.text("measured last before it ended", "label")
+            yield from paper.text("last measured before it ended", "label")
         return
     age = now - node.sampled_at
     if age > STALE_S:
         yield from paper.text(f"measured {span_text(age)} ago", "label" if node.over else "warning")
 
 
-def memory_used(of: NodeSample | GpuSample) -> str:
+def memory_used(of: NodeSample | GpuSample, sizes: Sizes) -> str:
     used, total = of.memory_bytes, of.memory_total_bytes
     if used is None:
         return ""
-    return part_text(used, total) if total else size_text(used)
+    return sizes.part(used, total) if total else sizes.text(used)
 
 
 def page_lines(sight: About, paper: Paper) -> Iterator[Line]:

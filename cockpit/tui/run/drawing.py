@@ -20,7 +20,7 @@ from cockpit.transport.base import LinkError
 from cockpit.tui.command_screen import CommandScreen, entitle
 from cockpit.tui.error_reporting import explained
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.look.units import span_text
+from cockpit.tui.look.units import SIZES, span_text
 from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.pace.strip import strip_height
 from cockpit.tui.pace.view_model import STRETCHES, WHOLE, Sight
@@ -63,7 +63,7 @@ class Environs:
         if key in self._asked or rank.state in (RankState.WAITING, RankState.STARTING):
             return False
         if self._recorded and self._session.manifest.foreign:
-            self._known[key] = "nobody copied it while the process lived"
+            self._known[key] = "it was not copied while the process was alive"
         elif self._recorded:
             path = f"{self._session.dir(rank.node)}/{rank_environ(rank.rank)}"
             self._known[key] = f"not copied here; {rank.node} may still have it: {path}"
@@ -297,6 +297,7 @@ class Drawing:
                 board.pace,
                 board.pages.named,
                 self._part(pane),
+                SIZES[self.screen.app.units],
                 plain=self._plain,
             )
         )

@@ -132,7 +132,9 @@ class FailureBanner(Banner):
         elif model.stop_reason:
             parts.append(Part((("stopping the other ranks", "warn"),), 0))
         elif model.alive():
-            parts.append(Part(((f"the other ranks run on · {self._keys('stop')} stops them", "warn"),), 0))
+            parts.append(
+                Part(((f"the other ranks keep running · {self._keys('stop')} stops them", "warn"),), 0)
+            )
         return parts
 
     def _then(self, others: Sequence[Rank]) -> Part:

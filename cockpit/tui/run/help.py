@@ -9,8 +9,8 @@ _GRID = (
     "✖ failed    ■ killed     ? lost      grey: the link is lost, old values",
     "▲ running, but slower than the others in 8 of its last 10 steps, by a tenth or more",
     "",
-    "gpu, mem, cpu: mean utilisation, memory in use, load over cores. The last line has those of the median",
-    "node, and the node that differs most; meters are drawn where nodes differ, or one has little left.",
+    "gpu, mem, cpu: mean utilisation, memory in use, load per core. The last line shows the median node and",
+    "the one that differs most; meters are drawn where nodes differ, or where one has little left.",
     "link: only what stands out: slow (its round trip), lost (for how long), ended.",
     "",
     "up, down: nodes · left, right: ranks · {mark} marks · {open} opens the log",
@@ -19,7 +19,7 @@ _GRID = (
     "{zoom}: alone on the screen, with a line for each rank: its step, age, behind, work.",
 )
 _LOG = (
-    "All output, merged by time; equal lines of several ranks are one line: [0-63].",
+    "All output, merged by time; identical lines of several ranks are one line: [0-63].",
     "",
     "Above it, where there is room: loss and step time of the whole run; {pace} makes it the map of ranks.",
     "It follows the newest lines until you move; {last} or {follow} follows again.",
@@ -27,12 +27,13 @@ _LOG = (
     "@0,13-15 word, @gpu[01-04] word: only these ranks, only these nodes.",
     "{next_match} {previous_match} next, previous match · {next_error} {previous_error} errors "
     "· {next_warning} {previous_warning} warnings",
+    "{fold}: each rank's lines one by one, or folded again",
     "{wrap} wraps · {timestamps} times · {copy} copies · {pager} opens $PAGER · {open}: that rank alone",
 )
 _PACE = (
     "Ranks × time: a cell is warm where a rank worked longer than the median rank in the same step.",
     "",
-    "dark: no step went on, as in a checkpoint, an evaluation or a stall. It is called a checkpoint if a",
+    "dark: no step in progress, as in a checkpoint, an evaluation or a stall. It is called a checkpoint if a",
     "line of the log named one then.",
     "ETA without rank 3: until the last step, if it worked like the slowest of the others.",
     "work: seconds of a step without waiting for other ranks; whole steps are alike on all ranks.",
@@ -40,14 +41,14 @@ _PACE = (
     "phases: data (i), forward (f), backward (b), optimizer (u), waiting for other ranks (w), the rest (.).",
     "~: estimated, from when lines of the log arrived; without steps, from collectives or main threads.",
     "{longer} {shorter} show more or less of the past: the last 10 minutes, the last hour, the whole run.",
-    "Of steps long past only the slowest rank of each minute is known.",
+    "For older steps, only the slowest rank of each minute is known.",
     "A node whose ranks agree is one row. {zoom} shows the pane alone, with a row for each rank.",
     "Where there is little room, ranks that are slow by about as much share a row.",
 )
 _EVENTS = (
     "What happened, on one clock over all nodes, newest last.",
     "",
-    "{open} shows the rank it is about, or the evidence that was kept.",
+    "{open} shows the rank it is about, or the evidence that was saved.",
     "{filter} filters, as in the log; {back} clears.",
 )
 
@@ -56,7 +57,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "log": ("log", _LOG),
     "glance": (
         "detail",
-        ("The node or rank under the cursor; it scrolls.", "With {detail} open, it has only what changes."),
+        ("The node or rank under the cursor; it scrolls.", "With {detail} open, it shows only what changes."),
     ),
     "detail": (
         "detail",

@@ -62,7 +62,7 @@ class Looks:
         root, name = self.board.folder.path / "stacks", self.board.model.watch.snapshot
         try:
             if Path(name).name != name:
-                raise CockpitError("no snapshot has such a name", where=name)
+                raise CockpitError("no snapshot has that name", where=name)
             taken = ReplayedStacks(root / name)
         except CockpitError as error:
             self.screen.app.complain(error)
@@ -76,7 +76,7 @@ class Looks:
         self.noted("evidence", ["stacks", folder.name, "--list"])
 
         def why() -> str:
-            return none_of(folder, model) or "what the nodes kept is not here yet"
+            return none_of(folder, model) or "what the nodes saved has not been fetched yet"
 
         self.screen.app.push_screen(KeptScreen(folder.name, folder.path / "stacks", why))
 

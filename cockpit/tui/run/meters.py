@@ -22,7 +22,7 @@ APART = {"gpu": 0.05, "mem": 0.1, "cpu": 0.1}
 """A node differs whose share is so far from the median node's: what comes and goes in one second is less."""
 
 SCARCE = 0.95
-"""From this share of a node's memory or cores in use, that is high; so is memory that heads for its limit."""
+"""From this share of a node's memory or cores in use, that is high; so is memory near its limit."""
 
 LASTS_S = 60.0
 """Seconds for which a meter stays that is not needed any more: columns that come and go cannot be read."""

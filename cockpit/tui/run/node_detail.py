@@ -10,7 +10,7 @@ from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.model import Node
 from cockpit.engine.records.folder import NodeEntry
 from cockpit.tui.look.glyphs import state_name
-from cockpit.tui.look.units import size_text, span_text
+from cockpit.tui.look.units import span_text
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.run.detail_paper import (
     About,
@@ -38,7 +38,7 @@ def node_lines(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
     if sight.part is not Part.REST:
         yield from measured_ago(node, None, sight.now, paper)
         yield from _node_measures(sight, node, paper)
-        yield from _gpus(node, paper)
+        yield from _gpus(sight, node, paper)
         yield from _link(sight, node, paper)
         yield from _survivors(node, paper)
         yield from _remarks(node, paper)
@@ -46,11 +46,11 @@ def node_lines(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
         return
     yield from page_lines(sight, paper)
     yield from _found(sight.entry, paper)
-    yield from _reports(node, paper)
+    yield from _reports(sight, node, paper)
     yield from command_lines(sight, paper)
     given = mapping(sight.plan.get("env"))
     if given:
-        yield from paper.heading("Environment", "what the launch sets")
+        yield from paper.heading("Environment", "set by the launch")
         for name, value in sorted(given.items()):
             yield from variable_lines(name, value, paper)
 
@@ -64,14 +64,18 @@ def _node_measures(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
     high = max(float(cores or 1), *points, 0.0)
     yield from paper.measure("load", points, value and value + of, "running", high=high)
     points = trends.node(node.name, "memory_bytes")
-    yield from paper.measure("mem", points, memory_used(sample), "spark", high=sample.memory_total_bytes)
+    yield from paper.measure(
+        "mem", points, memory_used(sample, sight.sizes), "spark", high=sample.memory_total_bytes
+    )
     free = sample.disk_free_bytes
     if free is not None:
         role = "error" if free < 1 << 30 else ""
-        yield Line((Piece("disk  ", "label"), Piece(f"{size_text(free)} free for the run's files", role)))
+        yield Line(
+            (Piece("disk  ", "label"), Piece(f"{sight.sizes.text(free)} free for the run's files", role))
+        )
 
 
-def _gpus(node: Node, paper: Paper) -> Iterator[Line]:
+def _gpus(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
     if not node.gpus:
         return
     yield from paper.heading("GPUs")
@@ -79,7 +83,7 @@ def _gpus(node: Node, paper: Paper) -> Iterator[Line]:
     for index, gpu in enumerate(node.gpus):
         busy = gpu.utilisation_percent
         share = "?" if busy is None else f"{busy:.0f} %"
-        head = f"{index:>3}  {share:>5}  {memory_used(gpu) or '?':>14}  "
+        head = f"{index:>3}  {share:>5}  {memory_used(gpu, sight.sizes) or '?':>14}  "
         yield from hanging((Piece(head),), safe(gpu.name), paper.width, "label")
 
 
@@ -144,12 +148,12 @@ def _remarks(node: Node, paper: Paper) -> Iterator[Line]:
         yield from hanging((Piece("- ", "label"),), safe(note, 1000), paper.width)
 
 
-def _reports(node: Node, paper: Paper) -> Iterator[Line]:
+def _reports(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
     if not node.reports:
         return
     yield from paper.heading("Reports")
     for report in node.reports.values():
         words = [safe(report.name or "none"), safe(report.state)]
-        yield from paper.text("  ".join([*words, size_text(report.size)] if report.size else words))
+        yield from paper.text("  ".join([*words, sight.sizes.text(report.size)] if report.size else words))
         if report.text:
             yield from hanging((Piece("  "),), safe(report.text, 1000), paper.width, "label")

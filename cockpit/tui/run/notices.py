@@ -108,7 +108,7 @@ class Notice:
         """Who writes the spool instead of us, and whether it still does."""
         silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
         if silent is None or silent < LACKING_S:
-            return "another cockpit keeps this run: reading along"
+            return "another cockpit controls this run: read-only here"
         who = one_line(self._board.folder.writer.held(), limit=200)
         return f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are still shown"
 
@@ -198,7 +198,7 @@ def stop_question(run: str, model: RunModel) -> Question:
     ]
     answers = [Answer("stay", "stay", "n"), Answer("stop", "stop the run", "s", grave=True)]
     if model.stop_reason:
-        lines.append("It was asked to stop already. Killing loses a profiler's report.")
+        lines.append("It was already asked to stop. Killing it loses a profiler's report.")
         answers.append(Answer("kill", "kill it now", "k", grave=True))
     return Question("stop this run?", lines, answers)
 
@@ -209,7 +209,7 @@ def keep_question(stops_at: float | None) -> Question:
     :param stops_at: when the failure policy stops them, unix seconds
     """
     when = time.strftime("%H:%M:%S", time.localtime(stops_at))
-    lines = [f"Otherwise they are stopped at {when}, since a rank has failed."]
+    lines = [f"Otherwise they are stopped at {when}, since a rank failed."]
     answers = [Answer("no", "no", "n"), Answer("keep", "keep them running", "k", grave=True)]
     return Question("keep the other ranks running?", lines, answers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from statistics import median
@@ -20,7 +21,7 @@ from cockpit.core.run.probes import probe_text
 from cockpit.core.run.trends import LIMIT
 from cockpit.tui.look.glyphs import state_name
 from cockpit.tui.look.progress import about, behind_text
-from cockpit.tui.look.units import clock_text, number_text, size_text, span_text
+from cockpit.tui.look.units import clock_text, number_text, span_text
 from cockpit.tui.pace.phase_strip import reason_text, roughly
 from cockpit.tui.pace.table import seconds
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
@@ -38,6 +39,13 @@ from cockpit.tui.run.detail_paper import (
     variable_lines,
 )
 from cockpit.tui.run.stall import standing
+
+_OF_TRAINING = re.compile(
+    r"(\w*_)?(RANK|WORLD_SIZE|LOCAL_SIZE)$"
+    r"|(MASTER|NCCL|TORCH|TORCHELASTIC|PYTORCH|CUDA|NVIDIA|HIP|ROCR|GLOO|UCX|FI|OMPI|PMI|PMIX|SLURM|OMP|MKL)_"
+    r"|(DS|DEEPSPEED|ACCELERATE|FSDP|HF|WANDB|TRITON|COCKPIT)_"
+)
+"""Variables by which ranks find each other and libraries are set, by name."""
 
 
 def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[Line]:
@@ -69,13 +77,13 @@ def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[L
 
 
 def _rank_measures(sight: About, node: Node, rank: Rank, local: int, paper: Paper) -> Iterator[Line]:
-    sample, trends = rank.sample or RankSample(), sight.trends
+    sample, trends, sizes = rank.sample or RankSample(), sight.trends, sight.sizes
     points = trends.rank(rank.rank, "cpu_percent")
     value = _percent(sample.cpu_percent, points)
     yield from paper.measure("cpu", points, value, "running", high=max(100.0, *points, 0.0))
     points = trends.rank(rank.rank, "rss_bytes")
     size = sample.rss_bytes
-    value = "" if size is None else size_text(size) + _most(points, size_text)
+    value = "" if size is None else sizes.text(size) + _most(points, sizes.text)
     yield from paper.measure("rss", points, value, "spark", **_span_of(points))
     index = _gpu_of(sight, node, rank, local)
     if index is not None:
@@ -83,7 +91,9 @@ def _rank_measures(sight: About, node: Node, rank: Rank, local: int, paper: Pape
         points = trends.gpu(node.name, index, "utilisation_percent")
         yield from paper.measure("gpu", points, _percent(gpu.utilisation_percent, points), "spark", high=100)
         points = trends.gpu(node.name, index, "memory_bytes")
-        yield from paper.measure("vram", points, memory_used(gpu), "spark", high=gpu.memory_total_bytes)
+        yield from paper.measure(
+            "vram", points, memory_used(gpu, sizes), "spark", high=gpu.memory_total_bytes
+        )
     series = sight.metrics.series("step_s", rank.rank)
     steps = [value for _, value in series if number(value) is not None]
     if steps and (sight.pace is None or sight.pace.of(rank.rank).span is None):
@@ -132,7 +142,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if pace.step is None or pace.at is None or (pace.estimated and pace.behind < 2):
         return  # what its log says of the step is below
     about = "~" if pace.estimated else ""
-    yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it notes itself")
+    yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it reports")
     age = f", {about}{span_text(max(0.0, sight.now - pace.at))} ago" if rank.state in LIVE else ""
     counted = sight.pace is not None and resumed(sight.pace, sight.metrics.latest.step)
     since = " since it started" if counted and not pace.estimated else ""
@@ -155,7 +165,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
             more += f": {reason_text(why, roughly(sight.pace))}"
         yield from paper.row("slow", more, "pace-slow")
         if pace.cost:
-            yield from paper.row("costs", f"{seconds(pace.cost)} a step, in which others wait for it alone")
+            yield from paper.row("costs", f"{seconds(pace.cost)} per step, while others wait only for it")
     if pace.lag is not None:
         yield from paper.row("enqueue lag", f"+{seconds(max(0.0, pace.lag))} after the median rank")
     if late is not None:
@@ -275,7 +285,13 @@ def _environment(sight: About, rank: Rank, paper: Paper) -> Iterator[Line]:
 
 
 def _variables(got: Mapping[str, Any], given: Mapping[str, Any], paper: Paper) -> Iterator[Line]:
-    for name, value in sorted(got.items(), key=lambda item: str(item[0])):
+    """Those of the training first: what the launch set, and what the libraries of a training read."""
+
+    def order(name: str) -> tuple[bool, str]:
+        return name not in given and _OF_TRAINING.match(name) is None, name
+
+    for name in sorted(got, key=order):
+        value = got[name]
         yield from variable_lines(name, value, paper)
         wanted = given.get(name)
         # The values of secrets are known neither here nor on the node.
@@ -283,4 +299,4 @@ def _variables(got: Mapping[str, Any], given: Mapping[str, Any], paper: Paper) -
         if wanted is not None and wanted != value and known:
             yield from hanging((Piece("  the launch set "),), safe(wanted, 4000), paper.width, "warning")
     for name in sorted(set(given) - set(got)):
-        yield from paper.text(f"{safe(name)} was set by the launch and is not there", "warning")
+        yield from paper.text(f"{safe(name)} was set by the launch but is missing", "warning")

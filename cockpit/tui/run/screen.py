@@ -151,6 +151,8 @@ class RunScreen(CommandScreen):
             self._log.toggle_timestamps()
         if self.app.config.wrap:
             self._log.toggle_wrap()
+        if not self.app.config.fold:
+            self._log.toggle_fold()
         self._log.open(self.board.shown, {node: len(ranks) for node, ranks in self._ranks_of.items()})
         self._show_view(View(), remember=False)
         self._grid.focus()
@@ -173,6 +175,8 @@ class RunScreen(CommandScreen):
         self._log.exchange(self.board.book)
         self.board.show_all()
         self._log.refresh_log()
+        if not self.app.config.follow and self._log.follows:
+            self._log.toggle_follow()
         self.call_after_refresh(self.app.settled)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -251,11 +255,13 @@ class RunScreen(CommandScreen):
             "next_warning": Handler(lambda: self._level(Level.WARNING, 1)),
             "previous_warning": Handler(lambda: self._level(Level.WARNING, -1)),
             "follow": Handler(log.toggle_follow),
+            "fold": Handler(log.toggle_fold),
             "wrap": Handler(log.toggle_wrap),
             "timestamps": Handler(log.toggle_timestamps),
             "pager": Handler(lambda: self.deeds.page(self._logs_words())),
             "copy_command": Handler(self._do_copy_command),
             "freeze": Handler(self._do_freeze),
+            "units": Handler(self._do_units),
             "bell": Handler(self._do_bell),
             "remember": Handler(self._do_remember),
         }
@@ -285,7 +291,7 @@ class RunScreen(CommandScreen):
         if isinstance(pane, LogView):
             return self._no_row_to_open(pane.current_row())
         if isinstance(pane, CommandList):
-            return "" if pane.current else "no command was run yet"
+            return "" if pane.current else "no command has been run yet"
         if isinstance(pane, EventList):
             if pane.current and pane.current.evidence:
                 return self._no_evidence()
@@ -296,7 +302,7 @@ class RunScreen(CommandScreen):
         if row is None:
             return "no line here"
         alone = self._view.chosen == row.sources[0] and not self._grid.marks
-        return "the log shows no other rank already" if alone else ""
+        return "the log already shows only this rank" if alone else ""
 
     def places(self) -> Iterator[Item]:
         """Nodes and ranks, to go to."""
@@ -315,10 +321,14 @@ class RunScreen(CommandScreen):
         self.app.rings = not self.app.rings
         self.notify(f"bell {'on' if self.app.rings else 'off'}", timeout=4)
 
+    def _do_units(self) -> None:
+        self.app.units = "decimal" if self.app.units == "binary" else "binary"
+        self._draw_panes(time.time())
+
     def _do_remember(self) -> None:
-        log = self._log
-        look = {"theme": self.app.theme, "timestamps": log.timestamps, "wrap": log.wrapped}
-        self.app.remember({**look, "bell": self.app.rings})
+        app, log = self.app, self._log
+        look = {"timestamps": log.timestamps, "wrap": log.wrapped, "follow": log.follows, "fold": log.folds}
+        app.remember({"theme": app.theme, **look, "units": app.units, "bell": app.rings})
 
     # Drawing
 

@@ -37,7 +37,7 @@ def watch_activity(model: RunModel) -> Activity | None:
         return None
     if watch.looking:
         return Activity("inspecting all ranks")
-    return None if watch.next_at is None else Activity(f"looking again at {clock_text(watch.next_at, 8)}")
+    return None if watch.next_at is None else Activity(f"inspecting again at {clock_text(watch.next_at, 8)}")
 
 
 class Stall:

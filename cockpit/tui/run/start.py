@@ -130,7 +130,7 @@ class StartScreen(Screen[None]):
             "",
             *(f"  {key.where:<16} {key.key.split()[0]:<20} {key.fingerprint}" for key in keys),
             "",
-            f"Trusted keys go to {keys[0].file}, as ssh does it.",
+            f"Trusted keys go to {keys[0].file}, as with ssh.",
         ]
         answers = (Answer("no", "no, stop here", "n"), Answer("yes", "trust all of them", "y", grave=True))
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -189,7 +189,7 @@ class StartScreen(Screen[None]):
             text.append("\nno answer yet:\n", style="bold")
             for line in roll.silent():
                 text.append("  ").append(one_line(line, limit=600)).append("\n")
-            text.append("Nothing starts before all nodes have answered.\n", style="italic")
+            text.append("Nothing starts until all nodes have answered.\n", style="italic")
         what.update(text)
         box.border_title = " cockpit "
         box.border_subtitle = " q quit "
@@ -217,14 +217,14 @@ class StartScreen(Screen[None]):
 
     def _quit(self) -> None:
         if self._under_way:
-            self._stage = "taking back what was started"
+            self._stage = "undoing the launch"
             self._worker.cancel()
         else:
             self.app.exit(int(self.error.code) if self.error else 130)
 
     async def take_back(self) -> None:
         """End a start in progress; what was launched is ended with it."""
-        self._stage = "taking back what was started"
+        self._stage = "undoing the launch"
         self._worker.cancel()
         with suppress(WorkerError):
             await self._worker.wait()

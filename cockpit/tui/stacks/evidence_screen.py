@@ -51,7 +51,7 @@ class KeptList(ListPane[Listed]):
         found, head = item.found, item.head
         sure = "" if found.certainty == "unsure" and not found.evidence else found.certainty
         when = f"{moment(head.at)}  "
-        by = f"kept by the nodes: {head.by_nodes}" if head.by_nodes else "taken by a cockpit"
+        by = f"saved by the nodes: {head.by_nodes}" if head.by_nodes else "taken by a cockpit"
         samples = f" · {head.samples} samples" if head.samples > 1 else ""
         room = max(1, width - cell_len(when) - len(sure) - 2)
         by = one_line(by + samples, limit=2000)
@@ -84,7 +84,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "kept": (
         "evidence",
         (
-            "What the ranks were doing when they stalled, or as one failed: saved by the nodes, whether",
+            "What the ranks were doing when they stalled, or when one failed: saved by the nodes, whether",
             "or not anybody watched, by the cockpit that watched, or because a person asked.",
             "",
             "up, down: moments · {open} opens the stacks · {copy_command} copies the command · {back}: back",
@@ -145,13 +145,13 @@ class KeptScreen(ListScreen):
         if not self.app.holds(self):
             return
         self.query_one(Bar).tell([Part(((self._run, "strong"),)), Part(((self._state(), ""),))])
-        self._list.empty = ["reading what was kept"] if self._found is None else [self._why_none()]
+        self._list.empty = ["reading what was saved"] if self._found is None else [self._why_none()]
         self._list.show_items(self._found or ())
         self.draw_keys()
 
     def _state(self) -> str:
         if not self._found:
-            return "nothing was kept" if self._found is not None else ""
+            return "nothing was saved" if self._found is not None else ""
         count = len(self._found)
         oldest = self._found[-1].head.at
         since = "" if oldest is None else f" since {moment(oldest)}"
@@ -163,7 +163,7 @@ class KeptScreen(ListScreen):
         """Those of the list."""
         return {
             **super().own_handlers(),
-            "open": Handler(self._open, needs(lambda: self._list.current, "nothing was kept")),
+            "open": Handler(self._open, needs(lambda: self._list.current, "nothing was saved")),
             "copy_command": Handler(lambda: self.app.copy(self._command)),
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _RANK = (
-    "Everything that is known of one rank: its process, its threads, frames outermost first.",
+    "Everything known about one rank: its process, its threads, frames outermost first.",
     "",
     "{native} C and C++ frames · {locals} local variables · {children} its children: "
     "each asks this rank alone",
@@ -14,7 +14,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "classes": (
         "classes",
         (
-            "Ranks that are at the same place, line for line, make a class. Odd ones stand first:",
+            "Ranks that are at the same place, line for line, make a class. Odd ones come first:",
             "few ranks, and not waiting in a collective. frozen: the same in all samples, with no",
             "work done between them; moving: not the same.",
             "",
@@ -27,7 +27,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
         "tree of all stacks",
         (
             "The main threads of all ranks, outermost frame first; in front of each frame the ranks",
-            "that are in it. Where ranks part: how many went on here, and how many are missing.",
+            "that are in it. Where ranks part: how many continue here, and how many are missing.",
             "",
             "{open} folds and unfolds; at the end of a branch it shows a rank in full.",
             "{library} shows or folds frames of libraries · {filter_stacks} narrows to a function, "

@@ -55,7 +55,7 @@ def waiting_text(stacks: Stacks, samples: SampleCursor, *, sampling: bool, key: 
     """
     if not stacks.snapshot.samples:
         if stacks.recorded:
-            return "this snapshot holds no sample"
+            return "this snapshot has no samples"
         if sampling:
             return f"asking {stacks.asked:,} ranks\nwhat each of them is doing right now"
         return f"nobody has been asked yet\n{key} takes a sample of all ranks"
@@ -84,7 +84,7 @@ def notices(stacks: Stacks, sight: Sight, *, low: bool) -> Iterator[str]:
         day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(taken)) if taken else snapshot.name
         yield f"RECORDED SNAPSHOT · taken {day} · nothing here is live"
     if stacks.trouble:
-        yield one_line(f"not kept on disk: {stacks.trouble}", limit=300)
+        yield one_line(f"not saved to disk: {stacks.trouble}", limit=300)
     if sight.sample is not None:
         steps = sight.verdict.steps if sight.verdict is not None and not low else ()
         told = [step.command for step in steps]
@@ -137,4 +137,4 @@ def why_empty(stacks: Stacks, samples: SampleCursor, pattern: str, keys: Mapping
         return ("no rank has answered yet",)
     if any(sample.answered for sample in stacks.snapshot.samples[: max(0, samples.number)]):
         return (f"no rank answered; {keys['previous_sample']} shows the sample before",)
-    return ("this snapshot holds no answer" if stacks.recorded else "no rank answered",)
+    return ("this snapshot has no answers" if stacks.recorded else "no rank answered",)

@@ -170,7 +170,7 @@ class StackScreen(CommandScreen):
             "open": Handler(self._do_open, self._no_open),
             "next_pane": Handler(lambda: self._other_pane(self.focus_next)),
             "previous_pane": Handler(lambda: self._other_pane(self.focus_previous)),
-            "zoom": Handler(self.zoom, needs(lambda: not self.one_sided, "there is room for one pane only")),
+            "zoom": Handler(self.zoom, needs(lambda: not self.one_sided, "there is only room for one pane")),
             "copy_command": Handler(lambda: self.app.copy(self.stacks.command)),
         }
 

@@ -81,7 +81,7 @@ class Taking:
     def why_no_sample(self) -> str:
         """Why none can be taken now; empty if one can."""
         if self._stacks.recorded:
-            return "this is a snapshot from disk; its ranks cannot be asked any more"
+            return "this is a snapshot from disk; its ranks can no longer be asked"
         if self.goes_on:
             return f"a sample is being taken; {self._screen.app.key_of('cancel')} ends it"
         return ""

@@ -171,7 +171,7 @@ def _head(sight: RankSight, width: int) -> Iterator[Line]:
         role = "warning" if process.state in STATES else "label"
         yield from hanging((Piece("process  ", "label"),), " · ".join(facts), width, role)
     if dump is not None and dump.way:
-        words = [f"py-spy {dump.way}" if dump.way != "kernel" else "from the kernel alone"]
+        words = [f"py-spy {dump.way}" if dump.way != "kernel" else "from the kernel only"]
         words += [f"asked alone, with {', '.join(sight.asked)}"] if sight.asked else []
         words += [f"at {clock_text(dump.at, 8)}, took {span_text(dump.took_s)}"]
         yield from hanging((Piece("taken    ", "label"),), " · ".join(words), width, "label")

@@ -184,8 +184,10 @@ class Checkpoint(Rule):
 
     def _overdue(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
         gap = _alike(self._step_gaps, ALIKE)
-        logs = NoticeStep(f"cockpit logs {quote(self.about.name)} --grep checkpoint", "what it said of them")
-        before = f"the log named the last one at {clock(last.at)}"
+        logs = NoticeStep(
+            f"cockpit logs {quote(self.about.name)} --grep checkpoint", "what it says about them"
+        )
+        before = f"the log mentioned the last one at {clock(last.at)}"
         if gap and step is not None and last.step is not None:
             if step - last.step > OVERDUE * gap + 2:
                 what = (
@@ -201,13 +203,13 @@ class Checkpoint(Rule):
 
     def _hangs(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
         name = quote(self.about.name)
-        steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: a file system, most often"),)
+        steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: usually a file system"),)
         if len(self._pauses) < PAUSES:
             return
         going, most = at - last.at, max(self._pauses)
         if step == last.step and pace.exact and going > HANGS * most + HANGS_S:
-            what = f"no step since the log named a checkpoint, at {clock(last.at)}"
-            evidence = (f"after others, training went on within {span(most)}",)
+            what = f"no step since the log mentioned a checkpoint, at {clock(last.at)}"
+            evidence = (f"after earlier ones, training continued within {span(most)}",)
             yield Seen("pause", what, last.at, None, evidence, "unsure", steps=steps)
 
     def _slower(self, last: _Save) -> Iterator[Seen]:
@@ -226,13 +228,13 @@ class Checkpoint(Rule):
         what = f"checkpoints are slower than before: {verb} {span(latest[-1])} for the last"
         evidence = (f"and {span(latest[0])} for the one before; usually {span(usual)}",)
         name = quote(self.about.name)
-        steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: a file system, most often"),)
+        steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: usually a file system"),)
         yield Seen("slower", what, last.at, None, evidence, steps=steps)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""
         if of == "overdue":
-            return "there is a checkpoint again" if self._last is not None else ""
+            return "checkpoints are saved again" if self._last is not None else ""
         return (
             "training continues after the checkpoint"
             if of == "pause"

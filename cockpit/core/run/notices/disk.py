@@ -159,13 +159,13 @@ class Disk(Rule):
             called, steps = self._named(place, "df -h")
             of = node if not path else f"{node} {path}"[:OF]
             if disk.trend is not None:
-                more = f"{size(60 * disk.trend.bytes_s)} less each minute, for {span(disk.trend.over_s)}"
+                more = f"{size(60 * disk.trend.bytes_s)} less per minute, for {span(disk.trend.over_s)}"
                 what = f"{called} is full"
                 due = disk.full_at
                 yield Seen(of, what, disk.trend_since, due, (has, more), nodes=(node,), steps=steps)
             elif disk.low_since is not None and (disk.scarce or at - disk.low_since >= HELD_S):
                 what = f"{called} is nearly full: {has}"
-                then = ("once it is full, what ranks print is lost, and they may fail",)
+                then = ("once it is full, ranks' output is lost, and they may fail",)
                 if path:
                     then = ("once it is full, checkpoints cannot be saved there, and ranks may fail",)
                 yield Seen(of, what, disk.low_since, None, then, "sure", nodes=(node,), steps=steps)
@@ -175,7 +175,7 @@ class Disk(Rule):
                 continue
             called, steps = self._named(place, "df -i")
             what = f"{called} has nearly no inodes left: {files.free:,} of {files.total:,}"
-            then = ("once there is none, no new file can be made, whatever room there is",)
+            then = ("once none is left, no file can be created, even with space free",)
             of = f"{INODES}{node} {place[1]}"[:OF]
             yield Seen(of, what, files.since, None, then, "sure", nodes=(node,), steps=steps)
 
@@ -195,7 +195,7 @@ class Disk(Rule):
         if disk is None:
             return ""  # no rank works there any more
         return (
-            f"{called} has inodes again"
+            f"{called} has free inodes again"
             if of.startswith(INODES)
-            else f"{called} has room: {size(disk.free)} free"
+            else f"{called} has space again: {size(disk.free)} free"
         )

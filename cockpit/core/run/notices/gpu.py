@@ -16,12 +16,12 @@ LOOKS, MOST = 12, 10
 """Looks that count, one every 5 s: throttled in at least ``MOST`` is a notice, in none ends it."""
 
 XIDS = {
-    31: "a page fault: the program's own mistake, as a rule",
-    13: "an error in a kernel: the program's own mistake, as a rule",
+    31: "a page fault: usually a bug in the program",
+    13: "an error in a kernel: usually a bug in the program",
     48: "a memory error that cannot be corrected",
-    63: "a row of its memory is to be remapped",
+    63: "a row of its memory will be remapped",
     64: "a row of its memory could not be remapped",
-    74: "an error of NVLink",
+    74: "an NVLink error",
     79: "it has fallen off the bus",
     94: "a contained memory error",
     95: "an uncontained memory error",
@@ -116,7 +116,7 @@ class Gpu(Rule):
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""
         node = of.removesuffix(_SLOWED)
-        return f"clocks of GPUs on {node} are no longer held down" if node != of else ""
+        return f"GPUs on {node} are no longer throttled" if node != of else ""
 
 
 def _count(at: float, gpu: _Gpu, told: GpuSample) -> None:
@@ -139,12 +139,12 @@ def _error(node: str, index: int, gpu: _Gpu, xid: int, since: float) -> Seen:
     step = NoticeStep(f"nvidia-smi -q -i {index}", "what its driver says", node)
     if xid == _MEMORY:
         more = "1 memory error" if gpu.errors == 1 else f"{gpu.errors:,} memory errors"
-        what = f"GPU {index} on {node} has {more} that could not be corrected, since the run is watched"
+        what = f"GPU {index} on {node} has had {more} that could not be corrected since the watch began"
         of = f"{node} GPU {index} errors"
         return Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (step,))
     meaning = f": {XIDS[xid]}" if xid in XIDS else ""
     what = f"the driver of GPU {index} on {node} reports Xid {xid}{meaning}"
-    kernel = NoticeStep("dmesg -T | grep -i xid", "its words", node)
+    kernel = NoticeStep("dmesg -T | grep -i xid", "the driver's message", node)
     of = f"{node} GPU {index} Xid {xid}"
     return Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (kernel, step))
 
@@ -158,9 +158,9 @@ def _rest(node: str, many: int, since: float) -> Seen:
 def _slowed(node: str, some: list[tuple[int, _Gpu]]) -> Seen:
     why = " and ".join(sorted({word for _, gpu in some for look in gpu.slowed for word in look}))
     which = ranks_text(index for index, _ in some)
-    what = f"GPU{'s' * (len(some) > 1)} {which} on {node}: clocks are held down by {why}"
+    what = f"GPU{'s' * (len(some) > 1)} {which} on {node}: throttled by {why}"
     since = min(gpu.slow_since or 0.0 for _, gpu in some)
     ranks = tuple(sorted({rank for _, gpu in some for rank in gpu.ranks}))
-    evidence = (f"in at least {MOST} of {LOOKS} looks within a minute",)
+    evidence = (f"in at least {MOST} of {LOOKS} samples within a minute",)
     step = NoticeStep("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER", "why", node)
     return Seen(f"{node}{_SLOWED}", what, since, None, evidence, "sure", "warning", (node,), ranks, (step,))

@@ -50,7 +50,7 @@ class TimeLimit(Rule):
                 f"scontrol update JobId={job} TimeLimit=+60", "an operator of the cluster can raise it"
             ),
         )
-        evidence = (f"squeue says so: it ends at {clock(self._due)}; save a checkpoint before",)
+        evidence = (f"squeue says that it ends at {clock(self._due)}; save a checkpoint before then",)
         yield Seen(job, what, self._since, self._due, evidence, "sure", steps=steps)
 
     def ended(self, of: str) -> str:

@@ -134,25 +134,27 @@ class Loss(Rule):
         if self._told_nan and self._nan is not None:
             since, step, loss = self._nan
             kind = "NaN" if math.isnan(loss) else "infinite"
-            usual = f"the last 100 before: {median(list(self._losses)[-LEAST:]):.4g}" if self._losses else ""
+            usual = (
+                f"median of the 100 before: {median(list(self._losses)[-LEAST:]):.4g}" if self._losses else ""
+            )
             evidence = tuple(
-                filter(None, (f"no number in {max(self._odd, IN_A_ROW)} readings in a row", usual))
+                filter(None, (f"not a number in {max(self._odd, IN_A_ROW)} readings in a row", usual))
             )
             steps = (
                 logs,
-                NoticeStep(f"cockpit stop {quote(self.about.name)}", "steps from here on are lost"),
+                NoticeStep(f"cockpit stop {quote(self.about.name)}", "training from here on is wasted"),
             )
             what = f"the loss is {kind}{_from(step)}"
             yield Seen("nan", what, since, None, evidence, "sure", "error", steps=steps)
         elif self._jump is not None and not 0 <= at - self._jump.since < max(held_s, self._jump.held_s):
             jump = self._jump
             what = f"the loss has jumped to {jump.level:.4g}{_from(jump.step)}, from {jump.usual:.4g}"
-            evidence = (f"the last {RECENT} are above all of the {jump.before} before them",)
+            evidence = (f"the last {RECENT} are all above the {jump.before} before them",)
             yield Seen("jump", what, jump.since, None, evidence, steps=(logs,))
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""
-        return f"the loss is back: {self._losses[-1]:.4g}" if self._losses else "the loss is read anew"
+        return f"the loss is back: {self._losses[-1]:.4g}" if self._losses else "the loss is watched again"
 
 
 def _from(step: int | None) -> str:

@@ -44,8 +44,8 @@ class Members(Rule):
         has = self.about.ranks
         what = f"rank {rank} waits for {wanted} ranks, and this run has started {has}"
         steps = (
-            NoticeStep("--launcher per-node", "start it again so, if it starts its ranks itself (Lightning)"),
-            NoticeStep(f"{wanted} slots in the hostfile", "or so, if each slot is to be one of them"),
+            NoticeStep("--launcher per-node", "restart with this, if it starts its own ranks (Lightning)"),
+            NoticeStep(f"{wanted} slots in the hostfile", "or with this, if each slot should be one of them"),
         )
-        evidence = (f"rank {rank} printed it; LOCAL_RANK is set for it, so that it starts no others",)
+        evidence = (f"rank {rank} printed this; since LOCAL_RANK is set, it starts no other ranks",)
         yield Seen("members", what, since, None, evidence, "sure", ranks=(rank,), steps=steps)

@@ -31,11 +31,13 @@ class Reach(Rule):
         for node in away if any(rank.state in LIVE for one in others for rank in run.on(one.name)) else ():
             if node.lost:
                 since, why = self._since[node.name], node.lost
-                what = f"{node.name} is lost; the ranks on other nodes run on"
+                what = f"{node.name} is lost; the ranks on other nodes keep running"
             else:
                 since, why = node.link_since, node.link_why
-                what = f"{node.name} is out of reach since {clock(since)}; its ranks may run on, unseen"
-            stop = NoticeStep(f"cockpit stop {quote(self.about.name)}", "if the others only wait for it")
+                what = f"{node.name} is not reachable since {clock(since)}; its ranks may still be running"
+            stop = NoticeStep(
+                f"cockpit stop {quote(self.about.name)}", "if the others are only waiting for it"
+            )
             yield Seen(
                 node.name, what, since, None, (why,) if why else (), "sure", nodes=(node.name,), steps=(stop,)
             )

@@ -156,7 +156,7 @@ class Throughput(Rule):
 
     def _falling(self, pace: Pace, since: float, best: _Hour, now: _Hour) -> Seen:
         less = 1 - now.usual / best.usual
-        what = f"throughput has fallen slowly: it is {less:.0%} below the hour from {clock(best.at)} on"
+        what = f"throughput has fallen slowly: it is {less:.0%} below that of the hour from {clock(best.at)}"
         how = f"{self._said(now.usual)} in the last hour, {self._said(best.usual)} in that one"
         return self._seen(_SLOWLY, what, since, how, pace)
 
@@ -168,7 +168,7 @@ class Throughput(Rule):
         name = quote(self.about.name)
         steps: tuple[NoticeStep, ...] = (
             NoticeStep(f"cockpit ps {name}", "steps, CPU and memory of each rank"),
-            NoticeStep(f"cockpit stacks {name} --samples 3", "what they are busy with"),
+            NoticeStep(f"cockpit stacks {name} --samples 3", "what they are doing"),
         )
         late = pace.late()
         if late:
@@ -231,9 +231,7 @@ class Throughput(Rule):
         if min(latest) >= BACK * self._usual:
             self._ended = f"throughput is back: {self._said(window.speed)}"
         elif len(self._slow) >= STAYS:
-            self._ended = (
-                f"throughput stays at {self._said(window.speed)}, which counts as usual from here on"
-            )
+            self._ended = f"throughput stays at {self._said(window.speed)}, which now counts as usual"
             self._kept.clear()
             self._hours = _Hours()
         else:
@@ -246,9 +244,7 @@ class Throughput(Rule):
         stays = self._hours.add(window)
         if stays:
             self._hours = _Hours()
-            self._hours_ended = (
-                f"throughput stays at {self._said(window.speed)}, which counts as usual from here on"
-            )
+            self._hours_ended = f"throughput stays at {self._said(window.speed)}, which now counts as usual"
         elif since is not None and self._hours.since is None:
             self._hours_ended = f"throughput is back: {self._said(window.speed)}"
 

@@ -220,7 +220,7 @@ def _fairly(rule: str, name: str, found: list[Seen], at: float) -> list[Seen]:
     kept = [found[place] for _, place in sorted(places)[:MOST]]
     rest = len(found) - MOST
     what = f"{rest:,} more notice{'s' * (rest > 1)} like these ({rule})"
-    step = NoticeStep(f"cockpit ps {quote(name)}", "those that are told")
+    step = NoticeStep(f"cockpit ps {quote(name)}", "those that are shown")
     return [*kept, Seen(_MORE, what, at, severity=kept[0].severity, certainty="sure", steps=(step,))]
 
 

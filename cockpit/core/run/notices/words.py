@@ -49,7 +49,7 @@ def _finding(fact: Notice, now: float, *, over: bool) -> Finding:
     since = f"since {clock(fact.since)}"
     return Finding(
         fact.id,
-        one_line(f"{fact.what} (so when the run ended)", limit=300) if over else sentence(fact, now),
+        one_line(f"{fact.what} (when the run ended)", limit=300) if over else sentence(fact, now),
         ranks=mask_of(fact.ranks),
         evidence=(*(one_line(text, limit=300) for text in fact.evidence), since),
         certainty=fact.certainty,

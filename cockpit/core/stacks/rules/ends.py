@@ -63,7 +63,7 @@ def ended(case: Case) -> Finding | None:
     first = left or _earliest(case, bad & ~late or bad or good)
     if not bad and count(good) > 1 and all(one.kind == "store" for one in case.waits):
         headline = f"{ranks_words(good)} exited 0: {case.wait_words()}"
-        detail = "Whose key it waits for is not in the stacks."
+        detail = "The stacks don't show whose key it waits for."
         return Finding(
             "exited", headline, 0, "", detail, (case.wait_fact(), case.unheard_fact()), steps=(MORE,)
         )
@@ -169,7 +169,7 @@ def _ended_steps(case: Case, rank: int, why: End) -> tuple[Step, ...]:
     if node and why.signal == SIGKILL:
         steps.append(Step("dmesg -T | grep -i oom", node=node))
     if node and why.fate is Fate.DEAD:
-        steps.append(Step(f"ps -o ppid= -p {pid}", "its parent takes no note of its end", node))
+        steps.append(Step(f"ps -o ppid= -p {pid}", "its parent has not reaped it", node))
     return tuple(steps)
 
 
@@ -231,7 +231,7 @@ def twice(case: Case) -> Finding | None:
     if case.waits:
         headline += f": {case.wait_words()}"
     facts = (*told.values(), case.wait_fact(), case.unheard_fact())
-    detail = "Two processes with one number: two launches at once, or one that an earlier job has left."
+    detail = "Two processes with one rank: two launches at once, or a leftover of an earlier job."
     return Finding("twice", headline, ranks, "", detail, facts, "likely")
 
 

@@ -66,7 +66,7 @@ def at_one_place(case: Case) -> Finding | None:
         return Finding(kind, headline, group, part.where, detail, facts, certainty, steps)
     one_place = len({(one.deed, one.where) for one in parts}) == 1
     if group == case.live and one_place and part.where and act.what != "thread" and not serves(part):
-        headline = f"{every_text(group, 'stands', 'stand')} still at one place"
+        headline = f"{every_text(group, 'is', 'are')} frozen at one place"
         # Nobody in particular: what all of them wait for is outside, or they wait for each other there.
         detail = detail.replace("It ", "Each of them ", 1)
         return Finding("together", headline, 0, part.where, detail, facts, "unsure", (*steps, *STEPS[:1]))
@@ -91,7 +91,7 @@ def _build(case: Case, group: int, found: Finding) -> Finding:
             every_text(group, "waits", "wait") if group == case.live else ranks_words(group, "waits", "wait")
         )
         if case.heard and not case.absent:
-            return replace(found, what=f"{words} for a build that no rank does")
+            return replace(found, what=f"{words} for a build that no rank is running")
         # Whoever did not answer may be the one that builds.
         return replace(found, what=f"{words} for a build", ranks=0, certainty="unsure")
     part = next(one for one in case.others if one.ranks & builders)
@@ -116,9 +116,9 @@ def loop(case: Case) -> Finding | None:
     dump = case.dumps(next(ranks_of(ranks)))[-1]
     act = of_dump(dump)
     where = place_text(act.frame)
-    headline = f"{every_text(ranks, 'is', 'are')} busy in one function{case.lasting()}, and no step is made"
+    headline = f"{every_text(ranks, 'is', 'are')} busy in one function{case.lasting()}, and no step completes"
     if ranks != case.live:
-        headline = f"{ranks_words(ranks, 'is', 'are')} busy in one function, and no step is made"
+        headline = f"{ranks_words(ranks, 'is', 'are')} busy in one function, and no step completes"
     detail = f"It is in: {dump.loop}" if dump.loop else "An endless loop, or a step that takes much longer."
     facts = (f"{case.looks} samples, {case.span}", *(case.part_fact(one) for one in going))
     return Finding("loop", headline, ranks, where, detail, facts, "likely", STEPS)

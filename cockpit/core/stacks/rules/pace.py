@@ -35,7 +35,7 @@ def slow(case: Case) -> Finding | None:
         detail = "This is how far its CPU lags that enqueues for a GPU: no GPU is slow because of it."
     if first.steps is not None:
         which = f"{ranks_words(ranks)} may be"
-        facts.insert(0, f"known of the last {first.steps} steps only: ask again after some more")
+        facts.insert(0, f"known for the last {first.steps} steps only: ask again after some more")
     return Finding(
         "slow",
         f"{which} slow: {_slow_words(first)}",
@@ -63,14 +63,14 @@ def left_behind(case: Case) -> Finding | None:
     found = next((told for rule in rules if (told := rule(among)) is not None and told.ranks), None)
     if found is None or found.ranks & ~late:
         return None
-    going = number_text(case.snapshot.world & ~late, "gets", "get")
+    going = number_text(case.snapshot.world & ~late, "makes", "make")
     certainty = "likely" if found.certainty == "sure" else found.certainty
-    return replace(found, what=f"{found.what}, while {going} on", certainty=certainty)
+    return replace(found, what=f"{found.what}, while {going} progress", certainty=certainty)
 
 
 def _slow_words(one: SlowRank) -> str:
     what = "work " if one.work else ""
-    text = f"{what}{one.work_s:.2g} s a step against {one.usual_s:.2g}"
+    text = f"{what}{one.work_s:.2g} s per step against {one.usual_s:.2g}"
     return text if one.waits is None else f"{text}; the others wait {one.waits:.0%} of the time"
 
 

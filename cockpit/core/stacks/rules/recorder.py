@@ -22,7 +22,7 @@ def differ(case: Case) -> Finding | None:
     few = found.odd & case.snapshot.world
     headline = mismatch_headline(found)
     facts = (mismatch_words(found), case.wait_fact(), case.unheard_fact())
-    detail = "Under one number all ranks of a group have to call the same."
+    detail = "All ranks of a group must call the same collective under the same number."
     return Finding("mismatch", headline, few, _where(case, few), detail, facts, _certainty(case, few), STEPS)
 
 
@@ -108,7 +108,7 @@ def roots(case: Case) -> Finding | None:
         headline = f"{ranks_words(ranks, 'names', 'name')} rank {named[odd[0]]} as the root of {what}"
         headline += f", the others rank {rest}"
         facts = (case.wait_fact(), case.unheard_fact())
-        detail = "All ranks of a group have to name the same."
+        detail = "All ranks of a group must name the same root."
         certainty = "likely" if recorded else "unsure"
         return Finding("mismatch", headline, ranks, _where(case, ranks), detail, facts, certainty, STEPS)
     return None
@@ -134,7 +134,7 @@ def missing(case: Case) -> Finding | None:
     inside = first.ranks & ranks
     dump = case.dumps(next(ranks_of(inside)))[-1]
     kind, detail, steps = story(case, first, dump)
-    verb = ("did not join", "did not join") if first.frozen else ("has not come to", "have not come to")
+    verb = ("did not join", "did not join") if first.frozen else ("has not reached", "have not reached")
     if case.looks < 2:
         verb = ("is not in", "are not in")
     headline = f"{ranks_words(ranks, *verb)} {wait.op}"

@@ -63,7 +63,7 @@ def absent(case: Case) -> Finding | None:
         there = number_text(waiting, "is", "are")
         headline = f"{ranks_words(suspects, 'is', 'are')} not in {joined}, where {there}"
     elif not first.frozen:
-        headline = f"{ranks_words(suspects, 'has', 'have')} not come to {joined} yet"
+        headline = f"{ranks_words(suspects, 'has', 'have')} not reached {joined} yet"
     else:
         named = joined in COLLECTIVES and joined != "wait_tensor"
         joined = joined if named or not case.blocked else f"the others in {joined}"
@@ -89,7 +89,7 @@ def group(case: Case) -> Finding | None:
         return None
     # Those that make progress elsewhere may be on their way to the same collective.
     likely = found.certainty == "sure" and all(one.frozen for one in case.others)
-    headline = f"{found.what}, while {number_text(going, 'gets', 'get')} on"
+    headline = f"{found.what}, while {number_text(going, 'makes', 'make')} progress"
     return replace(found, what=headline, certainty="likely" if likely else "unsure")
 
 
@@ -149,7 +149,7 @@ def few(case: Case) -> Finding | None:
         first = sleepers[0]
         kind, detail, steps = story(case, first, case.dumps(next(ranks_of(first.ranks)))[-1])
         waits = ranks_words(case.waiting, "waits", "wait")
-        headline = f"{ranks_words(ranks)} did not come to {case.blocked or 'collectives'}, where {waits}"
+        headline = f"{ranks_words(ranks)} did not reach {case.blocked or 'collectives'}, where {waits}"
         facts = (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact())
         # At several places, some of them may only be between two steps of their own.
         one_place = len({one.where for one in sleepers}) == 1 and len(sleepers) == len(case.others)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-_hooks: list[Any] = []
+hooks: list[Any] = []
 
 
 def register_optimizer_step_post_hook(hook: Any) -> None:
     """Call it after each step."""
-    _hooks.append(hook)
+    hooks.append(hook)
 
 
 class SGD:
@@ -20,5 +20,5 @@ class SGD:
 
     def step(self) -> None:
         """One step."""
-        for hook in _hooks:
+        for hook in hooks:
             hook(self, (), {})

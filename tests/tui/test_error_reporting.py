@@ -18,7 +18,6 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
-from textual.widgets._toast import Toast
 
 from cockpit import paths
 from cockpit.config import Config
@@ -33,13 +32,14 @@ from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.key_bar import KeyBar
 from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.drawing import Drawing
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
 from cockpit.tui.run.notices import Notice
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.top_bar import TopBar
-from tests.tui.scenes import Scene, healthy, played, text_of, trains, until
+from tests.tui.scenes import Scene, choose, healthy, notes, played, text_of, trains, until
 from tests.tui.scenes import fails as fails_first
 from tests.tui.stage import Stage
 
@@ -63,7 +63,7 @@ def screen(app: CockpitApp) -> RunScreen:
 
 def notices(app: CockpitApp) -> list[str]:
     """What the notices on the screen say."""
-    return [note.message for note in app._notifications]
+    return [note.message for note in notes(app)]
 
 
 def details() -> list[Path]:
@@ -74,11 +74,11 @@ def details() -> list[Path]:
 async def keys_work(app: CockpitApp, pilot: Pilot[Any]) -> None:
     """The app lives: keys do what they do, and the screen is drawn."""
     assert app.is_running
-    assert not app._exit
+    assert app.return_code is None
     await pilot.press("4")
-    await until(pilot, lambda: screen(app)._view.tab == "events", "a key works")
+    await until(pilot, lambda: screen(app).on_the_right == "events", "a key works")
     await pilot.press("2")
-    await until(pilot, lambda: screen(app)._view.tab == "log", "another key works")
+    await until(pilot, lambda: screen(app).on_the_right == "log", "another key works")
     assert "20261121-0412-otter" in text_of(app)
 
 
@@ -183,7 +183,7 @@ def in_building_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def in_a_tick(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen(app)._drawing, "measure_lag", boom)
+    monkeypatch.setattr(Drawing, "measure_lag", boom)
 
 
 def in_the_grid(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_what_cannot_be_drawn_says_so_in_its_place(
             assert "20261121-0412-otter" in shown or kind is TopBar
             assert "gpu01" in shown or kind is RankGrid, "the others are drawn"
             assert app.is_running
-            assert not app._exit
+            assert app.return_code is None
             assert len(notices(app)) == 1, f"said once, not {notices(app)}"
             assert len(details()) == 1
             broken = False
@@ -325,10 +325,10 @@ def test_an_error_with_a_hint_shows_it() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE, notices=True) as (app, pilot, _):
             screen(app).run_worker(fails())
-            await until(pilot, lambda: app.screen.query(Toast), "a notice")
+            await until(pilot, lambda: app.screen.query("Toast"), "a notice")
             assert notices(app) == ["gpu03: no room in \\x1b[2Jtmp\n→ free some: rm /tmp/[@click=app.quit]"]
             await keys_work(app, pilot)
-            (toast,) = app.screen.query(Toast)
+            (toast,) = app.screen.query("Toast")
             region = toast.content_region
             rows = [line[region.x : region.right] for line in text_of(app).splitlines()]
             assert any("→ free some: rm /tmp/[@click=app.quit]" in row for row in rows)
@@ -445,7 +445,7 @@ def test_an_app_that_does_nothing_but_fail_ends(monkeypatch: pytest.MonkeyPatch)
                 boom()
 
             app.call_later(again)
-            await until(pilot, lambda: app._exit, "it ends")
+            await until(pilot, lambda: app.return_code is not None, "it ends")
             assert len(notices(app)) == 1
             assert stage.stops == []
         return app
@@ -474,7 +474,7 @@ def test_nothing_keeps_anybody_who_leaves(monkeypatch: pytest.MonkeyPatch) -> No
             stage.trouble = None
             monkeypatch.setattr(stage, "close", async_boom)
             await pilot.press("q")
-            await until(pilot, lambda: app._exit, "left")
+            await until(pilot, lambda: app.return_code is not None, "left")
         return app
 
     app = asyncio.run(main())
@@ -524,9 +524,9 @@ def test_a_log_that_cannot_be_read_says_so_and_the_others_go_on(monkeypatch: pyt
                 return read(number, start, length)
 
             monkeypatch.setattr(book.logs, "read", unreadable)
-            screen(app)._select("gpu01", 0)
+            choose(app, "gpu01", 0)
             await until(pilot, lambda: "cannot read the spool" in text_of(app), "the pane says it")
-            screen(app)._select("gpu01", 1)
+            choose(app, "gpu01", 1)
             await until(pilot, lambda: "cannot read the spool" not in text_of(app), "another log is read")
             assert "step=1216" in text_of(app)
             await keys_work(app, pilot)
@@ -541,7 +541,7 @@ def test_a_reader_with_a_bug_is_not_busy_for_ever() -> None:
             log = screen(app).query_one(LogView)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(screen(app).board.book.logs, "read", boom)
-                screen(app)._select("gpu01", 0)
+                choose(app, "gpu01", 0)
                 await until(pilot, lambda: notices(app), "a notice")
                 assert not log.searching
             stage.prints(0, "it goes on\n")

@@ -41,7 +41,7 @@ class Told:
             for step in some:
                 self.pace.stepped(rank, step.number, (step.end_us + ahead) / 1e6)
         recorded = {**run.recorded(), **{rank: other.recorded()[rank] for rank in range(nccl)}}
-        self._recorded = {
+        self.recorded = {
             rank: one._replace(
                 traces=tuple(trace.shifted(ahead) for trace in one.traces), taken_us=one.taken_us + ahead
             )
@@ -49,7 +49,7 @@ class Told:
         }
 
     async def look(self, since: float) -> Heard:
-        return Heard(look(self._recorded, Memberships(4)), {}, True)
+        return Heard(look(self.recorded, Memberships(4)), {}, True)
 
 
 @pytest.mark.parametrize(("nccl", "lag"), [(0, False), (4, True)])
@@ -70,7 +70,7 @@ def test_why_work_is_not_known_is_kept(tmp_path: Path) -> None:
     async def looked(since: float) -> Heard:
         recorded = {
             rank: one._replace(traces=tuple(each._replace(from_us=1 << 55) for each in one.traces))
-            for rank, one in told._recorded.items()
+            for rank, one in told.recorded.items()
             if rank < 3
         }
         return Heard(look(recorded, Memberships(4)), {3: "no answer\x1b"}, True)

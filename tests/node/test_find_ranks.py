@@ -136,9 +136,11 @@ class Stage:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        for pid, data in find_ranks._read_all(pids, "environ")[0]:
-            if os.fsencode(f"SEEK_TEST={self._tag}") in data.split(b"\0"):
-                with contextlib.suppress(ProcessLookupError):
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                if os.fsencode(f"SEEK_TEST={self._tag}") in Path(f"/proc/{pid}/environ").read_bytes().split(
+                    b"\0"
+                ):
                     os.kill(pid, signal.SIGKILL)
 
 
@@ -441,8 +443,9 @@ def test_a_helper_below_a_rank_that_has_written_over_its_environment(stage: Stag
 
 
 def test_the_one_who_looks_is_no_rank(stage: Stage) -> None:
-    program = f"import sys; sys.path[:0] = {sys.path}; from tests.node.test_seek import ranks_found; " + (
-        f"print([rank for rank in ranks_found() if rank['job']['addr'] == '{stage.addr}'])"
+    program = (
+        f"import sys; sys.path[:0] = {sys.path}; from tests.node.test_find_ranks import ranks_found; "
+        + (f"print([rank for rank in ranks_found() if rank['job']['addr'] == '{stage.addr}'])")
     )
     # As in a shell that Slurm has opened on a node.
     env = {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "MASTER_ADDR": stage.addr}

@@ -128,6 +128,6 @@ def test_what_tells_no_step_or_not_when_is_left_out(files: dict[str, bytes]) -> 
 
 
 def test_a_node_that_sends_something_else_is_not_believed() -> None:
-    with pytest.raises(CockpitError, match="another part of"):
+    with pytest.raises(CockpitError, match="a different part of"):
         told(Node(logged([(1000.0, 1)]), shift=7), 0)
     assert told(Node(logged([(1000.0, 1)]))) == []

@@ -137,7 +137,7 @@ def test_an_exit_that_was_recorded_is_in_the_snapshot() -> None:
     place = shown.snapshot.ranks[1]
     assert (place.why, place.ended_at) == ("exited 3", 1000.0)
     assert shown.snapshot.by_nodes == "rank 1 failed"
-    assert shown.snapshot.samples[0].silent == {"gpu02": "kept no evidence then"}
+    assert shown.snapshot.samples[0].silent == {"gpu02": "saved no evidence then"}
 
 
 def test_recorders_of_all_nodes_are_read_together() -> None:
@@ -217,7 +217,7 @@ def test_the_quota_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cockpit.engine.stacks.evidence.A_NODE", len(GOOD) + 5)
     files = {f"20261123-03120{number}-stall.evidence": GOOD for number in range(3)}
     _, errors = gathered(made, model(made), gpu01=Node(files))
-    assert "more than may be kept" in errors["gpu01"].what
+    assert "more than may be saved" in errors["gpu01"].what
     assert len(Depot(made).names(ENTRY)) == 1
 
 
@@ -256,7 +256,7 @@ def test_nobody_has_stood_still_since_a_time_to_come() -> None:
     ("files", "says"),
     [
         ({}, ["gpu01: its run record names evidence that doesn't exist"]),
-        ({NAME: GOOD[:-1]}, ["gpu01: can't fetch its evidence: its evidence makes no sense: "]),
+        ({NAME: GOOD[:-1]}, ["gpu01: can't fetch its evidence: its evidence is invalid: "]),
         ({NAME: GOOD}, ["evidence of "]),
     ],
     ids=["not there", "damaged", "good"],

@@ -63,13 +63,13 @@ def test_moments_the_newest_first(tmp_path: Path, size: tuple[int, int]) -> None
         app = App(root)
         async with app.run_test(size=size) as pilot:
             await until(pilot, lambda: "evidence: 1 moment" in text_of(app), "it was read")
-            assert "kept by the nodes: the ranks of gpu[01-02]" in text_of(app)
+            assert "saved by the nodes: the ranks of gpu[01-02]" in text_of(app)
             assert "rank 3 " in text_of(app)
             assert "read_shard" in text_of(app)
             keep(root, NIGHT + 1800, "")
             await until(pilot, lambda: "evidence: 2 moments" in text_of(app), "one more was read")
             shown = text_of(app)
-            assert shown.index("taken by a cockpit") < shown.index("kept by the nodes")
+            assert shown.index("taken by a cockpit") < shown.index("saved by the nodes")
             assert set(app.kept.handlers) == {command.id for command in in_scope(KEPT)}
             await pilot.press("down", "enter")
             await until(pilot, lambda: isinstance(app.screen, StackScreen), "its stacks")
@@ -88,7 +88,7 @@ def test_where_there_is_none(tmp_path: Path) -> None:
     async def main() -> None:
         app = App(tmp_path / "stacks")
         async with app.run_test(size=(80, 24)) as pilot:
-            await until(pilot, lambda: "nothing was kept" in text_of(app), "it was read")
+            await until(pilot, lambda: "nothing was saved" in text_of(app), "it was read")
             assert "no evidence from gpu03 (gpu03 was rebooted at 03:14:05)" in text_of(app)
             await pilot.press("enter")
             assert app.screen is app.kept
