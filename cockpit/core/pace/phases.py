@@ -6,12 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from cockpit.core.pace.medians import known_of
-
-if TYPE_CHECKING:
-    from cockpit.core.pace.steps import Step
 
 NAMES = ("input", "forward", "backward", "update", "wait", "other")
 """Of the fields of :class:`Phases`, in their order."""
@@ -56,6 +53,23 @@ class Phases(NamedTuple):
     def total(self) -> float:
         """Seconds of all that are known."""
         return sum(known_of(self))
+
+
+class Step(Protocol):
+    """What is read of a :class:`cockpit.core.pace.steps.Step`."""
+
+    @property
+    def phases(self) -> Sequence[int]:
+        """See there, as for all others."""
+
+    @property
+    def spans(self) -> Sequence[float]: ...
+    @property
+    def works(self) -> Sequence[float]: ...
+    @property
+    def by_work(self) -> bool: ...
+    @property
+    def quickest(self) -> Sequence[float]: ...
 
 
 def packed(phases: Sequence[float | None], span: float) -> int:
