@@ -130,6 +130,16 @@ def test_where_all_wait_and_were_never_quicker_the_only_phase_with_room_for_it_i
     assert alike.why(slow) is None
 
 
+def test_a_forward_pass_that_would_be_left_with_next_to_nothing_is_not_where_others_wait() -> None:
+    works = {0: 0.75, 1: 1.0, 2: 0.75, 3: 0.75}
+    pace = played(12, dict.fromkeys(range(4), (0.0, 0.3, 0.6, 0.1)), works=works)
+    (slow,) = pace.slow()
+    found = pace.why(slow)
+    assert found is not None
+    assert found.phase == "backward"
+    assert found.others == pytest.approx(0.35, abs=0.01)
+
+
 def test_no_phase_is_named_where_several_differ_a_little() -> None:
     own = Phases(0.1, 0.4, 0.6, 0.2, 0.0, 0.0)
     others = Phases(0.05, 0.3, 0.5, 0.1, 0.35, 0.0)

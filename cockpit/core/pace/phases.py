@@ -32,6 +32,8 @@ ALIKE = 0.3
 SHOWS = (0.4, 1.6)
 """The same before any waiting is taken out, from and up to this part, if it makes up all but a part *ALIKE*
 of what is longer."""
+LEAST, MOST = 0.5, 4.0
+"""How long a backward pass takes, in forward passes: usually two, or three if it makes activations anew."""
 HINTS = 0.2
 """Longer by this part of it, before any waiting is taken out, a phase speaks against any other."""
 BOUND = {"input": 0.25, "wait": 0.3, "update": 0.3}
@@ -78,6 +80,23 @@ class Phases(NamedTuple):
     def total(self) -> float:
         """Seconds of all that are known."""
         return sum(known_of(self))
+
+
+class Step(Protocol):
+    """What is read of a :class:`cockpit.core.pace.steps.Step`."""
+
+    @property
+    def phases(self) -> Sequence[int]:
+        """See there, as for all others."""
+
+    @property
+    def spans(self) -> Sequence[float]: ...
+    @property
+    def works(self) -> Sequence[float]: ...
+    @property
+    def by_work(self) -> bool: ...
+    @property
+    def quickest(self) -> Sequence[float]: ...
 
 
 def packed(phases: Sequence[float | None], span: float) -> int:
@@ -149,10 +168,17 @@ def _without(gross: Sequence[float], wait: float, least: Sequence[float], span: 
     more = sum(known_of(net)) - (span - wait)
     if more <= 0:
         return net
-    holds = [one >= more for one in net]
+    holds = [one >= more and _plausible(net, place, more) for place, one in enumerate(net)]
     room = sum(one for one, here in zip(net, holds, strict=True) if here) or sum(known_of(net))
     part = more / room
     return [one - part * one if here or not any(holds) else one for one, here in zip(net, holds, strict=True)]
+
+
+def _plausible(net: Sequence[float], place: int, more: float) -> bool:
+    """Whether forward and backward go together if so much is taken from one of the phases."""
+    left = [one - more * (at == place) for at, one in enumerate(net)]
+    forward, backward = left[1:3]
+    return place not in (1, 2) or not (backward < LEAST * forward or backward > MOST * forward)
 
 
 def typical(step: Step) -> Phases | None:
