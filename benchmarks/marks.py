@@ -58,9 +58,10 @@ def run() -> Result:
         ],
         [
             *NOTES,
-            "Bands are as wide as the machine is busy, so that only much would show; what marks take by themselves"
-            " is exact.",
-            "Again and again, a mark is in the caches; between two steps it is not: most of its cost is that.",
+            "Bands are as wide as the machine is busy, so that only much would show; what marks take by"
+            " themselves is exact.",
+            "Again and again, a mark is in the caches; between two steps it is not: most of its cost is"
+            " that.",
         ],
     )
 
