@@ -64,8 +64,14 @@ class Cockpits:
 
     def start(self, *options: str, program: list[str], **keywords: Any) -> subprocess.Popen[str]:
         """A ``cockpit run`` in the background; returns once all ranks have started."""
+        process = self.begin(*options, program=program, **keywords)
+        self.wait_for_start()
+        return process
+
+    def begin(self, *options: str, program: list[str], **keywords: Any) -> subprocess.Popen[str]:
+        """A ``cockpit run`` in the background, beside which others can begin."""
         assert not self.folder.exists(), f"{self.name} exists: its record would answer for the new run"
-        process = self.lab.popen(
+        return self.lab.popen(
             self.words(*options, program=program),
             env=self._env,
             stdin=subprocess.DEVNULL,
@@ -73,8 +79,10 @@ class Cockpits:
             stderr=keywords.get("stderr", subprocess.DEVNULL),
             text=True,
         )
-        until(self.all_started, f"all ranks of {self.name} started", timeout=90)
-        return process
+
+    def wait_for_start(self) -> None:
+        """Return once all ranks have started, which takes longer where several runs begin."""
+        until(self.all_started, f"all ranks of {self.name} started", timeout=180)
 
     def cockpit(
         self, *words: str, timeout: float = 170, env: Mapping[str, str] | None = None
@@ -85,7 +93,8 @@ class Cockpits:
     @property
     def folder(self) -> Path:
         """The run's folder on the login node."""
-        return self.lab.home() / ".local/state/cockpit/runs" / self.name
+        state = self._env.get("XDG_STATE_HOME", self.lab.home() / ".local/state")
+        return Path(state) / "cockpit/runs" / self.name
 
     def node_folder(self, node: str) -> Path:
         """The run's folder on a node, as seen from here."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.lab.cockpits import Cockpits
+from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import Lab
 from tests.needs import lacking
 
@@ -34,6 +35,27 @@ def cockpits(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Cockpits]:
     yield made
     if made.folder.exists() and not made.ended():
         made.cockpit("stop", made.name, "--now")
+
+
+def unused(lab: Lab, stem: str) -> Cockpits:
+    """Cockpits for a run that several tests share; the fixture of a file may be made more than once."""
+    runs = (Cockpits(lab, f"{stem}-{number}") for number in itertools.count(1))
+    return next(each for each in runs if not each.folder.exists())
+
+
+@pytest.fixture(scope="module")
+def live(lab2: Lab) -> Iterator[Cockpits]:
+    """A run that trains on and on, unwatched, for all tests of a file that only look at one.
+
+    They neither end it nor touch its record.
+    """
+    made = unused(lab2, "live")
+    program = [str(EXAMPLES / "train_plain.py"), "--steps", "100000"]
+    process = made.start("--launcher", "command", "--headless", program=program)
+    process.kill()
+    process.wait()
+    yield made
+    made.cockpit("stop", made.name, "--now")
 
 
 @pytest.fixture

@@ -20,13 +20,17 @@ ALTERNATE, ORDINARY = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
 @pytest.fixture
-def opened(cockpits: Cockpits) -> Iterator[Terminal]:
-    """The app, watching a run that goes on and on."""
-    words = cockpits.words("--launcher", "command", program=[PLAIN, "--steps", "100000"])
-    with terminal(cockpits.lab, words, "xterm-256color") as made:
-        made.resize(120, 40)
-        until(lambda: "/100000 loss" in made.text, "output on the screen", timeout=90)
-        yield made
+def opened(live: Cockpits) -> Iterator[Terminal]:
+    """The app, watching a run that others have started."""
+    with terminal(live.lab, ["cockpit", "attach", live.name], "xterm-256color") as made:
+        yield trains_on(made)
+
+
+def trains_on(made: Terminal) -> Terminal:
+    """Wait for output of the ranks on a terminal that is large enough for it."""
+    made.resize(120, 40)
+    until(lambda: "/100000 loss" in made.text, "output on the screen", timeout=90)
+    return made
 
 
 def app_of(opened: Terminal) -> psutil.Process:
@@ -59,7 +63,7 @@ def alive(cockpits: Cockpits) -> bool:
     )
 
 
-def test_a_resize_storm_and_leaving(cockpits: Cockpits, opened: Terminal) -> None:
+def test_a_resize_storm_and_leaving(live: Cockpits, opened: Terminal) -> None:
     sizes = random.Random(1)
     for _ in range(100):
         opened.resize(sizes.randint(1, 250), sizes.randint(1, 80))
@@ -67,8 +71,8 @@ def test_a_resize_storm_and_leaving(cockpits: Cockpits, opened: Terminal) -> Non
     opened.type("q")
     assert opened.end() == 130
     assert well(opened)
-    assert f"cockpit attach {cockpits.name}" in opened.text
-    assert alive(cockpits)
+    assert f"cockpit attach {live.name}" in opened.text
+    assert alive(live)
 
 
 def test_ctrl_z_and_fg(cockpits: Cockpits) -> None:
@@ -88,25 +92,28 @@ def test_ctrl_z_and_fg(cockpits: Cockpits) -> None:
         assert alive(cockpits)
 
 
-def test_kill_9_leaves_terminal_and_run_well(cockpits: Cockpits, opened: Terminal) -> None:
+def test_kill_9_leaves_terminal_and_run_well(live: Cockpits, opened: Terminal) -> None:
     changed = opened.modes()
     app_of(opened).kill()
     until(lambda: well(opened), "the terminal is mended")
     until(lambda: opened.modes() != changed, "its settings are the old ones")
-    assert alive(cockpits)
-    attached = cockpits.cockpit("ps", "--json")
-    assert cockpits.name in attached.stdout
+    assert alive(live)
+    attached = live.cockpit("ps", "--json")
+    assert live.name in attached.stdout
 
 
-def test_a_closed_terminal_leaves_the_run(cockpits: Cockpits, opened: Terminal) -> None:
+def test_a_closed_terminal_leaves_the_run(live: Cockpits, opened: Terminal) -> None:
     opened.hang_up()
     assert opened.process.wait(60) == 130
-    assert alive(cockpits)
+    assert alive(live)
 
 
-def test_attach_goes_on_and_stops_when_asked(cockpits: Cockpits, opened: Terminal) -> None:
-    opened.type("q")
-    assert opened.end() == 130
+def test_attach_goes_on_and_stops_when_asked(cockpits: Cockpits) -> None:
+    words = cockpits.words("--launcher", "command", program=[PLAIN, "--steps", "100000"])
+    with terminal(cockpits.lab, words, "xterm-256color") as first:
+        trains_on(first)
+        first.type("q")
+        assert first.end() == 130
     with terminal(cockpits.lab, ["cockpit", "attach", cockpits.name], "xterm-256color") as again:
         again.resize(160, 40)
         until(lambda: "/100000 loss" in again.text, "output again")

@@ -7,11 +7,14 @@ import json
 import re
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.lab.cockpits import ENV, Cockpits
+from tests.lab.fixtures import unused
+from tests.lab.lab import Lab
 from tests.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -44,6 +47,26 @@ def profiled(cockpits: Cockpits, sizes: str, *hostile: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture(scope="module")
+def finished(lab2: Lab) -> Cockpits:
+    """A run that has left a report of each rank, which nobody has collected."""
+    cockpits = unused(lab2, "finished")
+    profiled(cockpits, "3,4,5,6")
+    return cockpits
+
+
+@pytest.fixture
+def uncollected(finished: Cockpits) -> Iterator[Cockpits]:
+    """The same run in a state folder of the test's own: what is collected there no other test has."""
+    lab = finished.lab
+    state = lab.home() / "state-of-a-test"
+    runs = state / "cockpit/runs"
+    lab.run(["mkdir", "-p", "-m", "700", state, state / "cockpit", runs], check=True)
+    lab.run(["cp", "-a", finished.folder, runs], check=True)
+    yield Cockpits(lab, finished.name, {"XDG_STATE_HOME": str(state)})
+    lab.run(["rm", "-r", state], check=True)
+
+
 def there(cockpits: Cockpits, node: str) -> dict[str, bytes]:
     """What the node's reports folder has to fetch."""
     folder = cockpits.node_folder(node) / "reports"
@@ -55,49 +78,47 @@ def here(cockpits: Cockpits) -> Path:
     return cockpits.folder / "reports"
 
 
-def test_every_report_is_here_and_verified(cockpits: Cockpits) -> None:
-    profiled(cockpits, "3,4,5,6")
-    done = cockpits.cockpit("collect", cockpits.name)
+def test_every_report_is_here_and_verified(uncollected: Cockpits) -> None:
+    done = uncollected.cockpit("collect", uncollected.name)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("sha256 verified") == 4
     assert "nsys reports hold the whole environment" in done.stderr
-    manifest = json.loads((here(cockpits) / "manifest.json").read_text())
+    manifest = json.loads((here(uncollected) / "manifest.json").read_text())
     assert manifest["missing"] == {}
-    assert manifest["plan"]["run"] == cockpits.name
+    assert manifest["plan"]["run"] == uncollected.name
     assert [node["facts"]["python_version"] for node in manifest["plan"]["nodes"]]
     assert len(manifest["reports"]) == 4
     for report in manifest["reports"]:
-        file = here(cockpits) / report["file"]
+        file = here(uncollected) / report["file"]
         data = file.read_bytes()
-        assert data == there(cockpits, report["node"])[report["name"]]
+        assert data == there(uncollected, report["node"])[report["name"]]
         assert report["sha256"] == hashlib.sha256(data).hexdigest()
         assert report["state"] == "collected"
         assert report["size"] == len(data)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    files = sorted(here(cockpits).glob("*/*"))
+    files = sorted(here(uncollected).glob("*/*"))
     before = [(path, path.stat().st_mtime_ns, path.stat().st_ino) for path in files]
-    again = cockpits.cockpit("collect", cockpits.name)
+    again = uncollected.cockpit("collect", uncollected.name)
     assert again.returncode == 0, again.stderr
-    files = sorted(here(cockpits).glob("*/*"))
+    files = sorted(here(uncollected).glob("*/*"))
     assert [(path, path.stat().st_mtime_ns, path.stat().st_ino) for path in files] == before
 
 
-def test_what_an_earlier_try_left_is_used_or_repaired(cockpits: Cockpits) -> None:
-    profiled(cockpits, "3,4,5,6")
+def test_what_an_earlier_try_left_is_used_or_repaired(uncollected: Cockpits) -> None:
     for node, rank, start in (
         ("0000-node1", 0, b"another file"),
-        ("0001-node2", 2, there(cockpits, "node2")["rank-2.nsys-rep"][:2_000_000]),
-        ("0001-node2", 3, there(cockpits, "node2")["rank-3.nsys-rep"] + b"and more"),
+        ("0001-node2", 2, there(uncollected, "node2")["rank-2.nsys-rep"][:2_000_000]),
+        ("0001-node2", 3, there(uncollected, "node2")["rank-3.nsys-rep"] + b"and more"),
     ):
-        part = here(cockpits) / node / f"rank-{rank}.nsys-rep.part"
-        cockpits.lab.write(None, part, "")
+        part = here(uncollected) / node / f"rank-{rank}.nsys-rep.part"
+        uncollected.lab.write(None, part, "")
         part.write_bytes(start)
-    done = cockpits.cockpit("collect", cockpits.name, "--json")
+    done = uncollected.cockpit("collect", uncollected.name, "--json")
     assert done.returncode == 0, done.stderr
     assert [report["state"] for report in json.loads(done.stdout)["reports"]] == ["collected"] * 4
-    for index, node in enumerate(cockpits.lab.nodes):
-        files = (here(cockpits) / f"{index:04d}-{node}").iterdir()
-        assert {path.name: path.read_bytes() for path in files} == there(cockpits, node)
+    for index, node in enumerate(uncollected.lab.nodes):
+        files = (here(uncollected) / f"{index:04d}-{node}").iterdir()
+        assert {path.name: path.read_bytes() for path in files} == there(uncollected, node)
 
 
 def test_names_from_a_node_are_data(cockpits: Cockpits) -> None:
@@ -116,18 +137,17 @@ def test_names_from_a_node_are_data(cockpits: Cockpits) -> None:
     assert {path for path in cockpits.folder.iterdir() if path.name != "reports"} == outside
 
 
-def test_a_node_that_is_down_costs_only_its_own(cockpits: Cockpits) -> None:
-    profiled(cockpits, "1,1,1,1")
-    cockpits.lab.stop_sshd("node2", sessions=True)
+def test_a_node_that_is_down_costs_only_its_own(uncollected: Cockpits) -> None:
+    uncollected.lab.stop_sshd("node2", sessions=True)
     try:
-        done = cockpits.cockpit("collect", cockpits.name)
+        done = uncollected.cockpit("collect", uncollected.name)
     finally:
-        cockpits.lab.start_sshd("node2")
+        uncollected.lab.start_sshd("node2")
     assert done.returncode == 3
     assert re.search("^node2: no report: connection refused", done.stdout, re.MULTILINE)
     assert done.stdout.count("node1: ") == done.stdout.count("sha256 verified") == 2
-    assert f"to try again: cockpit collect {cockpits.name}" in done.stderr
-    again = cockpits.cockpit("collect", cockpits.name)
+    assert f"to try again: cockpit collect {uncollected.name}" in done.stderr
+    again = uncollected.cockpit("collect", uncollected.name)
     assert again.returncode == 0, again.stderr
     assert again.stdout.count("sha256 verified") == 4
 

@@ -152,21 +152,23 @@ def test_it_outlives_the_cockpit_and_is_found_again(
     assert slurm.state(job) == "RUNNING"
 
 
-@pytest.mark.parametrize("text", [TRAINS, STUBBORN], ids=["obeys", "ignores"])
-def test_the_end_of_the_job_is_recorded(
-    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str], text: str
-) -> None:
-    job = allocate()
-    process = train(cockpits, job, text)
-    slurm.run("scancel", job)
-    assert process.wait(60) == 1
-    for node in cockpits.lab.nodes:
-        exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
-        assert {event["signal"] for event in exits} <= {signal.SIGTERM, signal.SIGKILL}
-        assert len(exits) == 2, "recorded before SLURM's own SIGKILL"
-        assert cockpits.count(node, "ended") == 1
-    until(lambda: slurm.state(job) == "", "the job has ended")
-    assert not cockpits.left_over()
+def test_the_end_of_the_job_is_recorded(slurm: Slurm, allocate: Callable[..., str]) -> None:
+    """Of ranks that obey SIGTERM, and of ranks that ignore it, in two jobs side by side."""
+    jobs = {name: allocate() for name in ("obeys", "ignores")}
+    runs = {name: Cockpits(slurm.lab, name, slurm.env) for name in jobs}
+    processes = {
+        name: train(runs[name], job, STUBBORN if name == "ignores" else TRAINS) for name, job in jobs.items()
+    }
+    slurm.run("scancel", *jobs.values())
+    for name, cockpits in runs.items():
+        assert processes[name].wait(60) == 1, name
+        for node in cockpits.lab.nodes:
+            exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
+            assert {event["signal"] for event in exits} <= {signal.SIGTERM, signal.SIGKILL}, name
+            assert len(exits) == 2, f"{name}: recorded before SLURM's own SIGKILL"
+            assert cockpits.count(node, "ended") == 1, name
+        until(lambda job=jobs[name]: slurm.state(job) == "", "the job has ended")  # type: ignore[misc]
+        assert not cockpits.left_over(), name
 
 
 def test_the_end_of_its_srun_is_the_end_of_the_run(

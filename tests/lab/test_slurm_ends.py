@@ -93,6 +93,9 @@ def held_step(slurm: Slurm, job: str) -> str:
     return str(steps["cockpit"])
 
 
+LEAST = ("scancel", "node")
+"""Ends that are tried however processes are tracked."""
+
 SLEEPS = "exec sleep 600"
 ENDS = {
     "scancel": End(
@@ -128,26 +131,38 @@ ENDS = {
 }
 
 
-TOGETHER = (("scancel", "script", "limit", "requeue", "step"), ("preempted", "queued-again"), ("node",))
-"""Jobs that run at the same time, and end so: most of what each takes is waiting for SLURM."""
+TOGETHER = (
+    (("scancel", "script", "limit", "requeue", "step"), ("preempted", "queued-again")),
+    (("node",),),
+)
+"""Jobs that run at the same time, and of those the ones that end so: a preemption needs the nodes to itself.
+
+Most of what each takes is waiting for SLURM.
+"""
 
 
 def test_every_end_of_a_job_is_called_by_its_name(slurm: Slurm) -> None:
-    assert sorted(ENDS) == sorted(name for names in TOGETHER for name in names)
-    for names in TOGETHER:
+    assert sorted(ENDS) == sorted(name for groups in TOGETHER for names in groups for name in names)
+    for groups in TOGETHER:
         # The words are the same, however processes are tracked.
-        chosen = [name for name in names if slurm.tracking == "cgroup" or name in ("scancel", "node")]
-        jobs = {name: ENDS[name].job(slurm) for name in chosen}
-        runs = {name: started(Cockpits(slurm.lab, name, slurm.env), jobs[name]) for name in chosen}
-        unwatched = unwatched_run(slurm) if "scancel" in chosen else None
-        if "scancel" in chosen:
-            told_by_a_signal(slurm, Cockpits(slurm.lab, "scancel", slurm.env), jobs["scancel"])
-        for name in chosen:
-            ENDS[name].fault(slurm, jobs[name])
-        for name in chosen:
-            ends_as_it_should(slurm, name, jobs[name], runs[name])
+        chosen = [[name for name in names if slurm.tracking == "cgroup" or name in LEAST] for names in groups]
+        jobs = {name: ENDS[name].job(slurm) for names in chosen for name in names}
+        unwatched = slurm.allocate("-N2", "-t", "10") if "scancel" in jobs else ""
+        runs = {name: begun(Cockpits(slurm.lab, name, slurm.env), job) for name, job in jobs.items()}
         if unwatched:
-            known_later(slurm, unwatched)
+            unwatched_run(slurm, unwatched)
+        for name in jobs:
+            Cockpits(slurm.lab, name, slurm.env).wait_for_start()
+        if "scancel" in jobs:
+            told_by_a_signal(slurm, Cockpits(slurm.lab, "scancel", slurm.env), jobs["scancel"])
+        for names in chosen:
+            for name in names:
+                ENDS[name].fault(slurm, jobs[name])
+            for name in names:
+                ends_as_it_should(slurm, name, jobs[name], runs[name])
+            if unwatched:
+                known_later(slurm, unwatched)
+                unwatched = ""
 
 
 def ends_as_it_should(slurm: Slurm, name: str, job: str, process: subprocess.Popen[str]) -> None:
@@ -170,10 +185,10 @@ def ends_as_it_should(slurm: Slurm, name: str, job: str, process: subprocess.Pop
         shown_afterwards(cockpits, sentence)
 
 
-def started(cockpits: Cockpits, job: str) -> subprocess.Popen[str]:
-    """A run in a job, training."""
+def begun(cockpits: Cockpits, job: str) -> subprocess.Popen[str]:
+    """A run in a job, that has yet to train."""
     words = ["--slurm", job, "--launcher", "command", "--headless"]
-    return cockpits.start(*words, program=["/usr/bin/python3", "-u", "-c", TRAINS], stderr=subprocess.PIPE)
+    return cockpits.begin(*words, program=["/usr/bin/python3", "-u", "-c", TRAINS], stderr=subprocess.PIPE)
 
 
 def told_by_a_signal(slurm: Slurm, cockpits: Cockpits, job: str) -> None:
@@ -224,14 +239,14 @@ def shown_afterwards(cockpits: Cockpits, sentence: str) -> None:
     assert over["first_failure"] is None
 
 
-def unwatched_run(slurm: Slurm) -> str:
-    """A run that nobody watches any more, in a job that is at its time limit; returns the job."""
-    job = slurm.allocate("-N2", "-t", "10")
-    process = started(Cockpits(slurm.lab, "unwatched", slurm.env), job)
+def unwatched_run(slurm: Slurm, job: str) -> None:
+    """A run that nobody watches any more, in a job that is at its time limit."""
+    cockpits = Cockpits(slurm.lab, "unwatched", slurm.env)
+    process = begun(cockpits, job)
+    cockpits.wait_for_start()
     process.kill()
     process.communicate()
     as_root("scontrol", "update", "jobid={job}", "EndTime=now+1")(slurm, job)
-    return job
 
 
 def known_later(slurm: Slurm, job: str) -> None:
@@ -268,20 +283,22 @@ def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
     """Runs that were left: what was known of their ends while their job was there is known later."""
     with without_sshd("linuxproc", more=FORGETFUL.strip()) as slurm:
         job = slurm.allocate("-N2")
-        runs = {name: left(slurm, job, name) for name in ("well", "failed", "stopped", "unseen")}
+        runs = left(slurm, job, "well", "failed", "stopped", "unseen")
         for name in ("well", "failed", "unseen"):
             slurm.lab.write(None, slurm.lab.home() / f"go-{name}", "")
+        for name in ("well", "failed", "unseen"):
             until(runs[name].ended, f"the end of {name}", timeout=90)
         assert runs["stopped"].cockpit("stop", "stopped").returncode == 0
         seen = ("well", "failed", "stopped")
         before = {name: shown(runs[name]) for name in seen}
         assert [before[name]["state"] for name in ("well", "stopped")] == ["ended", "stopped"]
         assert "what it died of" in before["failed"]["findings"][0]["detail"]
-        gone = left(slurm, job, "cancelled")
+        (gone,) = left(slurm, job, "cancelled").values()
         slurm.cancel(job)
         cancelled = shown(gone)["state"]
         # Within two seconds SLURM tells why; after that only how its step has ended is known.
         assert cancelled.startswith((f"SLURM job {job} was cancelled", f"SLURM cancelled step {job}."))
+        preempted_with_grace(slurm)  # in the minute after which SLURM forgets
         until(lambda: "Invalid job id" in forgotten(slurm, job), "SLURM has forgotten it", timeout=60)
         for name in seen:
             after = shown(runs[name])
@@ -292,26 +309,33 @@ def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
         for name, code in codes.items():
             assert gone.cockpit("attach", name, "--headless").returncode == code, name
 
-        job = slurm.allocate("-N2", "-p", "graceful")
-        cockpits = Cockpits(slurm.lab, "graceful", slurm.env)
-        process = started(cockpits, job)
-        preempt(slurm, job)
-        _, said = process.communicate(timeout=120)
-        assert f"SLURM preempted job {job} for another one" in said
-        assert f"SLURM preempted job {job} for another one" in shown(cockpits)["state"]
+
+def preempted_with_grace(slurm: Slurm) -> None:
+    """A job that another one takes the nodes of, after the seconds that its partition grants."""
+    job = slurm.allocate("-N2", "-p", "graceful")
+    cockpits = Cockpits(slurm.lab, "graceful", slurm.env)
+    process = begun(cockpits, job)
+    cockpits.wait_for_start()
+    preempt(slurm, job)
+    _, said = process.communicate(timeout=120)
+    assert f"SLURM preempted job {job} for another one" in said
+    assert f"SLURM preempted job {job} for another one" in shown(cockpits)["state"]
 
 
 KEPT = ("state", "ranks", "findings")
 
 
-def left(slurm: Slurm, job: str, name: str) -> Cockpits:
-    """A run that its cockpit has left while it went on."""
-    cockpits = Cockpits(slurm.lab, name, slurm.env)
+def left(slurm: Slurm, job: str, *names: str) -> dict[str, Cockpits]:
+    """Runs that their cockpits have left while they went on."""
+    runs = {name: Cockpits(slurm.lab, name, slurm.env) for name in names}
     words = ["--slurm", job, "--launcher", "command", "--headless"]
-    process = cockpits.start(*words, program=["/usr/bin/python3", "-u", "-c", WAITS, name])
-    process.kill()
-    process.communicate()
-    return cockpits
+    program = ["/usr/bin/python3", "-u", "-c", WAITS]
+    begun = [run.begin(*words, program=[*program, name]) for name, run in runs.items()]
+    for run, process in zip(runs.values(), begun, strict=True):
+        run.wait_for_start()
+        process.kill()
+        process.communicate()
+    return runs
 
 
 def shown(cockpits: Cockpits) -> dict[str, Any]:

@@ -61,6 +61,15 @@ def is_slurmd(process: Process) -> bool:
     return bool(process.cmdline) and process.cmdline[0].endswith("/slurmd")
 
 
+def is_of(name: str, job: str) -> Callable[[Process], bool]:
+    """Whether a process is of the run of that name, which is the only one in that job."""
+    return lambda process: (
+        process.environ.get("COCKPIT_RUN") == name
+        or f"--jobid={job}" in process.cmdline
+        or any(f"/{name}/" in word for word in process.cmdline)
+    )
+
+
 def kill(slurm: Slurm, node: str | None, which: Callable[[Process], bool]) -> int:
     """Kill the oldest process of a kind on a node (None: the login node); returns its number."""
     pid = min(process.pid for process in slurm.lab.processes(node) if which(process))
@@ -95,12 +104,15 @@ ALIKE = ("wrapper", "rank")
 """Nothing about them differs from one way of tracking to another."""
 
 
-def started(cockpits: Cockpits, job: str) -> subprocess.Popen[str]:
+def begun(cockpits: Cockpits, job: str) -> subprocess.Popen[str]:
     options = ["--slurm", job, "--launcher", "command", "--headless", "--failure-wait", "0"]
     program = ["/usr/bin/python3", "-u", "-c", TRAINS]
-    process = cockpits.start(*options, program=program, stderr=subprocess.PIPE)
+    return cockpits.begin(*options, program=program, stderr=subprocess.PIPE)
+
+
+def wait_for_training(cockpits: Cockpits) -> None:
+    cockpits.wait_for_start()
     until(lambda: trains(cockpits), "all ranks train")
-    return process
 
 
 def trains(cockpits: Cockpits) -> list[int]:
@@ -126,27 +138,54 @@ def is_seen_to_be_gone(cockpits: Cockpits) -> None:
 
 
 def test_what_each_death_ends_and_what_is_said_of_it(slurm: Slurm) -> None:
-    job = slurm.allocate("-N2")
-    for name, fatal in FATAL.items():
-        if name in ALIKE and slurm.tracking != "cgroup":
-            continue
-        cockpits = Cockpits(slurm.lab, name, slurm.env)
-        process = started(cockpits, job)
-        pid = kill(slurm, fatal.node, fatal.which)
+    """Each in a job of its own, side by side: most of what they take is waiting."""
+    fatal = {name: one for name, one in FATAL.items() if name not in ALIKE or slurm.tracking == "cgroup"}
+    jobs = {name: slurm.allocate("-N2") for name in (*fatal, "stepd")}
+    runs = {name: Cockpits(slurm.lab, name, slurm.env) for name in jobs}
+    processes = {name: begun(run, jobs[name]) for name, run in runs.items()}
+    for run in runs.values():
+        wait_for_training(run)
+    pids = {name: kill_of_run(slurm, one, name, jobs[name]) for name, one in fatal.items()}
+    step = held_step(slurm, jobs["stepd"])
+    kill(slurm, "node1", lambda each: words(each).startswith(f"slurmstepd: [{step}]"))
+    for name, one in fatal.items():
         if name == "supervisor":
-            if slurm.tracking != "cgroup":
-                goes_on(cockpits, "there, what has detached itself outlives it")
-            # Nobody has recorded how its ranks ended: that alone stops no others.
-            is_seen_to_be_gone(cockpits)
-            assert cockpits.cockpit("stop", name).returncode == 0
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 1, f"{name}: {said}"
-        assert fatal.said.format(pid=pid) in said, f"{name}: {said}"
-        nothing_is_left(cockpits)
-        cockpits.assert_spools_equal()
-        assert slurm.state(job) == "RUNNING", "the job is not ours to end"
-    nothing_else_matters(slurm, job)
-    the_step_of_a_node(slurm, job)
+            without_supervisor(slurm, runs[name])
+        _, said = processes[name].communicate(timeout=120)
+        assert processes[name].returncode == 1, f"{name}: {said}"
+        assert one.said.format(pid=pids[name]) in said, f"{name}: {said}"
+        nothing_is_left(runs[name])
+        runs[name].assert_spools_equal()
+        assert slurm.state(jobs[name]) == "RUNNING", "the job is not ours to end"
+    without_the_step_of_a_node(slurm, runs["stepd"], processes["stepd"], jobs["stepd"])
+    nothing_else_matters(slurm, jobs["srun"])
+
+
+def kill_of_run(slurm: Slurm, fatal: Fatal, name: str, job: str) -> int:
+    """Kill what is fatal to that run; returns its number."""
+    ours = is_of(name, job)
+    return kill(slurm, fatal.node, lambda each: fatal.which(each) and ours(each))
+
+
+def without_supervisor(slurm: Slurm, cockpits: Cockpits) -> None:
+    if slurm.tracking != "cgroup":
+        goes_on(cockpits, "there, what has detached itself outlives it")
+    # Nobody has recorded how its ranks ended: that alone stops no others.
+    is_seen_to_be_gone(cockpits)
+    assert cockpits.cockpit("stop", cockpits.name).returncode == 0
+
+
+def without_the_step_of_a_node(
+    slurm: Slurm, cockpits: Cockpits, process: subprocess.Popen[str], job: str
+) -> None:
+    """Without its slurmstepd nothing would end a run with its job: it ends by itself, also on other nodes."""
+    _, said = process.communicate(timeout=120)
+    assert "the slurmstepd that held it has ended" in said, said
+    nothing_is_left(cockpits)
+    assert all(cockpits.count(node, "ended") == 1 for node in slurm.lab.nodes)
+    cockpits.assert_spools_equal()
+    slurm.run("scancel", job)
+    until(lambda: slurm.state(job) == "", "the job has ended", timeout=90)
 
 
 def nothing_is_left(cockpits: Cockpits) -> None:
@@ -156,7 +195,8 @@ def nothing_is_left(cockpits: Cockpits) -> None:
 def nothing_else_matters(slurm: Slurm, job: str) -> None:
     """A run outlives everything that only looks at it, and SLURM's own daemon."""
     cockpits = Cockpits(slurm.lab, "goes-on", slurm.env)
-    process = started(cockpits, job)
+    process = begun(cockpits, job)
+    wait_for_training(cockpits)
     kill(slurm, "node1", is_agent)
     goes_on(cockpits, "an agent is killed")
     kill(slurm, None, is_step_to("node2"))
@@ -173,17 +213,3 @@ def nothing_else_matters(slurm: Slurm, job: str) -> None:
     assert stopped.returncode == 0, stopped.stderr
     assert not cockpits.left_over()
     assert all(cockpits.count(node, "ended") == 1 for node in slurm.lab.nodes)
-
-
-def the_step_of_a_node(slurm: Slurm, job: str) -> None:
-    """Without its slurmstepd nothing would end a run with its job: it ends by itself, also on other nodes."""
-    cockpits = Cockpits(slurm.lab, "stepd", slurm.env)
-    process = started(cockpits, job)
-    kill(slurm, "node1", lambda each: words(each).startswith(f"slurmstepd: [{held_step(slurm, job)}]"))
-    _, said = process.communicate(timeout=120)
-    assert "the slurmstepd that held it has ended" in said, said
-    nothing_is_left(cockpits)
-    assert all(cockpits.count(node, "ended") == 1 for node in slurm.lab.nodes)
-    cockpits.assert_spools_equal()
-    slurm.run("scancel", job)
-    until(lambda: slurm.state(job) == "", "the job has ended", timeout=90)

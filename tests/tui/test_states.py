@@ -29,7 +29,7 @@ SAYS = {
         "gpu02 ○○○○ ○▲○○",
         "S its stacks",
     ),
-    "no-step": ("no step for 48 s · in evaluate.py:31", "looking again at 04:05:09"),
+    "no-step": ("no step for 48 s · in evaluate.py:31", "inspecting again at 04:05:09"),
     "filtered": ("loss 2.332", "/ loss 2.3", "enter keeps · esc clears"),
     "frozen": ("FROZEN · the display is paused, the run continues · p resumes", "frozen · 90 lines"),
     "palette": ("go to", "x            stop the run", "enter runs it · esc closes"),
