@@ -6,10 +6,12 @@ import json
 import logging
 import sys
 import tempfile
+import time
 import timeit
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.here import started, wait
@@ -23,6 +25,11 @@ WINDOW = {"1": 150, "10": 16, "100": 3}
 ROUNDS = {"1": 60, "10": 50, "100": 24}
 SIDES = {"on": "auto", "off": "off", "off again": "off"}
 CALLS, REPEATS = 50_000, 9
+"""Of a timer that calls something with nothing in between."""
+AMID = 300
+"""Steps of training between which something is timed, each time."""
+
+Do = Callable[[], None]
 
 Start = Callable[[Sequence[str]], AbstractContextManager[Any]]
 """Starts a side with these words for :mod:`benchmarks.training`, and ends it."""
@@ -46,13 +53,31 @@ def run() -> Result:
         },
         figures,
         [
-            Level("one mark", alone(), "µs"),
-            Level("all marks of a step, with what they are hung on", whole(), "µs"),
-            Level("a step's call of the optimizer's hook, its mark and its record included", hook(), "µs"),
+            *levels(),
             Level("marks of a step", written, ""),
         ],
-        NOTES,
+        [
+            *NOTES,
+            "Bands are as wide as the machine is busy, so that only much would show; what marks take by"
+            " themselves is exact.",
+            "Again and again, a mark is in the caches; between two steps it is not: most of its cost is"
+            " that.",
+        ],
     )
+
+
+def levels() -> list[Level]:
+    """What marks take by themselves, again and again and in the midst of training."""
+    with _made() as made:
+        each = {
+            "one mark": (lambda: made.add(marks.UPDATE_END), _nothing),
+            "the marks of a step, with what they are hung on": _step(made),
+        }
+        return [
+            Level(f"{what}, {how}", measure(*pair), "µs")
+            for what, pair in each.items()
+            for how, measure in (("again and again", _alone), ("between two steps of 1 ms", _amid))
+        ]
 
 
 NOTES = (
@@ -87,7 +112,7 @@ def compared(
     return found
 
 
-_SLOW = "fewer marks, or marks written in C: they are Python that torch calls."
+_SLOW = "marks written in C, which take fewer caches: they are Python that torch calls."
 
 
 class Training:
@@ -148,50 +173,63 @@ def _marks_of_a_step(side: Training) -> float:
     return len(found) / steps
 
 
-def alone() -> list[float]:
-    """Microseconds of one mark, of as many as a timer needs, again and again."""
+@contextmanager
+def _made() -> Iterator[marks.Marks]:
+    """Marks as a probe makes them."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         words = hooks.Ring(f"{folder}/0.ring", 0, 0)
-        made = marks.Marks(words.words, words.broke)
-        return _microseconds(lambda: made.add(marks.UPDATE_END))
+        yield marks.Marks(words.words, words.broke)
 
 
-def hook() -> list[float]:
-    """The same of a step of an optimizer, as its hook is called."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        words = hooks.Ring(f"{folder}/0.ring", 0, 0)
-        steps = hooks.Steps(words)
-        steps.marks = marks.Marks(words.words, words.broke)
-        return _microseconds(lambda: steps.optimizer(steps))
+def _step(made: marks.Marks) -> tuple[Do, Do]:
+    """What a step does where torch asks for marks, with them and without."""
+    plain = logging.getLogger("torch.autograd.graph")
+    usual = type("Iterator", (), {})
+    marked = type("Iterator", (), {"_profile_name": marks.Asked(made), "_num_yielded": marks.Answered(made)})
+
+    def step(iterator: Any, log: Any) -> None:
+        _ = iterator._profile_name
+        iterator._num_yielded = 1
+        logs = log.getEffectiveLevel() <= logging.DEBUG
+        if logs or logs:  # it looks twice
+            raise AssertionError
+
+    def with_marks() -> None:
+        step(ours, log)
+        made.add(marks.UPDATE_END)
+
+    theirs, ours, log = usual(), marked(), marks.Log(plain, made)
+    theirs._profile_name = ours._profile_name = "next"
+    return with_marks, lambda: step(theirs, plain)
 
 
-def whole() -> list[float]:
-    """The same of all marks of a step where torch asks for them, less what it does without."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        words = hooks.Ring(f"{folder}/0.ring", 0, 0)
-        made = marks.Marks(words.words, words.broke)
-        plain = logging.getLogger("torch.autograd.graph")
-        usual = type("Iterator", (), {})
-        marked = type(
-            "Iterator", (), {"_profile_name": marks.Asked(made), "_num_yielded": marks.Answered(made)}
-        )
-
-        def step(iterator: Any, log: Any) -> None:
-            _ = iterator._profile_name
-            iterator._num_yielded = 1
-            logs = log.getEffectiveLevel() <= logging.DEBUG
-            if logs or logs:
-                return
-
-        def marked_step() -> None:
-            step(ours, log)
-            made.add(marks.UPDATE_END)
-
-        theirs, ours, log = usual(), marked(), marks.Log(plain, made)
-        theirs._profile_name = ours._profile_name = "next"
-        return _microseconds(marked_step, lambda: step(theirs, plain))
+def _nothing() -> None:
+    """Cost what a call does."""
 
 
-def _microseconds(do: Callable[[], None], without: Callable[[], None] = lambda: None) -> list[float]:
+def _alone(do: Do, without: Do) -> list[float]:
+    """Microseconds that one thing takes more than another, each again and again with nothing in between."""
     less = min(timeit.repeat(without, number=CALLS, repeat=REPEATS))
     return [1e6 * (took - less) / CALLS for took in timeit.repeat(do, number=CALLS, repeat=REPEATS)]
+
+
+def _amid(do: Do, without: Do) -> list[float]:
+    """The same, each once after a step of training, when the caches have what that needs."""
+    from benchmarks import training  # it needs torch
+
+    model, optimizer, data = training.prepared("1")
+    found: dict[Do, list[int]] = {}
+    differ = []
+    for _ in range(REPEATS):
+        found[do], found[without] = [], []
+        for number in range(AMID):
+            (x,) = next(data)
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            timed = without if number % 2 else do
+            began = time.perf_counter_ns()
+            timed()
+            found[timed].append(time.perf_counter_ns() - began)
+        differ.append((median(found[do]) - median(found[without])) / 1000)
+    return differ

@@ -26,15 +26,21 @@ BATCHES = 20
 """Of an epoch, after which the loader begins anew."""
 
 
-def main(folder: Path, size: str, windows: int, traceml: Any = None) -> None:
-    """Train as told."""
+def prepared(size: str) -> tuple[Any, Any, Iterator[Any]]:
+    """A model, its optimizer, and batches without end."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     wide, layers, rows = SIZES[size]
     parts = [part for _ in range(layers) for part in (torch.nn.Linear(wide, wide), torch.nn.Tanh())]
     model = torch.nn.Sequential(*parts)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    data = _without_end(DataLoader(TensorDataset(torch.randn(BATCHES * rows, wide)), batch_size=rows))
+    loader = DataLoader(TensorDataset(torch.randn(BATCHES * rows, wide)), batch_size=rows)
+    return model, optimizer, _without_end(loader)
+
+
+def main(folder: Path, size: str, windows: int, traceml: Any = None) -> None:
+    """Train as told."""
+    model, optimizer, data = prepared(size)
     traced: Callable[[Any], Any] = traceml.trace_step if traceml else contextlib.nullcontext
     wall: list[float] = []
     cpu: list[float] = []
