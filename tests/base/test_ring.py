@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 import time
@@ -157,16 +156,11 @@ def test_a_loader_in_use_keeps_its_number(tmp_path: Path) -> None:
     assert found == [*numbers, 0, 1, 0, 2, 0]
 
 
-def test_marks_are_those_of_the_thread_and_process_that_train(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_marks_are_those_of_the_thread_that_trains(tmp_path: Path) -> None:
     _, writes = marked(tmp_path)
     thread = threading.Thread(target=writes.add, args=(1,))
     thread.start()
     thread.join()
-    with monkeypatch.context() as forked:
-        forked.setattr(os, "getpid", lambda: 1)
-        writes.add(2)
     writes.add(3)
     assert [mark.kind for mark in ring.read((tmp_path / "m.ring").read_bytes()).marks] == [3]
 

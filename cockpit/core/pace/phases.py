@@ -42,30 +42,6 @@ COMPUTES = 0.6
 """The share of forward and backward from which it is said to be bound by computing."""
 
 
-class Step(Protocol):
-    """As much of a :class:`cockpit.core.pace.steps.Step` as tells its phases."""
-
-    @property
-    def phases(self) -> Sequence[int]:
-        """The word of each rank; empty: nothing is known."""
-
-    @property
-    def spans(self) -> Sequence[float]:
-        """Seconds that it took each rank."""
-
-    @property
-    def works(self) -> Sequence[float]:
-        """Seconds of it that each rank did not wait."""
-
-    @property
-    def by_work(self) -> bool:
-        """Whether these are to be believed."""
-
-    @property
-    def quickest(self) -> Sequence[float]:
-        """See :func:`quickest`."""
-
-
 class Phases(NamedTuple):
     """Seconds of a step that a rank was in each phase; NaN: not known."""
 
