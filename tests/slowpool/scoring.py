@@ -62,6 +62,11 @@ class Outcome:
         return "" if self.alone else "too many" if self.right else "WRONG"
 
     @property
+    def fine(self) -> bool:
+        """Whether all is as it should be."""
+        return self.alone
+
+    @property
     def _truth(self) -> str:
         planned = self.launch.phases[self.phase]
         if isinstance(planned, Fault):
@@ -107,7 +112,7 @@ def near(fault: Fault, size: float) -> bool:
 def page(outcomes: Sequence[Outcome], seed: int, head: str, table: str) -> str:
     """The score, with what else must be known about it."""
     when = tries.when(seed, [one.load for one in outcomes])
-    wrong = [f"    {one}" for one in outcomes if one.verdict]
+    wrong = [f"    {one}" for one in outcomes if not one.fine]
     lines = [head, "", f"{when}.", "", table, ""]
     return "\n".join([*lines, "Not as it should be:", "", *(wrong or ["    nothing"]), ""])
 

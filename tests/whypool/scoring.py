@@ -31,6 +31,11 @@ class Reasoned(Outcome):
             return "none" if truth else "right"
         return "right" if said == truth else "wrong"
 
+    @property
+    def fine(self) -> bool:
+        """Whether all is as it should be."""
+        return self.verdict == "right"
+
     def _said(self, named: tuple[int, float], why: str) -> str:
         return f"{super()._said(named, why)} {why or 'no reason'}"
 
