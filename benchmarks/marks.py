@@ -54,12 +54,12 @@ def run() -> Result:
         figures,
         [
             *levels(),
-            Level("marks of a step", written, ""),
+            Level("a step writes", written, "marks"),
         ],
         [
             *NOTES,
             "Bands are as wide as the machine is busy, so that only much would show; what marks take by"
-            " themselves is exact.",
+            " themselves is finer.",
             "Again and again, a mark is in the caches; between two steps it is not: most of its cost is"
             " that.",
         ],
