@@ -119,7 +119,8 @@ RANK: dict[str, Said] = {
     "phases": PHASES,
     "slow": {
         "description": "how slow it is, if it is: excess (1.0: twice the work), since_step, reason (the phase"
-        " that differs by as much, took_s, others_s; null: none does)",
+        " that differs by as much, took_s, others_s, others: whose these are, or before: its own then;"
+        " null: no phase does)",
         "type": ["object", "null"],
     },
     "late": {

@@ -338,7 +338,12 @@ def _apart_json(pace: Pace, one: Slow | None) -> dict[str, Any] | None:
     if one is None:
         return None
     why = pace.why(one)
-    reason = why and {"phase": why.phase, "took_s": round(why.took, 6), "others_s": round(why.others, 6)}
+    reason = why and {
+        "phase": why.phase,
+        "took_s": round(why.took, 6),
+        "others_s": round(why.others, 6),
+        "others": why.whose,
+    }
     return {"excess": one.excess, "since_step": pace.apart_since(one.rank), "reason": reason}
 
 

@@ -166,26 +166,35 @@ def test_nothing_is_said_of_a_rank_without_phases() -> None:
     ],
 )
 def test_what_a_run_is_bound_by(phases: Phases | None, word: str | None) -> None:
-    found = bound(phases, ranks=4)
+    found = bound([phases] if phases else [], ranks=4)
     assert (found and found.word) == word
+
+
+def test_what_one_of_two_ranks_waits_for_bounds_the_other_no_less_but_not_by_itself() -> None:
+    fed = Phases(0.02, 0.3, 0.2, 0.05, 0.4, 0.03)
+    starved = Phases(0.52, 0.2, 0.2, 0.05, 0.0, 0.03)
+    assert bound([fed, starved], ranks=2) is None, "neither rules both"
+    found = bound([fed, fed, starved], ranks=3)
+    assert found is not None
+    assert found.word == "wait-bound"
 
 
 def test_what_several_ranks_are_bound_by_takes_to_know_how_they_wait() -> None:
     computes = Phases(0.02, 0.4, 0.5, 0.05, math.nan, 0.03)
-    assert bound(computes, ranks=4) is None
-    alone = bound(computes, ranks=1)
+    assert bound([computes], ranks=4) is None
+    alone = bound([computes], ranks=1)
     assert alone is not None
     assert alone.word == "compute-bound"
-    fed = bound(computes._replace(input=0.5), ranks=4)
+    fed = bound([computes._replace(input=0.5)], ranks=4)
     assert fed is not None
     assert fed.word == "input-bound"
 
 
 def test_what_a_run_is_bound_by_is_said_with_its_share() -> None:
-    found = bound(Phases(0.41, 0.2, 0.3, 0.05, 0.0, 0.04), ranks=4)
+    found = bound([Phases(0.41, 0.2, 0.3, 0.05, 0.0, 0.04)], ranks=4)
     assert found is not None
     assert (found.text, found.sure) == ("input-bound: ranks wait 41 % of a step for data", True)
-    found = bound(Phases(0.41, 0.2, 0.3, 0.05, 0.0, 0.04), ranks=4, gpus=True)
+    found = bound([Phases(0.41, 0.2, 0.3, 0.05, 0.0, 0.04)], ranks=4, gpus=True)
     assert found is not None
     assert not found.sure
     assert found.text.startswith("on its CPUs probably input-bound")

@@ -263,14 +263,18 @@ class Pace(Reached):
         """The same of the median rank."""
         found = self._phased()
         if found.run is None:
-            every = max(1, len(self.steps.ranks) // MOST_RANKS)
-            each = (self.phases_of(rank) for rank in self.steps.ranks[::every])
-            found.run = [middle_phases([one for one in each if one is not None])]
+            found.run = [middle_phases(self._each())]
         return found.run[0]
+
+    def _each(self) -> list[Phases]:
+        """The same of each rank; of many ranks some speak for all."""
+        every = max(1, len(self.steps.ranks) // MOST_RANKS)
+        each = map(self.phases_of, self.steps.ranks[::every])
+        return [one for one in each if one is not None]
 
     def bound(self) -> Bound | None:
         """What the steps are bound by; None: nothing takes so much of them, or it is not known."""
-        return bound(self.phases(), ranks=len(self.steps.ranks), gpus=self.gpus)
+        return bound(self._each(), ranks=len(self.steps.ranks), gpus=self.gpus)
 
     def why(self, one: Slow) -> Reason | None:
         """Which phase of a slow rank differs by what it is slow by; None: none does."""
@@ -290,10 +294,11 @@ class Pace(Reached):
         peers = [other for other, stage in enumerate(stages) if stage == stages[place] and other != place]
         peers = peers[:: max(1, len(peers) // MOST_RANKS)]
         own, others = rank_phases(place, newest, gross_of), middle_ranks(peers, newest, gross_of)
-        before = rank_phases(place, self._before(rank), gross_of)
-        shown = reason_shown(own, others, over) or reason_shown(own, before, over)
-        if shown is not None:
+        if (shown := reason_shown(own, others, over)) is not None:
             return shown
+        before = rank_phases(place, self._before(rank), gross_of)
+        if (shown := reason_shown(own, before, over)) is not None:
+            return replace(shown, whose="before")
         found = reason(self.phases_of(rank), middle_ranks(peers, newest), over)
         return None if found is None or speaks_against(own, others, over, found) else found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple, Protocol
@@ -36,10 +36,14 @@ LEAST, MOST = 0.5, 4.0
 """How long a backward pass takes, in forward passes: usually two, or three if it makes activations anew."""
 HINTS = 0.2
 """Longer by this part of it, before any waiting is taken out, a phase speaks against any other."""
-BOUND = {"input": 0.25, "wait": 0.3, "update": 0.3}
-"""The share of a step from which a run is said to be bound by a phase."""
-COMPUTES = 0.6
-"""The share of forward and backward from which it is said to be bound by computing."""
+BOUND: Mapping[str, tuple[Sequence[str], float, str]] = {
+    "input-bound": (("input",), 0.25, "ranks wait {:.0f} % of a step for data"),
+    "wait-bound": (("wait",), 0.3, "ranks wait {:.0f} % of a step for each other"),
+    "update-bound": (("update",), 0.3, "the optimizer takes {:.0f} % of a step"),
+    "compute-bound": (("forward", "backward"), 0.6, "{:.0f} % forward and backward"),
+}
+"""What a run can be bound by: phases, the share of a step from which on it is, and what is said of it. The
+first that holds counts."""
 
 
 class Phases(NamedTuple):
@@ -198,7 +202,7 @@ class Reason:
     :param phase: of :data:`NAMES`
     :param took: seconds that it is in that phase
     :param others: seconds that the median of the others is
-    :param whose: what these are
+    :param whose: ``others``, or ``before``: these are its own, before it was slow
     :param about: ``~`` before times of CPUs that run ahead of GPUs
     """
 
@@ -280,32 +284,28 @@ class Bound:
     sure: bool = True
 
 
-def bound(of: Phases | None, *, ranks: int, gpus: bool = False) -> Bound | None:
-    """What takes most of the median rank's step, if that is much of it.
+def bound(each: Sequence[Phases], *, ranks: int, gpus: bool = False) -> Bound | None:
+    """What takes most of a step, of most ranks and of the median one, if that is much of it.
 
+    :param each: of those ranks of which they are known
     :param ranks: how many the run has: of several it has to be known how long they wait for each other, since
         they do so in the middle of their phases
     :param gpus: whether these are times of CPUs that run ahead of GPUs
     """
-    if of is None or not of.total > 0:
+    of = middle_phases(each)
+    if of is None:
         return None
-    whole = of.total
-    shares = {name: took / whole for name, took in zip(NAMES, of, strict=True) if took == took}
-    said = {
-        "input": "ranks wait {:.0f} % of a step for data",
-        "wait": "ranks wait {:.0f} % of a step for each other",
-        "update": "the optimizer takes {:.0f} % of a step",
-    }
-    apart = ranks == 1 or "wait" in shares
-    for name, least in BOUND.items():
-        if shares.get(name, 0.0) >= least and (apart or name == "input"):
-            return _bound(f"{name}-bound", shares[name], said[name], gpus)
-    computes = shares.get("forward", 0.0) + shares.get("backward", 0.0)
-    if computes >= COMPUTES and apart:
-        return _bound("compute-bound", computes, "{:.0f} % forward and backward", gpus)
+    waits = ranks == 1 or not math.isnan(of.wait)
+    for word, (names, least, said) in BOUND.items():
+        share = _share(of, names)
+        many = sum(_share(one, names) >= least for one in each)
+        if share >= least and 2 * many > len(each) and (waits or word == "input-bound"):
+            doubt = "on its CPUs probably " if gpus else ""
+            return Bound(word, share, f"{doubt}{word}: {said.format(100 * share)}", not gpus)
     return None
 
 
-def _bound(word: str, share: float, said: str, gpus: bool) -> Bound:
-    doubt = "on its CPUs probably " if gpus else ""
-    return Bound(word, share, f"{doubt}{word}: {said.format(100 * share)}", not gpus)
+def _share(of: Phases, names: Sequence[str]) -> float:
+    """How much of a step some phases take, 0 to 1."""
+    took = sum(known_of([getattr(of, name) for name in names]))
+    return took / of.total if of.total > 0 else 0.0
