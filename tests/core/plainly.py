@@ -24,7 +24,7 @@ from cockpit.core.pace.rows import (
     rows,
 )
 from cockpit.core.pace.slow import EXCESS, LOOKED_AT, NEEDED, Slow
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.step import Step
 
 
 def slow(pace: Pace) -> list[Slow]:

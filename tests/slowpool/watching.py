@@ -18,7 +18,7 @@ from pathlib import Path
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.phases import gross_of
 from cockpit.core.pace.slow import Slow
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.step import Step
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
 from cockpit.engine.work_sampler import watch_works

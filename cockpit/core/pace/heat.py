@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import repeat
 
 from cockpit.core.pace.history import Bucket
-from cockpit.core.pace.steps import Key, Step, Steps
+from cockpit.core.pace.step import Key, Step
+from cockpit.core.pace.steps import Steps
 
 LEVELS = (0.15, 0.30, 0.50, 1.0)
 """From how much more than the median rank's time on a cell is warmer."""

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from statistics import median_low
 
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.step import Step
 
 BUCKETS = 2048
 """Kept at most; two neighbours become one when there are more: 34 hours by the minute, then coarser."""

@@ -37,7 +37,7 @@ from cockpit.core.pace.slow import (
     slow_ranks,
     slow_since,
 )
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.step import Step
 
 FRESH_S, FRESH_STEPS = 150.0, 3
 """Seconds, and beyond them usual steps, for which a look at recorders counts: one is taken each minute, and

@@ -29,7 +29,7 @@ from cockpit.base.gate import (
 from cockpit.core.pace.history import FIRST_S, SOME, Bucket
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.phases import NAMES, Phases
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.step import Step
 from cockpit.core.ranks import ranks_text, read_ranks
 from cockpit.errors import CockpitError
 

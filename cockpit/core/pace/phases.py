@@ -63,7 +63,7 @@ class Phases(NamedTuple):
 
 
 class Step(Protocol):
-    """What is read of a :class:`cockpit.core.pace.steps.Step`."""
+    """What is read of a :class:`cockpit.core.pace.step.Step`."""
 
     @property
     def phases(self) -> Sequence[int]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from cockpit.core.pace.history import History
 from cockpit.core.pace.phases import NOTHING, packed
 from cockpit.core.pace.signs import Signs
-from cockpit.core.pace.steps import Key, Step, Steps
+from cockpit.core.pace.step import Key, Step
+from cockpit.core.pace.steps import Steps
 
 TOLD = 5
 """Rising numbers below the last step in a log after which it counts anew: a single one may be of something

@@ -13,7 +13,7 @@ from typing import Any
 
 from cockpit.core.pace.past import PastStep
 from cockpit.core.pace.phases import NAMES
-from cockpit.core.pace.steps import Key
+from cockpit.core.pace.step import Key
 from cockpit.core.ranks import read_ranks
 from cockpit.errors import CockpitError
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from statistics import median
 
-from cockpit.core.pace.steps import Key, Step, Steps
+from cockpit.core.pace.step import Key, Step
+from cockpit.core.pace.steps import Steps
 
 LOOKED_AT, NEEDED, EXCESS = 10, 8, 0.10
 """A rank is slow if it took a tenth longer than the median rank in eight of its last ten steps."""

@@ -32,7 +32,7 @@ from cockpit.base.progress.ring import SOURCES
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import PastStep, buckets, past, past_of, recall_all, worse
 from cockpit.core.pace.reached import OFF
-from cockpit.core.pace.steps import Key, Step
+from cockpit.core.pace.step import Key, Step
 from cockpit.core.pace.thinning import APART_S, thinned
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event

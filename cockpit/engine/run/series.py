@@ -8,7 +8,7 @@ from cockpit.core.logs.folding import Source
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.past import PastStep
 from cockpit.core.pace.series import Ends, Row, rows
-from cockpit.core.pace.steps import Key
+from cockpit.core.pace.step import Key
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import pages, said, speaker

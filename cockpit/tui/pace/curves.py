@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from cockpit.core.pace.heat import STALL, goes_on
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.slow import EXCESS
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.step import Step
 from cockpit.tui.look.spark import curve
 from cockpit.tui.look.units import number_text, short_text, span_text
 from cockpit.tui.pace.table import seconds

@@ -12,7 +12,7 @@ from itertools import groupby
 from cockpit.core.pace.heat import STALL, goes_on
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.phases import NAMES, Phases, middle_phases
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.step import Step
 from cockpit.tui.look.spark import BLOCKS
 from cockpit.tui.pace.table import COLUMNS
 from cockpit.tui.pace.view_model import Frame, Sight

@@ -16,7 +16,7 @@ from cockpit.core.pace.medians import middle
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.pauses import Pause, pauses
 from cockpit.core.pace.slow import EXCESS, LOOKED_AT, NEEDED
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.step import Step
 from cockpit.tui.look.spark import BLOCKS
 from cockpit.tui.look.units import span_text
 from cockpit.tui.pace.curves import POINTS, beside, curves, labelled, step_time

@@ -12,7 +12,7 @@ from cockpit.base.events import NoticeStep
 from cockpit.base.shell import quote
 from cockpit.core.pace.finding import PROFILE
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.steps import Key
+from cockpit.core.pace.step import Key
 from cockpit.core.run.notices.rule import About, Rule, Seen, clock
 from cockpit.core.run.states import Run
 
