@@ -241,7 +241,7 @@ def test_ps_knows_the_steps_of_a_run_that_is_over(capsys: pytest.CaptureFixture[
     assert told["step"] == STEPS
     assert [page["url"] for page in told["pages"]] == [URL]
     ranks = {rank["rank"]: rank for rank in told["ranks"]}
-    assert ranks[2]["slow"] == {"excess": pytest.approx(0.5, abs=0.01), "since_step": 100}
+    assert ranks[2]["slow"] == {"excess": pytest.approx(0.5, abs=0.01), "since_step": 100, "reason": None}
     assert ranks[2]["work_s"] == pytest.approx(1.8)
     assert (ranks[0]["slow"], ranks[0]["step_source"], ranks[0]["behind_s"]) == (None, "kept", None)
     assert main(["ps", "a-run"]) == 0
@@ -271,7 +271,7 @@ def test_on_nccl_programs_are_told_of_enqueue_lag_and_of_no_work(capsys: pytest.
     assert main(["ps", "a-run", "--json"]) == 0
     ranks = {rank["rank"]: rank for rank in json.loads(capsys.readouterr().out)["ranks"]}
     assert (ranks[2]["slow"], ranks[2]["work_s"]) == (None, None)
-    assert ranks[2]["late"] == {"excess": pytest.approx(0.5, abs=0.01), "since_step": 100}
+    assert ranks[2]["late"] == {"excess": pytest.approx(0.5, abs=0.01), "since_step": 100, "reason": None}
     assert ranks[2]["enqueue_lag_s"] == pytest.approx(0.6)
     assert main(["ps", "a-run"]) == 0
     out = capsys.readouterr().out
