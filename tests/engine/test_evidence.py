@@ -179,7 +179,7 @@ def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     # On a busy machine it may have been looked at twice by now.
     assert re.search(r"rank 1 (is not in barrier, where 3 ranks are|did not join barrier)", shown.stdout)
     assert "at train.py:7 load" in shown.stdout
-    assert "by themselves" in shown.stderr
+    assert "taken by its nodes" in shown.stderr
     assert "rank 1" in night.cockpit("stacks", RUN, "--list").stdout
     assert "evidence of" in night.cockpit("ps", RUN).stdout
     (spooled,) = (night.folder / "state").glob(f"cockpit/runs/{RUN}/evidence")

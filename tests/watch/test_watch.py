@@ -196,7 +196,7 @@ def test_the_watch_is_kept_by_the_one_that_takes_over(folder: Path, started: Cal
     until(lambda: second.steps() > ENOUGH, "steps", timeout=90)
     first.process.kill()
     first.process.wait()
-    until(lambda: any("controls this run" in event["text"] for event in second.events("note")), "an heir")
+    until(lambda: any("controls the run" in event["text"] for event in second.events("note")), "an heir")
     (folder / "hang").touch()
     assert second.ends() == Exit.HUNG
     (asked,) = second.events("stop_asked")
