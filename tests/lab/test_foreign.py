@@ -313,7 +313,7 @@ def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> No
                 line = watch.stdout.readline()
                 assert line, said
                 said += line
-            assert "~ rank 0 is inferred: it is the program that you named" in said
+            assert "~ rank 0 is inferred: it is the program you named" in said
             again = lab2.run(["cockpit", "stacks", "-w", "node[1-2]", "--match", "lonely[.]py", "--json"])
             assert list(json.loads(again.stdout)["ranks"]) == ["0"], again.stderr
             stacks = json.loads(lab2.run(["cockpit", "stacks", "lonely", "--json"]).stdout)
