@@ -82,7 +82,19 @@ def ours(driver: type[Driver]) -> type[Driver]:
     class Ours(known):  # type: ignore[misc]
         """It goes on where it was stopped, and nowhere else."""
 
+        _continues = False
+        """A signal is being handled: another one in the middle of it would leave half of each done."""
+
         def _sigcont_application(self, *_: object) -> None:
+            if self._continues:
+                return
+            self._continues = True
+            try:
+                self._go_on()
+            finally:
+                self._continues = False
+
+        def _go_on(self) -> None:
             reads = self._key_thread is not None and self._key_thread.is_alive()
             if reads and self._auto_restart and not gone(self.fileno):
                 # Whoever stopped it by SIGSTOP may have used the terminal for something else meanwhile.
