@@ -72,7 +72,7 @@ class Stretch(Definition):
 
 
 class _Row(RowOf):
-    """A row as a list; the phases are left out where none is known."""
+    """A row as a list, whose last field, the phases, may be missing."""
 
     def read(self, value: Any) -> Any:
         """See :meth:`FieldKind.read`."""

@@ -310,9 +310,9 @@ class Pace(Reached):
 
     def changed(self, at: float) -> Reason | None:
         """Which phase of the median rank makes steps longer since a moment, unix seconds; None: none does."""
-        since = list(takewhile(lambda step: step.typical_end >= at, self._reached()))
-        before = list(islice((step for step in self._reached() if step.typical_end < at), CHANGED))
-        both = since[:CHANGED], before
+        since = takewhile(lambda step: step.typical_end >= at, self._reached())
+        before = (step for step in self._reached() if step.typical_end < at)
+        both = [list(islice(some, CHANGED)) for some in (since, before)]
         now, then = (
             middle_phases([one for step in some if (one := step.typical_phases) is not None]) for some in both
         )

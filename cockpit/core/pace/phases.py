@@ -97,7 +97,7 @@ def packed(phases: Sequence[float | None], span: float) -> int:
 
 
 def phases_of(step: Step, place: int) -> Phases | None:
-    """Those of one rank, without its waiting if that is known; None: none is.
+    """The phases of one rank, without its waiting if that is known; None: the rank marked none.
 
     Waiting is taken out of the phases in which the rank was longer than the quickest one: there it waited.
     """
@@ -111,7 +111,7 @@ def phases_of(step: Step, place: int) -> Phases | None:
 
 
 def gross_of(step: Step, place: int) -> Phases | None:
-    """Those of one rank as it marked them, its waiting in them; None: none is."""
+    """The phases of one rank as it marked them, waiting included; None: it marked none."""
     word = step.phases[place] if step.phases else NOTHING
     span = step.spans[place]
     if word == NOTHING or not span > 0:

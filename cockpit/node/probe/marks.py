@@ -227,7 +227,7 @@ def _arm_backward(marks: Marks, module: Any) -> bool:
 
 
 def _looks_twice(code: Any) -> bool:
-    """Whether it looks at what it was answered before it runs backwards, and after that."""
+    """Whether it tests the logger's answer before it runs backwards, and again afterwards."""
     import dis  # torch has imported it
 
     names = [(each.opname, each.argval) for each in dis.get_instructions(code)]
