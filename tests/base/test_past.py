@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cockpit.base.gate import Malformed
 from cockpit.base.progress.past import MOST, UNITS, Piece, Stretch, folded, pieces, rows, shares, stretch_of
 from cockpit.base.progress.phases import Phases
+from cockpit.base.progress.ring import MOST_STEP
 
 START = 1_800_000_000.0
 
@@ -26,7 +27,7 @@ def trained(spans: list[float], first: int = 1) -> list[Piece]:
 SPANS = st.lists(st.integers(1, 100 * UNITS).map(lambda span: span / UNITS), max_size=60)
 
 
-@given(SPANS, st.integers(0, 1 << 40), st.lists(st.integers(1, 60), max_size=3))
+@given(SPANS, st.integers(0, MOST_STEP - 60), st.lists(st.integers(1, 60), max_size=3))
 def test_what_is_written_is_read(spans: list[float], first: int, gone: list[int]) -> None:
     told = [piece for place, piece in enumerate(trained(spans, first)) if place not in gone]
     # What follows a gap took longer than is known.
