@@ -27,9 +27,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 MOST_OFF = 0.05
 """Of a step; half of all steps may be further off, which on a busy machine is between two of their clocks."""
 
-OTHERS = ("transformers", "lightning")
-"""Nothing else here needs them, so they need not be there even where everything must be."""
-
 PROGRAMS = {
     **LOOPS,
     **{f"{name} that fails": Loop(f"{text}\n{PLAIN}") for name, text in BROKEN.items()},
@@ -66,8 +63,7 @@ def outcome(folder: Path, probed: str, name: str) -> list[str]:
     work = folder / probed / name
     if (work / "lacks").exists():
         module = (work / "lacks").read_text()
-        reason = f"the Python module {module} is not installed"
-        pytest.skip(reason) if module in OTHERS else lacking(reason)
+        lacking(f"the Python module {module} is not installed")
     seen = [(work / each).read_text() for each in ("status", "out", "err")]
     # Times, as torch and deepspeed begin a line; a warning of Python 3.12.
     seen = [
