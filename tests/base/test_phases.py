@@ -15,6 +15,7 @@ from cockpit.base.progress.phases import (
     INPUT,
     INPUT_END,
     ITERATOR,
+    SHUT,
     UNKNOWN,
     UPDATE_END,
     Mark,
@@ -50,6 +51,12 @@ class Program:
 
     def no_more(self, loader: int = 0) -> None:
         self.mark(INPUT, loader)
+
+    def shut(self, ms: float, loader: int = 0) -> None:
+        """No more, and its workers end."""
+        self.no_more(loader)
+        self.busy(ms)
+        self.mark(SHUT, loader)
 
     def backward(self, ms: float) -> None:
         self.mark(BACKWARD)
@@ -171,13 +178,38 @@ def test_the_start_of_workers_is_input() -> None:
     assert made.phases() == [PLAIN] * 2
 
 
-def test_a_loader_that_starts_workers_for_an_evaluation() -> None:
+@pytest.mark.parametrize("anew", [0, 1])
+def test_the_end_of_workers_is_input(anew: int) -> None:
+    """Whether or not the next iterator is where the last one was."""
+    made = Program()
+    for at in range(3):
+        made.shut(10, anew * at)
+        made.iterator(anew * (at + 1))
+        made.batch(30, anew * (at + 1))
+        made.busy(30)
+        made.backward(20)
+        made.update(10)
+    assert made.phases() == [PLAIN] * 3
+
+
+def test_a_loader_that_starts_and_ends_workers_for_an_evaluation() -> None:
     made = Program()
     for _ in range(2):
         made.plain()
         made.iterator(1)
         made.busy(15)
-        made.evaluate(1)
+        made.evaluate(1, ends=False)
+        made.shut(15, 1)
+    assert made.phases() == [PLAIN] * 2
+
+
+def test_workers_that_end_as_their_iterator_goes_are_not_input() -> None:
+    """As of one that was left before its end."""
+    made = Program()
+    for _ in range(2):
+        made.plain()
+        made.busy(5)
+        made.mark(SHUT)
     assert made.phases() == [PLAIN] * 2
 
 

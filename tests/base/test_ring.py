@@ -31,7 +31,7 @@ def changed(data: bytes, word: int, value: int) -> bytes:
 
 
 LAYOUT = ["MAGIC", "VERSION", "HEADER_WORDS", "RECORD_WORDS", "CAPACITY", "MARKS", "SIZE"]
-KINDS = ["INPUT", "INPUT_END", "BACKWARD", "BACKWARD_END", "UPDATE_END", "ITERATOR"]
+KINDS = ["INPUT", "INPUT_END", "BACKWARD", "BACKWARD_END", "UPDATE_END", "ITERATOR", "SHUT"]
 OLD_SIZE = 8 * (ring.HEADER_WORDS + ring.RECORD_WORDS * ring.CAPACITY)
 """Of a file of version 1."""
 FIRST_MARK = OLD_SIZE // 8 + 1

@@ -34,6 +34,21 @@ class _BaseDataLoaderIter:
             data = next(self._items)
             self._num_yielded += 1
             return data
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    def __init__(self, items):
+        super().__init__(items)
+        self._worker_pids_set = False
+        self._num_yielded = 0
+        self._worker_pids_set = True
+
+    def __next__(self):
+        try:
+            return super().__next__()
+        except StopIteration:
+            if self._worker_pids_set:
+                self._worker_pids_set = False
+            raise
 """
 
 GRAPH = """
@@ -127,6 +142,14 @@ def test_a_loader_marks_what_it_is_asked_and_has(torch: Torch) -> None:
         _ = torch.loader._BaseDataLoaderIter.__new__(torch.loader._BaseDataLoaderIter)._profile_name
 
 
+def test_workers_are_marked_as_they_start_and_end(torch: Torch) -> None:
+    torch.arm()
+    made = torch.loader._MultiProcessingDataLoaderIter(iter("a"))
+    assert list(made) == ["a"]
+    assert made._worker_pids_set is False
+    assert torch.kinds == [*(2 * [probe.ITERATOR]), probe.INPUT, probe.INPUT_END, probe.INPUT, probe.SHUT]
+
+
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
 def test_a_backward_marks_its_beginning_and_end_and_logs_as_before(torch: Torch, level: int) -> None:
     log = torch.graph.log
@@ -166,7 +189,7 @@ def test_what_is_armed_twice_marks_once(torch: Torch) -> None:
     [
         (Torch(loader=LOADER.replace("_profile_name", "_name")), "input"),
         (Torch(loader=LOADER.replace("_num_yielded", "_number")), "input"),
-        (Torch(loader=LOADER + "    _num_yielded = property()\n"), "input"),
+        (Torch(loader=LOADER + "\n_BaseDataLoaderIter._num_yielded = property()\n"), "input"),
         (Torch(loader=""), "input"),
         (Torch(graph=LOOKS_ONCE), "backward"),
         (Torch(graph=GRAPH.replace("getEffectiveLevel()", "level")), "backward"),

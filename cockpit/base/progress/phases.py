@@ -2,10 +2,10 @@
 
 The probe writes a :class:`Mark` where a data loader's iterator is made, and where it begins and ends its
 ``__next__``, where autograd begins and ends a backward, and where an optimizer has made its step. An iterator
-that starts workers is marked again when they run. From these:
+that starts workers is marked again when they run, and once more when they have ended. From these:
 
 ========  ========================================================================================
-input     the loader's ``__next__``, for what is then trained on, and its start of workers
+input     the loader's ``__next__``, for what is then trained on, and the start and end of its workers
 forward   from there, or from the end of a backward or of an update, to the start of a backward
 backward  autograd's run backwards; ``torch.autograd.grad`` runs the same, and counts as one
 update    from the end of a backward to the end of the optimizer's step, so a step with a closure is right
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END, ITERATOR = range(1, 7)
+INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END, ITERATOR, SHUT = range(1, 8)
 """Kinds of marks."""
 
 EVALUATES_NS = 1_000_000
@@ -140,7 +140,9 @@ class _Reading:
             elif mark.kind == INPUT:
                 self._ask(mark)
             elif mark.kind == INPUT_END:
-                self._answer(mark)
+                self._loaded = self._got(mark) or self._loaded
+            elif mark.kind == SHUT:
+                self._got(mark)
             elif mark.kind == UPDATE_END:
                 self._updated(mark.mono_ns)
             elif mark.kind == ITERATOR:
@@ -166,7 +168,8 @@ class _Reading:
             self._evaluates.add(one)
         self._asked.append((mark.loader, mark.mono_ns, self._loading))
 
-    def _answer(self, mark: Mark) -> None:
+    def _got(self, mark: Mark) -> bool:
+        """Whether its loader was asked: this is its answer, a batch or the end of its workers."""
         while self._asked:
             loader, asked, before = self._asked.pop()
             if loader == mark.loader:  # else it had no more
@@ -175,8 +178,9 @@ class _Reading:
                 took += self._starting.pop(loader, 0)
                 self._loading += took
                 self._pending.append((self._iterator(mark), took))
-                self._since, self._loaded = mark.mono_ns, True
-                return
+                self._since = mark.mono_ns
+                return True
+        return False
 
     def _iterator(self, mark: Mark) -> Tuple[int, int]:
         return mark.loader, self._iterators.get(mark.loader, 0)

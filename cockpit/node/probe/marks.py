@@ -6,7 +6,8 @@ no compiler has a frame of ours in it. Instead, two places of torch's own code r
 that count, and what they read is ours:
 
 - the iterators of its ``DataLoader`` set ``_num_yielded`` to nothing as they are made, read their
-  ``_profile_name`` as they begin to get a batch, and set ``_num_yielded`` when they have it;
+  ``_profile_name`` as they begin to get a batch, and set ``_num_yielded`` when they have it; those with
+  workers set ``_worker_pids_set`` back when these have ended, at the end of an epoch;
 - ``torch.autograd.graph._engine_run_backward`` asks its module's logger, before it runs, whether it logs, and
   looks at the answer again when it has run, with or without an error.
 
@@ -22,7 +23,7 @@ import os
 import time
 from typing import Any
 
-INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END, ITERATOR = range(1, 7)
+INPUT, INPUT_END, BACKWARD, BACKWARD_END, UPDATE_END, ITERATOR, SHUT = range(1, 8)
 FIRST, MARKS, LOADERS = 16 + 4 * 508, 4095, 16
 
 
@@ -106,6 +107,19 @@ class Answered:
         self._marks.add(INPUT_END if value else ITERATOR, iterator)
 
 
+class Shut:
+    """Stands for ``_worker_pids_set`` of a class of iterators: set back as the last worker of one has ended."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+
+    def __set__(self, iterator: Any, value: Any) -> None:
+        before = iterator.__dict__.get("_worker_pids_set")
+        iterator.__dict__["_worker_pids_set"] = value
+        if before and not value:
+            self._marks.add(SHUT, iterator)
+
+
 class Running:
     """Stands for ``_running_engine_backward`` of a class of engines; like the above, it is set only."""
 
@@ -174,7 +188,7 @@ def arm(marks: Marks, modules: Any, ours: Any = ()) -> str:
     :param ours: classes whose methods are called at a step, too
     """
     frames = getattr(getattr(modules.get("torch"), "_C", None), "_dynamo", None)
-    own = Marks, Asked, Answered, Running, Log, Level, Truth
+    own = Marks, Asked, Answered, Shut, Running, Log, Level, Truth
     if not _hidden(getattr(frames, "eval_frame", None), (*own, *ours)):
         return "this torch would compile what notes them"
     lacking = []
@@ -215,6 +229,10 @@ def _arm_loaders(marks: Marks, module: Any) -> bool:
         return False
     iterator._profile_name = Asked(marks)
     iterator._num_yielded = Answered(marks)
+    workers = getattr(module, "_MultiProcessingDataLoaderIter", None)
+    # Without it the end of workers counts as other.
+    if workers is not None and type(vars(workers).get("_worker_pids_set")).__name__ in ("NoneType", "Shut"):
+        workers._worker_pids_set = Shut(marks)
     return True
 
 
