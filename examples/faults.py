@@ -51,7 +51,7 @@ def parser(description: str, step_time: float = 0.0) -> argparse.ArgumentParser:
         "--slow",
         type=fault,
         metavar="RANK@STEP[:S]",
-        help="from that step on, that rank takes S seconds longer a step (default 1)",
+        help="from that step on, that rank takes S seconds longer to read a batch (default 1)",
     )
     made.add_argument("--seed", type=int, default=0, metavar="N")
     # DeepSpeed's launcher and old torch launchers put this in; the environment says the same.
@@ -82,18 +82,32 @@ def hang(rank: int, step: int) -> None:
         time.sleep(3600)
 
 
-def step_begins(args: argparse.Namespace, rank: int, step: int) -> None:
-    """Sleep the step time, and have the fault that is due on this rank in this step.
+READING, BACKWARD = 0.15, 0.5
+"""Of the time that a step takes; the forward pass takes the rest."""
+
+
+def read(args: argparse.Namespace, rank: int, step: int) -> None:
+    """Take the time to read a batch; longer, where ``--slow`` names this rank and step."""
+    time.sleep(READING * args.step_time)
+    if args.slow and rank == args.slow.rank and step >= args.slow.step:
+        time.sleep(args.slow.seconds)
+
+
+def forward(args: argparse.Namespace, rank: int, step: int) -> None:
+    """Take the time of a forward pass, and have the fault that is due on this rank in this step.
 
     :raises RuntimeError: ``--crash`` names this rank and step
     """
-    time.sleep(args.step_time)
+    time.sleep((1 - READING - BACKWARD) * args.step_time)
     if args.crash and (rank, step) == args.crash[:2]:
         raise RuntimeError(f"rank {rank} crashes at step {step}, as it was told to")
     if args.hang and (rank, step) == args.hang[:2]:
         hang(rank, step)
-    if args.slow and rank == args.slow.rank and step >= args.slow.step:
-        time.sleep(args.slow.seconds)
+
+
+def backward(args: argparse.Namespace) -> None:
+    """Take the time of a backward pass."""
+    time.sleep(BACKWARD * args.step_time)
 
 
 def leave() -> NoReturn:

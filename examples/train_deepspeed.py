@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import deepspeed
 import torch
+from batches import batches
 
 
 def main() -> None:
@@ -48,16 +49,15 @@ def main() -> None:
             "steps_per_print": 10**9,
         },
     )
-    data = torch.Generator().manual_seed(args.seed + 1 + rank)
-    for step in range(1, args.steps + 1):
-        begin = time.perf_counter()
-        faults.step_begins(args, rank, step)
-        x = torch.randn(64, 32, generator=data)
+    begin = time.perf_counter()
+    for step, x in enumerate(batches(args, rank), 1):
+        faults.forward(args, rank, step)
         loss = torch.nn.functional.mse_loss(engine(x), x[:, :1])
+        loss.register_hook(lambda _: faults.backward(args))
         lr = engine.get_lr()[0]
         engine.backward(loss)
         engine.step()
-        took = time.perf_counter() - begin
+        took, begin = time.perf_counter() - begin, time.perf_counter()
         faults.say(f"step {step}/{args.steps} loss {loss.item():.4f} lr {lr:.2e} step_time {took:.3f}")
     engine.destroy()
     torch.distributed.barrier()

@@ -110,7 +110,9 @@ def main() -> None:
     dice = random.Random(f"{args.seed}/{rank}")
     for step in range(1, args.steps + 1):
         begin = time.perf_counter()
-        faults.step_begins(args, rank, step)
+        faults.read(args, rank, step)
+        faults.forward(args, rank, step)
+        faults.backward(args)
         if meeting is not None:
             meeting.barrier()
         loss = math.exp(-step / 20) + dice.uniform(0, 0.02)

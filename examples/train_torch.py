@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 import torch.distributed as dist
+from batches import batches
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -33,18 +34,17 @@ def main() -> None:
     ddp = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(ddp.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, total_iters=max(args.steps, 1))
-    data = torch.Generator().manual_seed(args.seed + 1 + rank)
-    for step in range(1, args.steps + 1):
-        begin = time.perf_counter()
-        faults.step_begins(args, rank, step)
-        x = torch.randn(64, 32, generator=data)
+    begin = time.perf_counter()
+    for step, x in enumerate(batches(args, rank), 1):
+        faults.forward(args, rank, step)
         loss = torch.nn.functional.mse_loss(ddp(x), x[:, :1])
+        loss.register_hook(lambda _: faults.backward(args))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         lr = schedule.get_last_lr()[0]
         schedule.step()
-        took = time.perf_counter() - begin
+        took, begin = time.perf_counter() - begin, time.perf_counter()
         faults.say(f"step {step}/{args.steps} loss {loss.item():.4f} lr {lr:.2e} step_time {took:.3f}")
     dist.barrier()
     faults.say("done")

@@ -309,7 +309,7 @@ def test_faults_are_the_last_ranks_and_come_early_enough() -> None:
 def test_every_example_is_there() -> None:
     names = {path.name for path in training.examples().iterdir()}
     scripts = {training.Training(launcher, "python", "").script for launcher in ("deepspeed", "torchrun")}
-    assert scripts | {"train_plain.py", "faults.py", "meeting.py"} <= names
+    assert scripts | {"train_plain.py", "batches.py", "faults.py", "meeting.py"} <= names
 
 
 @pytest.mark.slow
