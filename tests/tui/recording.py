@@ -68,7 +68,7 @@ ACTS = (
     Act("starts", r"step +1[ /\d]", 2.0),
     Act("healthy", r"step +(19|20)\b", 5.4),
     Act("stalls", r"rank 63 .*join|faults\.py:\d+", 3.5, 3.0),
-    Act("its stack", r"hang", 0.6, 3.0, "S"),
+    Act("its stack", r"forward +faults", 0.6, 3.0, "S"),
 )
 """Together 20 s, with the prompt before and the rest after."""
 
