@@ -1,7 +1,7 @@
 """Sets half of the samples of rules aside, so that rules are judged by texts that nobody saw who wrote them.
 
 ``python -m tests.rules.split`` moves samples from ``samples/`` to ``held_out/``. Which, depends on a hash of
-their text alone; what has its place keeps it, so that it may be called after each new sample.
+their id and text alone; what has its place keeps it, so that it may be called after each new sample.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Block:
     fires: bool
     written: str
     digest: str
-    """Of its text and the seed."""
+    """Of its id, its text and the seed."""
 
 
 def digest(*parts: object) -> str:
@@ -46,7 +46,7 @@ def blocks(file: Path) -> tuple[str, list[Block]]:
     found = []
     for block in written:
         (sample,) = tomllib.loads(block)["sample"]
-        found.append(Block(file.stem, sample["id"], sample["fires"], block, digest(sample["text"])))
+        found.append(Block(file.stem, sample["id"], sample["fires"], block, digest(sample["id"], sample["text"])))
     return head, found
 
 
