@@ -46,7 +46,9 @@ def blocks(file: Path) -> tuple[str, list[Block]]:
     found = []
     for block in written:
         (sample,) = tomllib.loads(block)["sample"]
-        found.append(Block(file.stem, sample["id"], sample["fires"], block, digest(sample["id"], sample["text"])))
+        found.append(
+            Block(file.stem, sample["id"], sample["fires"], block, digest(sample["id"], sample["text"]))
+        )
     return head, found
 
 
