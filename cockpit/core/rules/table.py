@@ -13,7 +13,7 @@ from cockpit.core.rules.row import Row
 
 AREAS = (
     *("launch", "rendezvous", "containers", "slurm", "memory", "disks", "builds", "network", "hangs"),
-    *("data", "numerics", "profilers", "pyspy", "crashes"),
+    *("processes", "data", "numerics", "profilers", "pyspy", "crashes"),
 )
 """The modules of rows; where two rows fit one line, that of the earlier area counts."""
 

@@ -9,8 +9,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="pyspy-denied",
         signs=(r"\bPermission Denied: Try running again with elevated permissions by going ",),
-        means="py-spy may not trace that process: it is not its child, and kernel.yama.ptrace_scope is 1 or more.",
-        zh="py-spy 无权跟踪该进程：它不是 py-spy 的子进程，而 kernel.yama.ptrace_scope ≥ 1。",
+        means="py-spy may not trace that process: kernel.yama.ptrace_scope forbids it, or it is another user's.",
+        zh="py-spy 无权跟踪该进程：被 kernel.yama.ptrace_scope 禁止，或进程属于其他用户。",
         next=(
             Next(
                 "cockpit stacks RUN",

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from cockpit.core.rules.row import Next, Row
 
+_STUCK = Next(
+    "ps -eo pid,stat,wchan:32,cmd | awk '$2 ~ /^D/'",
+    "on the node: what is stuck in the GPU driver or a file system? only a reboot ends it",
+    "在该节点上运行：有进程卡在 GPU 驱动或文件系统里吗？那只能重启节点",
+)
+_HELD = Next(
+    "cockpit doctor HOSTFILE",
+    "before the next run: what still holds GPUs?",
+    "下次运行前：谁还占着 GPU？",
+)
 _MEMORY = "Memory required by task is not available"
 
 ROWS: tuple[Row, ...] = (
@@ -70,26 +80,36 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="slurm-unkillable-step",
-        signs=(
-            r"\bsrun: error: Timed out waiting for job step to complete\b",
-            r"\bSTEPD TERMINATED ON \S{1,200} AT \S{1,40} DUE TO JOB NOT ENDING WITH SIGNALS\b",
-        ),
-        means="SLURM could not end every process of the step; a process stuck in the kernel survives SIGKILL.",
-        zh="SLURM 没能结束该作业步的所有进程；卡在内核里的进程连 SIGKILL 也杀不掉。",
+        signs=(r"\bSTEPD TERMINATED ON \S{1,200} AT \S{1,40} DUE TO JOB NOT ENDING WITH SIGNALS\b",),
+        means="SLURM gave up on the step: a process stuck in the kernel survived SIGKILL, so the node is drained.",
+        zh="SLURM 放弃了该作业步：有进程卡在内核里，SIGKILL 也杀不掉，节点因此被 drain。",
         next=(
-            Next("sinfo -R", "was the node drained for it?", "节点是否因此被 drain？"),
+            _STUCK,
             Next(
-                "ps -eo pid,stat,wchan:32,cmd | awk '$2 ~ /^D/'",
-                "on the node: in the GPU driver or a file system? then only a reboot helps",
-                "在该节点上运行：卡在 GPU 驱动或文件系统里就只能重启",
+                "sinfo -R",
+                "is the node drained for it? its admin has to reboot it and set it to resume",
+                "节点是否因此被 drain？需管理员重启并 resume",
             ),
-            Next(
-                "cockpit doctor HOSTFILE",
-                "before the next run: what still holds GPUs?",
-                "下次运行前：谁还占着 GPU？",
-            ),
+            _HELD,
         ),
         severity="warning",
-        source="EgoVerse#682, pySCENIC#456, slurm src/slurmd/slurmstepd/step_terminate_monitor.c",
+        source="trixie#45, slurm src/slurmd/slurmstepd/step_terminate_monitor.c",
+    ),
+    Row(
+        id="srun-gave-up",
+        signs=(r"\bsrun: error: Timed out waiting for job step to complete\b",),
+        means="srun stopped waiting for its step to end: processes of it may still run on its nodes.",
+        zh="srun 不再等待作业步结束：其进程可能仍在节点上运行。",
+        next=(
+            Next(
+                "squeue --steps --jobs JOBID",
+                "is the step still there? scancel --signal=KILL JOBID.STEP",
+                "作业步还在吗？用 scancel --signal=KILL JOBID.STEP 结束",
+            ),
+            _STUCK,
+            _HELD,
+        ),
+        severity="warning",
+        source="EgoVerse#682, pySCENIC#456, slurm src/api/step_launch.c",
     ),
 )
