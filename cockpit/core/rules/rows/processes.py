@@ -12,8 +12,8 @@ ROWS: tuple[Row, ...] = (
             r"\bINFO: rcu_\w{1,20} (?:self-)?detected stalls? on ",
             r"\bnv_dma_unmap\w{0,30}\+0x",
         ),
-        means="A task hangs in the kernel, in a GPU driver, disk or file server: not even SIGKILL ends it.",
-        zh="有任务卡在内核里（GPU 驱动、磁盘或文件服务器）：SIGKILL 也杀不掉。",
+        means="A process is stuck in the kernel (GPU driver, disk or file server): not even SIGKILL can end it.",
+        zh="有进程卡在内核里（GPU 驱动、磁盘或文件服务器）：SIGKILL 也杀不掉。",
         next=(
             Next(
                 "sudo dmesg -T | grep -A30 'blocked for more than'",
@@ -33,8 +33,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="deepspeed-kill-cmd",
         signs=(r"\bfree variable 'kill_cmd' (?:referenced before assignment|where it is not associated)",),
-        means="DeepSpeed's launcher was interrupted and failed while it handled that: ranks may run on.",
-        zh="DeepSpeed 启动器收到中断信号，处理时自己出错：各 rank 可能还在运行。",
+        means="DeepSpeed's launcher crashed in its own Ctrl-C handler, a bug of 0.9: ranks may still be running.",
+        zh="DeepSpeed 启动器在处理 Ctrl-C 时自己崩了（0.9 的 bug）：各 rank 可能还在运行。",
         next=(
             Next(
                 "pgrep -af -- --local_rank", "do ranks still run? kill PID", "rank 还在跑吗？用 kill PID 结束"

@@ -97,7 +97,7 @@ ROWS: tuple[Row, ...] = (
             r"==ERROR== ERR_NVGPUCTRPERM\b",
             r"\bInsufficient privilege, see https://developer\.nvidia\.com/ERR_NVGPUCTRPERM\b",
         ),
-        means="The profiler was refused GPU performance counters: the driver gives them to root alone.",
+        means="The profiler was refused GPU performance counters: the driver reserves them for root.",
         zh="profiler 无权读取 GPU 性能计数器：驱动只对 root 开放。",
         next=(
             Next(
@@ -168,7 +168,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="torch-trace-without-gpu",
         signs=(r"\bCUPTI initialization failed - CUDA profiler activities will be missing\b",),
-        means="torch.profiler could not start CUPTI: its trace will have CPU activity alone.",
+        means="torch.profiler could not start CUPTI: its trace will contain CPU activity only.",
         zh="torch.profiler 未能启动 CUPTI：trace 里只有 CPU 活动。",
         next=(
             Next("", "the line before it names the CUPTI error", "前一行给出 CUPTI 错误码"),
@@ -189,7 +189,7 @@ ROWS: tuple[Row, ...] = (
             r"\bInterprocessLockFailed\b",
             r"\bEACCES: permission denied, open '/tmp/nni/",
         ),
-        means="The profiler's fixed folder or lock in /tmp belongs to another user, so it cannot start.",
+        means="The profiler's fixed folder or lock file in /tmp belongs to another user, so it cannot start.",
         zh="profiler 在 /tmp 下的固定目录或锁文件属于其他用户，因此无法启动。",
         next=(
             Next(

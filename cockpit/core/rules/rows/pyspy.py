@@ -42,7 +42,9 @@ ROWS: tuple[Row, ...] = (
         zh="py-spy 被拒绝：root 在这里也不能跟踪其他进程，容器没有 SYS_PTRACE 权限。",
         next=(
             Next(
-                "--cap-add SYS_PTRACE", "for docker run or docker exec", "加在 docker run 或 docker exec 上"
+                "--cap-add SYS_PTRACE",
+                "for docker run; docker exec needs --privileged",
+                "加在 docker run 上；docker exec 则需 --privileged",
             ),
             Next(
                 "securityContext: {capabilities: {add: [SYS_PTRACE]}}",
@@ -83,8 +85,10 @@ ROWS: tuple[Row, ...] = (
         signs=(
             r"\bFailed to find python version from target process\b",
             r"\bError: Unsupported version of Python: \d",
+            r"\bError: No python processes found in process \d",
+            r"\bFailed to find a python interpreter in the \.data section\b",
         ),
-        means=f"py-spy found no Python to read: the process {NO_PYTHON}.",
+        means=f"py-spy found no Python: the process {NO_PYTHON}.",
         zh="py-spy 没找到可读的 Python：该进程不是 Python 进程、Python 尚未启动，或其版本 py-spy 还不支持。",
         next=(
             Next(NEWER, "knows newer versions of Python", "新版支持更新的 Python"),
@@ -100,12 +104,12 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         severity="warning",
-        source="py-spy#43, py-spy#397, py-spy#550, py-spy#823",
+        source="py-spy#43, py-spy#397, py-spy#498, py-spy#550, py-spy#663, py-spy#823",
     ),
     Row(
         id="pyspy-gone",
         signs=(r"\bFailed to get process executable name\. Check that the process is running\b",),
-        means="There is no such process for py-spy: it has ended, or the pid is that of another pid namespace.",
+        means="py-spy found no such process: it has exited, or the pid belongs to another pid namespace (a container).",
         zh="py-spy 找不到该进程：它已退出，或这个 PID 属于另一个 PID 命名空间（容器）。",
         next=(
             Next("pgrep -af python", "pids as they are where py-spy runs", "列出 py-spy 所在环境里的 PID"),
@@ -121,7 +125,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="traced-already",
         signs=(r"\bprocess \d{1,10} is already traced by process \d",),
-        means="A debugger or profiler is attached already; a process can have only one tracer.",
+        means="Another debugger or profiler is already attached; a process can have only one tracer.",
         zh="该进程已被另一个调试器或 profiler 跟踪；一个进程同时只能有一个跟踪者。",
         next=(
             Next(

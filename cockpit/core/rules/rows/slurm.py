@@ -20,7 +20,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="slurm-no-step-memory",
         signs=(rf"\bUnable to create (?:step for job \d{{1,10}}|job step): {_MEMORY}\b",),
-        means="SLURM started no step: other steps of the job hold its memory, or this one asks for more than it has.",
+        means="SLURM could not start the step: other steps hold the job's memory, or it asks for more than the job has.",
         zh="SLURM 没能启动作业步：作业的内存被其他作业步占满，或该步请求超过作业拥有的内存。",
         next=(
             Next(
@@ -40,7 +40,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="slurm-interconnect",
         signs=(r"\b(?:[Ll]aunch failed|failed on node \S{1,200}): Error configuring interconnect\b",),
-        means="SLURM could not set up the interconnect for a step: it shares nodes with another, or a node is bad.",
+        means="SLURM could not set up the step's interconnect: it shares nodes with another step, or a node is bad.",
         zh="SLURM 无法为该作业步配置互连：与其他作业步共用节点，或某个节点有故障。",
         next=(
             Next(
