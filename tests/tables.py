@@ -37,6 +37,8 @@ PACKAGES = (
     "core/doctor",
     "core/calls",
     "core/pace",
+    "core/rules",
+    "core/rules/rows",
     "core/watch",
     "core/logs",
     "core/logs/progress",
