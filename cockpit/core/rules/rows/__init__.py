@@ -1,0 +1,1 @@
+"""The rows of the table of rules, by area: data only. What says more stands first."""
