@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-NO_PYTHON = "is not Python, has not started it yet, or has a version unknown to this py-spy"
+NO_PYTHON = "is not a Python process, is still starting, or has a version unknown to this py-spy"
 
 NEWER = "python3 -m pip install --upgrade py-spy"
 """For a Python that is too new for it."""

@@ -8,8 +8,9 @@ from functools import partial
 from cockpit.base.record import log_name
 from cockpit.base.times import Tick
 from cockpit.core.finding import Finding
-from cockpit.core.logs.causes import SEARCHED, TAIL, search
+from cockpit.core.logs.causes import SEARCHED, TAIL, Cause, search
 from cockpit.core.logs.folding import Source
+from cockpit.core.logs.tracebacks import read_lines
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import Rank, RunModel
@@ -24,6 +25,10 @@ def last_cause(model: RunModel, folder: RunFolder) -> Finding | None:
     """See :meth:`LastWords.judge`."""
     with closing(LastWords(folder)) as words:
         return words.judge(model)
+
+
+NEAR = 16 << 10
+"""Bytes before a cause, and after it, in which rules look for signs."""
 
 
 class LastWords:
@@ -47,7 +52,7 @@ class LastWords:
         self._model = model
         self._left = AT_ONCE
         name = self._folder.name
-        found = failure(model, name, self.of)
+        found = failure(model, name, self.of, self.near)
         if found is None and self._foreign:
             found = gone(model, name, self.of, lambda rank: self.source(rank)[1] is not None)
         model.judged = found
@@ -74,6 +79,15 @@ class LastWords:
             said = Said(cause, None if cause is None else self._printed(rank, cause.at))
             known = self._found[rank.rank] = size, said
         return known[1]
+
+    def near(self, rank: Rank, cause: Cause) -> list[bytes]:
+        """The lines of a rank's log near its cause, the nearest before it first; then those after it."""
+        number, size = self._logs.number(self.source(rank)), self.size(rank)
+        start, end = max(0, cause.at - NEAR), min(size, cause.at + NEAR)
+        before, after = (
+            self._logs.read(number, at, to - at) for at, to in ((start, cause.at), (cause.at, end))
+        )
+        return [*reversed(read_lines(before)), *read_lines(after)]
 
     def _read(self, number: int, start: int, length: int) -> bytes:
         self._left -= length

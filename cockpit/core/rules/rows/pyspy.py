@@ -88,7 +88,7 @@ ROWS: tuple[Row, ...] = (
             r"\bError: No python processes found in process \d",
             r"\bFailed to find a python interpreter in the \.data section\b",
         ),
-        means=f"py-spy found no Python: the process {NO_PYTHON}.",
+        means=f"py-spy found no Python: the target {NO_PYTHON}.",
         zh="py-spy 没找到可读的 Python：该进程不是 Python 进程、Python 尚未启动，或其版本 py-spy 还不支持。",
         next=(
             Next(NEWER, "knows newer versions of Python", "新版支持更新的 Python"),
