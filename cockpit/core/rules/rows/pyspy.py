@@ -38,7 +38,7 @@ ROWS: tuple[Row, ...] = (
             r"\bError: Failed to open process - check if it is running",
             r"^Reason: Operation not permitted \(os error 1\)",
         ),
-        means=f"py-spy was refused: {ROOT_DENIED}.",
+        means=f"py-spy was refused, as {ROOT_DENIED}.",
         zh="py-spy 被拒绝：root 在这里也不能跟踪其他进程，容器没有 SYS_PTRACE 权限。",
         next=(
             Next(
