@@ -13,8 +13,9 @@ from cockpit.base.rehearsal_answers import TrialAnswer
 from cockpit.base.shell import quote
 from cockpit.core.doctor.hunt import Culprit, Group
 from cockpit.core.doctor.looks import clean
-from cockpit.core.doctor.nccl_words import meanings, networks
+from cockpit.core.doctor.nccl_words import meanings
 from cockpit.core.finding import Finding, Step
+from cockpit.core.nccl.reading import networks
 from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.text import counted
 
