@@ -180,6 +180,15 @@ def gather(
     return Environment(values, secrets, expanded)
 
 
+NCCL_TALKS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,NET,GRAPH,ENV"}
+"""What makes NCCL say what it takes. Versions before 2.23 pass over the name BOOTSTRAP: there INIT has it."""
+
+
+def with_nccl(env: Environment) -> Environment:
+    """The variables, and those that make NCCL say what it takes, unless they are set to something."""
+    return replace(env, values={**NCCL_TALKS, **env.values})
+
+
 def held(words: Sequence[str], env: Environment) -> Environment:
     """The variables, and more of them for the secrets in a command line that none of them is."""
     taken: list[str] = []

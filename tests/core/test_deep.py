@@ -196,6 +196,27 @@ def test_lines_of_nccl() -> None:
     assert "two ranks use the same GPU" in means[2]
 
 
+def test_what_nccl_says_is_read_like_that_of_a_run() -> None:
+    said = LINES.replace("[0]eth0:", "[0]docker0:")
+    done = Rehearsed(
+        NODES[:3],
+        backend="nccl",
+        attempts=(
+            attempt(
+                NODES[:3],
+                gpu01=replace(answer(), said=LINES + "a:1:1 [0] NCCL INFO Using network Socket\n"),
+                gpu02=replace(answer(), said=LINES + "a:1:1 [0] NCCL INFO Using network Socket\n"),
+                gpu03=replace(answer(), said=said + "a:1:1 [0] NCCL INFO Using network Socket\n"),
+            ),
+        ),
+    )
+    told = {one.id: one for one in found(done)}
+    assert told["nccl-bridge"].nodes == ("gpu03",)
+    assert "gpu03 takes another interface" in told["nccl-interface"].what
+    assert done.as_json()["nccl"]["differs"][0]["column"] == "interfaces"
+    assert "NCCL says: Socket docker0: gpu03" in summary(done)
+
+
 @pytest.mark.parametrize(
     ("line", "means"),
     [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cockpit.core.finding import Finding, Rule, Step, findings
 from cockpit.core.masks import mask_of
-from cockpit.core.nccl.table import Group, Row, Table
+from cockpit.core.nccl.table import COLUMNS, Group, Row, Table
 
 _INNER = re.compile(r"lo\Z|docker|br-|virbr|veth|cni|flannel|cali|lxc|podman|cbr|vmnet")
 """Interfaces that lead to no other node: loopback, bridges of containers and of virtual machines."""
@@ -141,7 +141,7 @@ def _interface(table: Table) -> Finding | None:
         usual = usual or (most.value if column != "devices" else "")
         known = {id(row) for row in apart}
         apart += [row for row in rows if id(row) not in known]
-        evidence += _told((most, *others))[: 1 + _MANY]
+        evidence += [f"{COLUMNS[column]}: {text}" for text in _told((most, *others))[: 1 + _MANY]]
     if not apart:
         return None
     ranks, nodes = _of(apart)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -211,6 +212,10 @@ class Table:
 
     def differences(self) -> tuple[Difference, ...]:
         """The columns in which not all say the same."""
+        return self._differences
+
+    @cached_property
+    def _differences(self) -> tuple[Difference, ...]:
         found = []
         for column in self.columns():
             groups = self.groups(column)

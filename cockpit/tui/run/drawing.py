@@ -84,6 +84,45 @@ class Environs:
                 self._asked.discard(key)  # asked again when the link is back
 
 
+class NcclSaid:
+    """What ranks say of their NCCL, as far as it is here: read beside the screen, while a detail is shown."""
+
+    def __init__(self, session: Session) -> None:
+        self._heard = Heard(session.folder)
+        self._again = 0.0
+        self._busy = False
+        self.table = Table()
+        self.wrong: Sequence[Finding] = ()
+        """What is wrong by that."""
+
+    def due(self) -> bool:
+        """Whether to :meth:`read`."""
+        return not self._busy and time.monotonic() >= self._again
+
+    async def read(self) -> None:
+        """Read what is new; the screen is not held up."""
+        if self._busy:
+            return
+        self._busy = True
+        began = time.monotonic()
+        try:
+            self.table, self.wrong = await asyncio.to_thread(self._read)
+        finally:
+            self._busy = False
+            now = time.monotonic()
+            self._again = now + max(NCCL_S, NCCL_REST * (now - began))
+
+    def _read(self) -> tuple[Table, Sequence[Finding]]:
+        if not self._heard.read():
+            return self.table, self.wrong
+        table = self._heard.table()
+        table.differences()  # kept: they are drawn each time
+        return table, found(table)
+
+
+NCCL_S, NCCL_REST = 2.0, 20
+"""Seconds between two looks at what NCCL says; and so many times as long as one takes."""
+
 LAG_BYTES = 256 << 10
 """From this many outstanding bytes of logs, we are behind and not just polling."""
 
@@ -113,6 +152,7 @@ class Drawing:
     def __post_init__(self) -> None:
         self._ranks_of = {node.name: node.ranks for node in self.board.manifest.nodes}
         self._environs = Environs(self.session, recorded=self.recorded)
+        self._nccl = NcclSaid(self.session)
         self._behind = notices.Since()
         self.narrowed = Narrowed(self.screen, self.board)
         self._notice = notices.Notice(self.board, self.session, self.screen.app.keys, recorded=self.recorded)
@@ -278,8 +318,11 @@ class Drawing:
         process = None if rank is None else board.model.ranks[rank]
         if pane.id == "glance":
             entitle(pane, "", f"rank {rank}" if process is not None else node)
-        elif process is not None and self._environs.wants(process):
-            self.screen.run_worker(self._environs.fetch(process), group="environ")
+        else:
+            if process is not None and self._environs.wants(process):
+                self.screen.run_worker(self._environs.fetch(process), group="environ")
+            if self._nccl.due():
+                self.screen.run_worker(self._nccl.read(), group="nccl")
         environ = None if process is None else self._environs.of(process)
         log = "" if process is None else self.session.source.log_place(process)
         pane.show(
@@ -299,6 +342,8 @@ class Drawing:
                 self._part(pane),
                 SIZES[self.screen.app.units],
                 plain=self._plain,
+                nccl=self._nccl.table,
+                nccl_wrong=self._nccl.wrong,
             )
         )
 
