@@ -98,7 +98,10 @@ class Heard:
 
     def read(self) -> bool:
         """Read what is new; return whether anything is."""
-        return any([part.read(self._reader) for part in self._parts])
+        grown = False
+        for part in self._parts:
+            grown |= part.read(self._reader)
+        return grown
 
     def more(self, rank: int, data: bytes) -> None:
         """Take the beginning of a file that is not here, or less of it."""

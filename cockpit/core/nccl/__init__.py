@@ -1,4 +1,5 @@
-"""What NCCL and RCCL say of themselves (``NCCL_DEBUG=INFO``): read into a table, rank by rank.
+"""What NCCL and RCCL say of themselves (``NCCL_DEBUG=INFO``), read into a table of ranks; what is wrong by it.
 
-No I/O.
+Pure: lines come in. Files and nodes are read in ``engine.nccl``; what errors mean is in
+``core.doctor.nccl_words``.
 """

@@ -260,6 +260,10 @@ class Table:
         }
 
 
+NOTHING = Table()
+"""Nobody says anything."""
+
+
 def _alike(groups: Iterable[Group]) -> bool:
     """Whether no way is another's alternative: a rank at the edge of its node has more of them."""
     sets = sorted((frozenset(group.value.split(", ")) for group in groups), key=len)

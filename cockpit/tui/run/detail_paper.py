@@ -14,7 +14,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
-from cockpit.core.nccl.table import Table
+from cockpit.core.nccl.table import NOTHING, Table
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.phases import Phases
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
@@ -83,7 +83,7 @@ class About:
     part: Part = Part.ALL
     sizes: Sizes = BINARY
     plain: bool = False
-    nccl: Table = Table()
+    nccl: Table = NOTHING
     nccl_wrong: Sequence[Finding] = ()
 
 

@@ -33,6 +33,7 @@ from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
 from cockpit.tui.run.grid_lines import Mark
 from cockpit.tui.run.narrowed import Narrowed
+from cockpit.tui.run.nccl_said import NcclSaid
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.stall import standing, stands_still
 from cockpit.tui.run.stall_banner import StallBanner
@@ -83,45 +84,6 @@ class Environs:
             if isinstance(error, LinkError):
                 self._asked.discard(key)  # asked again when the link is back
 
-
-class NcclSaid:
-    """What ranks say of their NCCL, as far as it is here: read beside the screen, while a detail is shown."""
-
-    def __init__(self, session: Session) -> None:
-        self._heard = Heard(session.folder)
-        self._again = 0.0
-        self._busy = False
-        self.table = Table()
-        self.wrong: Sequence[Finding] = ()
-        """What is wrong by that."""
-
-    def due(self) -> bool:
-        """Whether to :meth:`read`."""
-        return not self._busy and time.monotonic() >= self._again
-
-    async def read(self) -> None:
-        """Read what is new; the screen is not held up."""
-        if self._busy:
-            return
-        self._busy = True
-        began = time.monotonic()
-        try:
-            self.table, self.wrong = await asyncio.to_thread(self._read)
-        finally:
-            self._busy = False
-            now = time.monotonic()
-            self._again = now + max(NCCL_S, NCCL_REST * (now - began))
-
-    def _read(self) -> tuple[Table, Sequence[Finding]]:
-        if not self._heard.read():
-            return self.table, self.wrong
-        table = self._heard.table()
-        table.differences()  # kept: they are drawn each time
-        return table, found(table)
-
-
-NCCL_S, NCCL_REST = 2.0, 20
-"""Seconds between two looks at what NCCL says; and so many times as long as one takes."""
 
 LAG_BYTES = 256 << 10
 """From this many outstanding bytes of logs, we are behind and not just polling."""

@@ -42,7 +42,9 @@ def nccl_lines(sight: About, ranks: int, paper: Paper) -> Iterator[Line]:
     groups = mine.alike()
     for group in groups:
         if len(groups) > 1:
-            yield from paper.text(ranks_named(number for row in group.rows for number in row.numbers), "label")
+            yield from paper.text(
+                ranks_named(number for row in group.rows for number in row.numbers), "label"
+            )
         yield from _values(group.rows[0], paper)
 
 
