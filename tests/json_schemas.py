@@ -77,6 +77,8 @@ FINDING: dict[str, Said] = {
     "severity": {"description": "how bad it is", "enum": ["error", "warning", "info"]},
     "since": "number|null: unix seconds",
     "proof": "string: the fact because of which ranks cannot go on by themselves; empty: none",
+    "rule": "string: id of the rule that explains it; empty: none does",
+    "meaning": "string: what that rule says it means, in one sentence",
 }
 
 PHASES: dict[str, Any] = {

@@ -37,6 +37,8 @@ PACKAGES = (
     "core/doctor",
     "core/calls",
     "core/pace",
+    "core/rules",
+    "core/rules/rows",
     "core/watch",
     "core/logs",
     "core/logs/progress",
@@ -148,8 +150,8 @@ DRAWN: dict[str, list[Callable[[], str]]] = {
 }
 """Which file has which tables, in their order."""
 
-TROUBLES = "docs/troubleshooting.md"
-"""Where messages have what they say to do beside them."""
+TROUBLES = {"docs/troubleshooting.md": "; ", "docs/zh/troubleshooting.md": "；"}
+"""Where messages have what they say to do beside them, and what stands between that and other advice."""
 
 
 def renewed(text: str, tables: Sequence[str]) -> str:
@@ -173,9 +175,10 @@ def main() -> None:
         path = ROOT / name
         path.write_text(renewed(path.read_text(), [table() for table in tables]))
         print(path)
-    path = ROOT / TROUBLES
-    path.write_text(troubles.advised(path.read_text()))
-    print(path)
+    for name, between in TROUBLES.items():
+        path = ROOT / name
+        path.write_text(troubles.advised(path.read_text(), between))
+        print(path)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 LONGEST = 2048
@@ -34,11 +35,10 @@ class Speaker(NamedTuple):
 class Line(NamedTuple):
     """A line that NCCL printed.
 
-    :param speaker: who; None: it does not say
-    :param text: without what stands before it
+    :param before: what stands before its text: who says it, and what launchers put there
     """
 
-    speaker: Speaker | None
+    before: bytes
     text: bytes
 
 
@@ -73,18 +73,19 @@ def parsed(line: bytes) -> Line | None:
     for level in (b"NCCL INFO ", b"NCCL WARN "):
         at = line.find(level)
         if at >= 0:
-            return Line(_speaker(line[:at]), line[at + len(level) :].strip())
+            return Line(line[:at], line[at + len(level) :].strip())
     for mark in (b"NCCL version", b"RCCL version", b"HIP version", b"[Gloo] Rank "):
         at = line.find(mark)
         if at >= 0 and mark == b"NCCL version" and line[at - 1 : at] == b"R":
             continue
         if at >= 0:
-            return Line(None, line[at:].strip())
+            return Line(b"", line[at:].strip())
     return None
 
 
-def _speaker(before: bytes) -> Speaker | None:
-    """Who stands in ``host:pid:tid [device] file.cc:line``, whatever is before that."""
+@lru_cache(1024)
+def speaker(before: bytes) -> Speaker | None:
+    """Who stands in ``host:pid:tid [device] file.cc:line``, whatever is before that; None: nobody."""
     for word in reversed(before.split()[-4:]):
         *_, host, pid, tid = (b"", b"", *word.rsplit(b":", 3))[-3:]
         if _NUMBER.match(pid) and _NUMBER.match(tid) and _HOST.match(host):
@@ -94,17 +95,18 @@ def _speaker(before: bytes) -> Speaker | None:
 
 def said(text: bytes) -> list[Said | Member]:
     """What the text of a line says; most say nothing that is kept here."""
-    words = text.split(None, 1)
-    if not words:
-        return []
-    read = _BY_WORD.get(words[0].rstrip(b":"))
-    if read is None and words[0].startswith(b"NCCL_"):
-        read = _set
-    if read is None and words[0].startswith(b"ncclComm"):
-        read = _member  # the call that made the communicator
-    if read is None and words[0].isdigit():
-        read = _channels
-    return read(text) if read is not None else []
+    word = text[: text.find(b" ")]
+    read = _BY_WORD.get(word) or _BY_WORD.get(word.rstrip(b":"))
+    if read is None:
+        if word.startswith(b"NCCL_"):
+            read = _set
+        elif word.startswith(b"ncclComm"):
+            read = _member  # the call that made the communicator
+        elif word.isdigit():
+            read = _channels
+        else:
+            return []
+    return read(text)
 
 
 # Names are letters, digits and a few signs: nothing that a terminal acts on.
@@ -206,9 +208,12 @@ def _assigned(text: bytes) -> list[Said | Member]:
 
 def _via(text: bytes) -> list[Said | Member]:
     found = _VIA.match(text)
-    if found is None:
-        return []
-    via = found[1]
+    return [] if found is None else _way(found[1])
+
+
+@lru_cache(256)
+def _way(via: bytes) -> list[Said | Member]:
+    """One line for each channel and peer says the same."""
     if net := _NET.match(via):
         kind = "NET" if net[1] == b"NET" else "COLLNET"
         return [Said("across", f"{kind}/{_text(net[2])}{'/GDRDMA' if net[3] else ''}")]

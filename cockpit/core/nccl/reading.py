@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from cockpit.core.nccl.lines import LISTED, LONGEST, MARKS, Member, Said, Speaker, parsed, said
+from cockpit.core.nccl.lines import LISTED, LONGEST, MARKS, Member, Said, Speaker, parsed, said, speaker
 from cockpit.core.nccl.table import Row, Table
 
 PROCESSES = 1 << 14
@@ -62,7 +62,7 @@ class Reader:
             return False
         things = said(found.text)
         if things:
-            process = self._process(rank, found.speaker)
+            process = self._process(rank, found.before)
             if process is not None:
                 for one in things:
                     self._take(process, one)
@@ -94,8 +94,9 @@ class Reader:
         rows.sort(key=lambda row: (not row.numbers, row.numbers, row.node))
         return Table(tuple(rows), len(self._left_out))
 
-    def _process(self, rank: int | None, speaker: Speaker | None) -> _Process | None:
-        key = speaker if rank is None else rank
+    def _process(self, rank: int | None, before: bytes) -> _Process | None:
+        who = speaker(before)
+        key = who if rank is None else rank
         if key is None:
             return self._nobody
         process = self._known.get(key)
@@ -106,8 +107,8 @@ class Reader:
                 return None
             process = self._known[key] = _Process(rank=rank)
             self._kept += 1
-        if speaker is not None and not process.host:
-            process.host = speaker.host
+        if who is not None and not process.host:
+            process.host = who.host
         return process
 
     def _take(self, process: _Process, one: Said | Member) -> None:

@@ -11,6 +11,7 @@ from cockpit.base.times import Tick
 from cockpit.core.finding import Finding
 from cockpit.core.logs.causes import SEARCHED, TAIL, Cause, search
 from cockpit.core.logs.folding import Source
+from cockpit.core.logs.tracebacks import read_lines
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import Rank, RunModel
@@ -28,6 +29,10 @@ def last_cause(model: RunModel, folder: RunFolder) -> Finding | None:
         return words.judge(model)
 
 
+NEAR = 16 << 10
+"""Bytes before a cause, and after it, in which rules look for signs."""
+
+
 class LastWords:
     """Finds why a run failed; a log that has not grown since is not read again.
 
@@ -40,6 +45,8 @@ class LastWords:
         self._nccl = Files(folder)
         self._foreign = folder.manifest.foreign is not None
         self._found: dict[int, tuple[tuple[int, int], Said]] = {}
+        self._by_nccl: dict[int, Cause] = {}
+        """Causes that NCCL's file has, not the log."""
         self._model = RunModel()
         self._ticks: dict[str, list[Tick]] = {}
         self._left = 0
@@ -50,7 +57,7 @@ class LastWords:
         self._model = model
         self._left = AT_ONCE
         name = self._folder.name
-        found = failure(model, name, self.of)
+        found = failure(model, name, self.of, self.near)
         if found is None and self._foreign:
             found = gone(model, name, self.of, lambda rank: self.source(rank)[1] is not None)
         model.judged = found
@@ -79,7 +86,7 @@ class LastWords:
             if sizes[1]:
                 more = self._searched(rank, partial(self._read_nccl, rank.rank), sizes[1], own=True)
                 if more.cause is not None and (said.cause is None or more.cause.weight > said.cause.weight):
-                    said = more
+                    said, self._by_nccl[rank.rank] = more, more.cause
             known = self._found[rank.rank] = sizes, said
         return known[1]
 
@@ -98,6 +105,15 @@ class LastWords:
     def _read_nccl(self, rank: int, start: int, length: int) -> bytes:
         self._left -= length
         return self._nccl.read(rank, start, length)
+
+    def near(self, rank: Rank, cause: Cause) -> list[bytes]:
+        """The lines near a rank's cause, the nearest before it first; then those after it."""
+        read, size = partial(self._logs.read, self._logs.number(self.source(rank))), self.size(rank)
+        if self._by_nccl.get(rank.rank) is cause:
+            read, size = partial(self._nccl.read, rank.rank), self._nccl.size(rank.rank)
+        start, end = max(0, cause.at - NEAR), min(size, cause.at + NEAR)
+        before, after = (read(at, to - at) for at, to in ((start, cause.at), (cause.at, end)))
+        return [*reversed(read_lines(before)), *read_lines(after)]
 
     def _read(self, number: int, start: int, length: int) -> bytes:
         self._left -= length
