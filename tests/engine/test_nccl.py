@@ -6,11 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from cockpit.engine.nccl import Files, Heard, table_here
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from tests.cli.schemas import fits
 from tests.engine.watched import COCKPIT
 from tests.nccl.samples import IB_2_18
@@ -122,3 +126,54 @@ def test_words(tmp_path: Path) -> None:
     assert plan["nccl_debug"] is True
     assert plan["env"]["NCCL_DEBUG"] == "TRACE"  # the user's own
     assert plan["env"]["NCCL_DEBUG_SUBSYS"] == "INIT,BOOTSTRAP,NET,GRAPH,ENV"
+
+
+def kept(path: Path, **fields: Any) -> RunFolder:
+    """A run of two ranks, of which nothing is copied yet."""
+    entry = NodeEntry("gpu01", "/tmp/cockpit-0/otter/gpu01", [0, 1])
+    manifest = Manifest("otter", 1.0, [entry], "command", ["train"], "/", **fields)
+    folder = path / "otter"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    found = RunFolder(folder)
+    found.spool_dir(entry).mkdir(parents=True)
+    return found
+
+
+def test_copies_are_read_as_they_grow(tmp_path: Path) -> None:
+    folder = kept(tmp_path, nccl_debug=True)
+    path = folder.spool_dir(folder.manifest.nodes[0]) / "rank-1.nccl"
+    heard = Heard(folder)
+    assert (heard.read(), heard.table().rows) == (False, ())
+    data = IB_2_18.encode()
+    # In the middle of a line.
+    at = data.index(b"network IB") + 3
+    path.write_bytes(data[:at])
+    assert heard.read()
+    (row,) = heard.table().rows
+    assert (row.numbers, row.node, row.network, row.bootstrap) == ((1,), "gpu01", "", "bond0")
+    with path.open("ab") as file:
+        file.write(data[at:])
+    assert heard.read()
+    assert heard.table().rows[0].network == "IB"
+    assert not heard.read()
+
+
+def test_of_a_copy_only_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.engine.nccl.LOG_READ", 1000)
+    folder = kept(tmp_path)
+    path = folder.spool_dir(folder.manifest.nodes[0]) / "rank-0.log"
+    path.write_bytes(b"x" * (1 << 20) + b"\n" + IB_2_18.encode())
+    heard = Heard(folder)
+    assert heard.read()
+    assert (heard.table().rows, heard.read()) == ((), False)
+
+
+def test_what_is_no_file_says_nothing(tmp_path: Path) -> None:
+    folder = kept(tmp_path, nccl_debug=True)
+    spool = folder.spool_dir(folder.manifest.nodes[0])
+    os.mkfifo(spool / "rank-0.nccl")
+    (spool / "rank-1.nccl").symlink_to("/etc/passwd")
+    assert table_here(folder).rows == ()
+    files = Files(folder)
+    assert (files.size(0), files.size(1), files.read(1, 0, 10)) == (0, 0, b"")
