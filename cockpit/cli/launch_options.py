@@ -160,7 +160,7 @@ class LaunchOptions:
     command: tuple[str, ...]
     """What was typed, without the values of secrets."""
     note: str = ""
-    """Which Python was found where no one named it; empty: it was named."""
+    """Which Python was found where no one named it, and what NCCL does not say; empty: neither."""
 
 
 def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> LaunchOptions:
@@ -187,6 +187,7 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
     env = environment.gather(os.environ, _texts(args.env_file), args.env, _texts(theirs))
     launcher_args = split(args.launcher_args, "--launcher-args")
     env = environment.held([*program, *launcher_args], env)
+    kept = environment.nccl_kept(env) if args.nccl_debug else ""
     env = environment.with_nccl(env) if args.nccl_debug else env
     launcher = args.launcher or DEFAULT
     if args.nccl_debug and launcher == PER_NODE:
@@ -230,8 +231,9 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
     )
     typed = secret.command([*_without_secrets(options), "--", *program], secret.values(env.values))
     command = (*made.prog.split(), *typed)
+    note = "; ".join(filter(None, (python.note, kept)))
     file = source[0] if len(source) == 1 and source != [hostfile.STDIN] else ""
-    return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command, python.note)
+    return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command, note)
 
 
 def _texts(files: Iterable[str]) -> list[tuple[str, str]]:
