@@ -35,6 +35,7 @@ def test_docker0_between_nodes() -> None:
     one = the("nccl-bridge", SOCKET_2_10)
     assert (one.ranks, one.nodes, one.severity) == (1, ("n01",), "error")
     assert "docker0" in one.what
+    assert one.steps[0].command == "--env NCCL_SOCKET_IFNAME=eth0"  # as the other node has it
 
 
 def test_docker0_on_one_node_is_none() -> None:

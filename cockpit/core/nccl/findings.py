@@ -49,6 +49,8 @@ def _bridge(table: Table) -> Finding | None:
         return None
     names = dict.fromkeys(name for row in rows for name in (row.bootstrap, *_used(row)) if _INNER.match(name))
     ranks, nodes = _of(rows)
+    outer = (group.value for group in table.groups("bootstrap") if not _INNER.match(group.value))
+    name = next(outer, "NAME")
     # Beside one that leads there, NCCL opens connections over both.
     only = any(
         _INNER.match(row.bootstrap) or (_used(row) and all(map(_INNER.match, _used(row)))) for row in rows
@@ -66,7 +68,9 @@ def _bridge(table: Table) -> Finding | None:
         certainty="sure" if only else "likely",
         severity="error" if only else "warning",
         steps=(
-            Step("--env NCCL_SOCKET_IFNAME=NAME", "the interface that all nodes share; ^docker,lo excludes"),
+            Step(
+                f"--env NCCL_SOCKET_IFNAME={name}", "the interface that all nodes share; ^docker,lo excludes"
+            ),
             Step("ip -br addr", "which interface has the address of the cluster's network?"),
         ),
     )
