@@ -9,6 +9,7 @@ import pytest
 
 from tests import chinese
 from tests.chinese import PAGES, ROOT, accepted, differences, pieces, stale
+from tests.tables import DRAWN
 
 PAGE = "docs/zh/first-run.md"
 
@@ -65,7 +66,7 @@ def read(page: str) -> tuple[str, str]:
 
 def test_every_chinese_page_is_known() -> None:
     found = {*ROOT.glob("*.zh.md"), *ROOT.glob("docs/zh/*.md")}
-    assert {str(path.relative_to(ROOT)) for path in found} == set(PAGES)
+    assert {str(path.relative_to(ROOT)) for path in found} - DRAWN.keys() == set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)
