@@ -44,6 +44,7 @@ PACKAGES = (
     "core/watch",
     "core/logs",
     "core/logs/progress",
+    "core/nccl",
     "core/stacks",
     "core/stacks/rules",
     "core/recorder",
