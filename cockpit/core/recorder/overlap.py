@@ -37,27 +37,19 @@ def beside(gaps: Mapping[int, Iterable[Gap]], newest: int) -> set[tuple[int, int
     """The places, and when, that ranks get through without waiting, while others have not arrived yet.
 
     Who begins such a gap later, compared with others that would wait for the same and with itself in other
-    steps, ends it later by as much: by more than half of it, as a line through all of them says. Of two ranks
-    only one waits, and is compared with the other.
+    steps, ends it later by as much: by more than half of it, as a line through all of them says.
     """
-    alone = len(gaps) == 2
-    waited_for: dict[int, tuple[int, int]] = {}
     together: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for rank, own in gaps.items():
         for begin, end, released, key in own:
             if released - begin > CLOCKS_US and end < NEVER:
                 together.setdefault((key, released), []).append((rank, begin, end))
-            elif alone and end < NEVER:
-                waited_for[key] = begin, end
     places: dict[int, dict[int, dict[int, list[_Pair]]]] = {}
     for (key, _), those in together.items():
         place, spell = when(key, newest)
         of_rank = places.setdefault(place, {}).setdefault(spell, {})
-        compared = [one[1:] for one in those]
-        if key in waited_for:
-            compared.append(waited_for[key])
-        if len(compared) > 1:
-            for (rank, _, _), times in zip(those, _centred(compared), strict=False):
+        if len(those) > 1:
+            for (rank, _, _), times in zip(those, _centred([one[1:] for one in those]), strict=True):
                 of_rank.setdefault(rank, []).append(times)
     found = set()
     for place, spells in places.items():
