@@ -13,7 +13,7 @@ from cockpit.core.recorder.overlap import ENOUGH, SPELL, SURE
 from cockpit.core.recorder.spans import CLOCKS_US, Span, union
 from cockpit.core.recorder.step_tail import ENOUGH as ENOUGH_SHARES
 from cockpit.core.recorder.step_tail import LEFT, STEPS
-from cockpit.core.recorder.two_ranks import ALIKE, MOST, ROUNDS
+from cockpit.core.recorder.two_ranks import ALIKE, AS_LONG, MOST, ROUNDS
 from cockpit.core.recorder.two_ranks import ENOUGH as ENOUGH_FREE
 from cockpit.core.recorder.two_ranks import LEFT as LEFT_OF_TWO
 from cockpit.core.recorder.work import Step, Work, parts, shares
@@ -120,11 +120,14 @@ def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Pl
     known = [gap for gap in own if gap.length]
     other = {gap.place: gap.end - gap.begin for gap in others if gap.length and gap.free}
     behind = [gap for gap in known if gap.released > gap.begin]
-    free: dict[Place, list[tuple[int, int]]] = {}
+    free: dict[Place, list[tuple[int, int, int]]] = {}
     for gap in filter(lambda gap: gap.free, known):
         most = max((one.released - one.begin for one in behind if one.place[1] == gap.place[1]), default=0)
-        free.setdefault(gap.of_each_step, []).append((gap.end - gap.begin, max(1, gap.length - most)))
-    usual = median([length for some in free.values() for _, length in some] or [1])
+        spell = (newest - int(gap.place[1])) // SPELL
+        free.setdefault(gap.of_each_step, []).append(
+            (spell, gap.end - gap.begin, max(1, gap.length - most))
+        )
+    usual = median([length for some in free.values() for _, _, length in some] or [1])
     spells: dict[tuple[Place, int], list[_Gap]] = {}
     for gap in behind:
         spells.setdefault((gap.of_each_step, (newest - int(gap.place[1])) // SPELL), []).append(gap)
@@ -141,6 +144,8 @@ def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Pl
                         us for at, us in before.items() if at[1] == gap.place[1] and at != gap.place
                     )
                     more = int((took - share * (gap.length - elsewhere)) / (1 - share))
+                    if gap.place in other:
+                        more = max(more, took - int(AS_LONG * other[gap.place]))
                 elif gap.place in other:
                     more = took - other[gap.place]
                 else:
@@ -153,12 +158,17 @@ def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Pl
 
 
 def _share_of_two(
-    free: Sequence[tuple[int, int]], usual: float, some: Iterable[_Gap]
+    free: Sequence[tuple[int, int, int]], usual: float, some: Iterable[_Gap]
 ) -> float | None:
     if not free:
         return None
     few = len(free) < ENOUGH_FREE
-    share = median_low([took / (min(length, usual) if few else length) for took, length in free])
+    shares = [(spell, took / (min(length, usual) if few else length)) for spell, took, length in free]
+    share = median_low([one for _, one in shares])
+    for spell in {spell for spell, _ in shares}:
+        of_spell = [one for of, one in shares if of == spell]
+        if len(of_spell) >= min(ENOUGH_FREE, len(shares)):
+            share = max(share, median_low(of_spell))
     if share > MOST:
         return None
     then = [

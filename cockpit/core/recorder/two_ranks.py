@@ -5,7 +5,8 @@ of the other if it is slow just there, and nothing tells in one step whether the
 time, or computed for some of it. As long as nobody is slow either may be ahead, by as much as it can compute
 before it has to wait, for many steps on end. So of two ranks only what is certain is waiting:
 
-- What a rank took where it did not have to wait, in other steps, is the measure: its share of a step.
+- What a rank took where it did not have to wait, in other steps, is the measure: its share of a step. Where
+  that was once more than at other times, it is the most of them.
 - If it hardly ever got there last, that little is a measure still, if it takes as long once the last one has
   arrived: it has not computed before.
 - Else the measure is what the other one took. That may hide that it is slow there.
@@ -32,6 +33,9 @@ ALIKE = (2 / 3, 3 / 2)
 
 ROUNDS = 3
 """Times that waits are found, each time with what is known of the others of the step: it is longer by them."""
+
+AS_LONG = 1.25
+"""Times what the other one took is the measure at most: a rank may have been slow there before."""
 
 LEFT = 0.2
 """Less than this share of the time until the last one arrives is next to nothing."""
@@ -75,9 +79,9 @@ class TwoRanks:
         spells: dict[tuple[int, int], list[Behind]] = {}
         for one in self.behind[rank]:
             spells.setdefault(when(one.key, newest), []).append(one)
-        shares = self._shares(rank)
+        shares = self._shares(rank, newest)
         other = {one.key: one.busy for who, some in self.free.items() if who != rank for one in some}
-        judged = [(some, _share(shares.get(place, ()), some)) for (place, _), some in spells.items()]
+        judged = [(some, _share(shares.get(place, {}), some)) for (place, _), some in spells.items()]
         found: dict[int, int] = {}
         for _ in range(ROUNDS):
             all_of: dict[int, int] = {}
@@ -95,29 +99,34 @@ class TwoRanks:
                     found.update((one.key, max(0, more)) for one, more in longer)
         return found
 
-    def _shares(self, rank: int) -> dict[int, list[float]]:
-        """Of the step without what it may have waited elsewhere, at each place."""
+    def _shares(self, rank: int, newest: int) -> dict[int, dict[int, list[float]]]:
+        """Of the step without what it may have waited elsewhere, at each place, spell by spell."""
         waited: dict[int, int] = {}
         for one in self.behind[rank]:
             step = one.key >> STEP
             waited[step] = max(waited.get(step, 0), one.until)
-        places: dict[int, list[tuple[int, int]]] = {}
-        for each in self.free.get(rank, ()):
-            length = max(1, each.step - waited.get(each.key >> STEP, 0))
-            places.setdefault(each.key & PLACES, []).append((each.busy, length))
-        usual = median(length for some in places.values() for _, length in some) if places else 1
-        return {
+        free = self.free.get(rank, ())
+        lengths = [max(1, one.step - waited.get(one.key >> STEP, 0)) for one in free]
+        usual = median(lengths) if lengths else 1
+        count: dict[int, int] = {}
+        for each in free:
+            count[each.key & PLACES] = count.get(each.key & PLACES, 0) + 1
+        found: dict[int, dict[int, list[float]]] = {}
+        for each, length in zip(free, lengths, strict=True):
+            place, spell = when(each.key, newest)
             # Of a few, one may be of a step that was much longer elsewhere.
-            place: [busy / (length if len(some) >= ENOUGH else min(length, usual)) for busy, length in some]
-            for place, some in places.items()
-        }
+            long = length if count[place] >= ENOUGH else min(length, usual)
+            found.setdefault(place, {}).setdefault(spell, []).append(each.busy / long)
+        return found
 
 
-def _share(shares: Sequence[float], some: Iterable[Behind]) -> float | None:
+def _share(spells: Mapping[int, Sequence[float]], some: Iterable[Behind]) -> float | None:
     """How much of a step a gap takes; None: that is not certain."""
-    if not shares:
+    if not spells:
         return None
-    found = median_low(shares)
+    shares = [share for spell in spells.values() for share in spell]
+    # In steps in which it was slow elsewhere the share was less.
+    found = max(median_low(spell) for spell in [shares, *spells.values()] if len(spell) >= min(ENOUGH, len(shares)))
     if found > MOST:
         return None
     if len(shares) >= ENOUGH:
@@ -133,6 +142,7 @@ def _longer(one: Behind, share: float | None, step: int, other: Mapping[int, int
 
     :param step: how long the step took, without what was waited in other gaps of it
     """
-    if share is not None:
-        return int((one.took - share * step) / (1 - share))
-    return one.took - other[one.key] if one.key in other else None
+    if share is None:
+        return one.took - other[one.key] if one.key in other else None
+    more = int((one.took - share * step) / (1 - share))
+    return max(more, one.took - int(other[one.key] * AS_LONG)) if one.key in other else more
