@@ -120,14 +120,16 @@ def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Pl
     known = [gap for gap in own if gap.length]
     other = {gap.place: gap.end - gap.begin for gap in others if gap.length and gap.free}
     behind = [gap for gap in known if gap.released > gap.begin]
-    free: dict[Place, list[tuple[int, int, int]]] = {}
-    for gap in filter(lambda gap: gap.free, known):
+    lengths: dict[int | str, int] = {}
+    for gap in known:
         most = max((one.released - one.begin for one in behind if one.place[1] == gap.place[1]), default=0)
+        lengths[gap.place[1]] = max(1, gap.length - most)
+    usual = median([*lengths.values()] or [1])
+    free: dict[Place, list[tuple[int, float]]] = {}
+    for gap in filter(lambda gap: gap.free, known):
+        share = (gap.end - gap.begin) / min(lengths[gap.place[1]], usual)
         spell = (newest - int(gap.place[1])) // SPELL
-        free.setdefault(gap.of_each_step, []).append(
-            (spell, gap.end - gap.begin, max(1, gap.length - most))
-        )
-    usual = median([length for some in free.values() for _, _, length in some] or [1])
+        free.setdefault(gap.of_each_step, []).append((spell, share))
     spells: dict[tuple[Place, int], list[_Gap]] = {}
     for gap in behind:
         spells.setdefault((gap.of_each_step, (newest - int(gap.place[1])) // SPELL), []).append(gap)
@@ -135,7 +137,7 @@ def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Pl
     for _ in range(ROUNDS):
         before, found = found, {}
         for (place, _), some in spells.items():
-            share = _share_of_two(free.get(place, []), usual, some)
+            share = _share_of_two(free.get(place, []), some)
             longer: dict[Place, int] = {}
             for gap in some:
                 took = gap.end - gap.begin
@@ -157,13 +159,10 @@ def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Pl
     return found
 
 
-def _share_of_two(
-    free: Sequence[tuple[int, int, int]], usual: float, some: Iterable[_Gap]
-) -> float | None:
-    if not free:
+def _share_of_two(shares: Sequence[tuple[int, float]], some: Iterable[_Gap]) -> float | None:
+    if not shares:
         return None
-    few = len(free) < ENOUGH_FREE
-    shares = [(spell, took / (min(length, usual) if few else length)) for spell, took, length in free]
+    few = len(shares) < ENOUGH_FREE
     share = median_low([one for _, one in shares])
     for spell in {spell for spell, _ in shares}:
         of_spell = [one for of, one in shares if of == spell]

@@ -106,17 +106,17 @@ class TwoRanks:
             step = one.key >> STEP
             waited[step] = max(waited.get(step, 0), one.until)
         free = self.free.get(rank, ())
-        lengths = [max(1, one.step - waited.get(one.key >> STEP, 0)) for one in free]
-        usual = median(lengths) if lengths else 1
-        count: dict[int, int] = {}
-        for each in free:
-            count[each.key & PLACES] = count.get(each.key & PLACES, 0) + 1
+        lengths = {
+            one.key >> STEP: max(1, one.step - waited.get(one.key >> STEP, 0))
+            for one in (*free, *self.behind[rank])
+        }
+        usual = median(lengths.values())
         found: dict[int, dict[int, list[float]]] = {}
-        for each, length in zip(free, lengths, strict=True):
+        for each in free:
             place, spell = when(each.key, newest)
-            # Of a few, one may be of a step that was much longer elsewhere.
-            long = length if count[place] >= ENOUGH else min(length, usual)
-            found.setdefault(place, {}).setdefault(spell, []).append(each.busy / long)
+            # Where it took longer elsewhere it did not have to wait for that reason.
+            share = each.busy / min(lengths[each.key >> STEP], usual)
+            found.setdefault(place, {}).setdefault(spell, []).append(share)
         return found
 
 
