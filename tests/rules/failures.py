@@ -170,7 +170,8 @@ cpp.CUDAExtension("op", ["op.cu"])
         """
 steps(); others()
 with open("ext.c", "w") as file:
-    file.write("extern void _ZN3c1019no_such_thing_in_itEv(void); void *PyInit_ext(void) { _ZN3c1019no_such_thing_in_itEv(); return 0; }")
+    file.write("void _ZN3c1019no_such_thing_in_itEv(void);")
+    file.write("void *PyInit_ext(void) { _ZN3c1019no_such_thing_in_itEv(); return 0; }")
 subprocess.run(["gcc", "-shared", "-fPIC", "-o", "ext.so", "ext.c"], check=True)
 sys.path.insert(0, ".")
 import ext

@@ -1,4 +1,4 @@
-"""Failures that really happen: the run's end, ``ps`` and ``explain`` of the console alone say the same of each."""
+"""Failures that really happen: the run, ``ps`` and ``explain`` of the console alone say the same of each."""
 
 from __future__ import annotations
 
