@@ -18,13 +18,26 @@ ROWS: tuple[Row, ...] = (
             r"\bop due to ninja not being installed\b",
             r"\bNo such file or directory: '?ninja'?",
             r"\bninja: (?:command )?not found\b",
+            r"\bninja \.{3,60} [^\n]{0,12}\[FAIL\]",
         ),
         means="ninja is not on PATH of the ranks: a launch over ssh has a shorter PATH than your login shell.",
         zh="rank 的 PATH 里没有 ninja：通过 ssh 启动时的 PATH 比登录 shell 里的短。",
         next=(
-            Next("ssh NODE 'command -v ninja; echo $PATH'", "the PATH that ranks get", "看 rank 实际拿到的 PATH"),
-            Next("python -m pip install ninja", "on each node, into the Python of the ranks", "在每个节点装到 rank 所用的 Python 里"),
-            Next("export PATH=$(dirname $(which python)):$PATH", "at the beginning of ~/.bashrc", "写在 ~/.bashrc 的最前面"),
+            Next(
+                "ssh NODE 'command -v ninja; echo $PATH'",
+                "the PATH that ranks get",
+                "看 rank 实际拿到的 PATH",
+            ),
+            Next(
+                "python -m pip install ninja",
+                "on each node, into the Python of the ranks",
+                "在每个节点装到 rank 所用的 Python 里",
+            ),
+            Next(
+                "export PATH=$(dirname $(which python)):$PATH",
+                "at the beginning of ~/.bashrc",
+                "写在 ~/.bashrc 的最前面",
+            ),
         ),
         source="DeepSpeed#1687, DeepSpeed#1644, DeepSpeed#5627, lmdeploy#242",
     ),
@@ -40,7 +53,11 @@ ROWS: tuple[Row, ...] = (
         zh="需要在本机编译算子，但节点或镜像里没有 CUDA toolkit（nvcc）。",
         next=(
             Next("ls -d /usr/local/cuda*; command -v nvcc", "is one there?", "看有没有安装"),
-            Next("export CUDA_HOME=/usr/local/cuda", "or `module load cuda`, or a devel image", "或 `module load cuda`，或换 devel 镜像"),
+            Next(
+                "export CUDA_HOME=/usr/local/cuda",
+                "or `module load cuda`, or a devel image",
+                "或 `module load cuda`，或换 devel 镜像",
+            ),
         ),
         source="vixtts-demo#12, deepspeed/ops/op_builder/builder.py, torch/utils/cpp_extension.py",
     ),
@@ -54,7 +71,9 @@ ROWS: tuple[Row, ...] = (
         zh="本机 nvcc 的 CUDA 版本与 torch 编译时的不同，扩展无法编译。",
         next=(
             Next("nvcc --version; ls -d /usr/local/cuda-*", "which ones are there?", "看装了哪些版本"),
-            Next("export CUDA_HOME=/usr/local/cuda-X.Y", "the version that torch has", "改成 torch 对应的版本"),
+            Next(
+                "export CUDA_HOME=/usr/local/cuda-X.Y", "the version that torch has", "改成 torch 对应的版本"
+            ),
         ),
         source="deepspeed/ops/op_builder/builder.py, torch/utils/cpp_extension.py",
     ),
@@ -63,7 +82,9 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bunsupported GNU version! gcc versions later than \d",),
         means="This gcc is newer than nvcc accepts.",
         zh="gcc 版本太新，nvcc 不支持。",
-        next=(Next("export CC=gcc-12 CXX=g++-12", "a version that the message allows", "换成报错里允许的版本"),),
+        next=(
+            Next("export CC=gcc-12 CXX=g++-12", "a version that the message allows", "换成报错里允许的版本"),
+        ),
         source="CUDA crt/host_config.h",
     ),
     Row(
@@ -73,7 +94,11 @@ ROWS: tuple[Row, ...] = (
         zh="编译器在本节点上找不到 Python 或 CUDA 的头文件。",
         next=(
             Next("sudo apt-get install python3-dev", "for Python.h", "缺 Python.h 时"),
-            Next("ls $CUDA_HOME/include/cublas_v2.h", "for CUDA's: is the toolkit whole?", "缺 CUDA 头文件时，看 toolkit 是否完整"),
+            Next(
+                "ls $CUDA_HOME/include/cublas_v2.h",
+                "for CUDA's: is the toolkit whole?",
+                "缺 CUDA 头文件时，看 toolkit 是否完整",
+            ),
         ),
         source="torch/utils/cpp_extension.py, triton/runtime/build.py",
     ),
@@ -98,13 +123,18 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="library-missing",
         signs=(
-            r"\blib(?:cudart|cublas\w{0,4}|cudnn\w{0,20}|nccl|cusparse\w{0,4}|nvrtc|cuda|cupti|torch\w{0,12}|c10\w{0,6})\.so[\d.]{0,12}: cannot open shared object file",
+            r"\blib(?:cudart|nccl|cuda|cupti|torch\w{0,12}|c10\w{0,6})\.so[\d.]{0,12}: cannot open shared object file",
+            r"\berror while loading shared libraries: lib(?:cu\w{2,20}|nv\w{2,20}|mpi\w{0,20}|ibverbs)\.so",
         ),
         means="A library of CUDA or torch is not where the loader looks on this node.",
         zh="本节点的动态链接器找不到 CUDA 或 torch 的库。",
         next=(
             Next("ldd FILE.so | grep 'not found'", "which ones?", "看缺哪些库"),
-            Next("export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH", "if the library is there", "库存在时加上路径"),
+            Next(
+                "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
+                "if the library is there",
+                "库存在时加上路径",
+            ),
         ),
         source="ld.so",
     ),
@@ -114,6 +144,9 @@ ROWS: tuple[Row, ...] = (
             r"\bError building extension '",
             r"\bhas no attribute 'ds_opt_adam'",
             r"/torch_extensions/\S{1,200}\.so: cannot open shared object file",
+            r"/(?:cpu_ad\w{1,8}|fused_\w{1,8}|cpu_lion|async_io|utils|transformer_inference)\.so: cannot open shared object file",
+            r"\bError compiling objects for extension\b",
+            r"\bninja: build stopped: subcommand failed\b",
             r"\bUnable to JIT load the \w{1,60} op due to it not being compatible\b",
         ),
         means="An extension was not built on this node: the compiler's first error, further up, says why.",
@@ -136,8 +169,16 @@ ROWS: tuple[Row, ...] = (
         means="Triton's cache is on a network file system: locks there are slow and may hang at the exit.",
         zh="Triton 缓存在网络文件系统上：加锁很慢，退出时可能卡住。",
         next=(
-            Next("export TRITON_CACHE_DIR=/tmp/triton_$USER", "a local disk, on each node", "在每个节点上改到本地磁盘"),
-            Next("export TORCH_EXTENSIONS_DIR=/tmp/torch_extensions_$USER", "the same for extensions", "扩展缓存同理"),
+            Next(
+                "export TRITON_CACHE_DIR=/tmp/triton_$USER",
+                "a local disk, on each node",
+                "在每个节点上改到本地磁盘",
+            ),
+            Next(
+                "export TORCH_EXTENSIONS_DIR=/tmp/torch_extensions_$USER",
+                "the same for extensions",
+                "扩展缓存同理",
+            ),
         ),
         source="DeepSpeed#5205, DeepSpeed#6540",
     ),

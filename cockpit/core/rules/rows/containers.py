@@ -48,7 +48,11 @@ ROWS: tuple[Row, ...] = (
         next=(
             _SHM_SIZE,
             Next("df -h /dev/shm", "on that node, while it trains", "训练时在该节点上查看"),
-            Next("", "Fewer workers, or a smaller prefetch_factor, need less.", "减少 num_workers 或 prefetch_factor 可降低占用。"),
+            Next(
+                "",
+                "Fewer workers, or a smaller prefetch_factor, need less.",
+                "减少 num_workers 或 prefetch_factor 可降低占用。",
+            ),
         ),
         source="simplerecon#3, hopsworks#1557, Megatron-LM#878",
     ),
@@ -58,8 +62,14 @@ ROWS: tuple[Row, ...] = (
         means="The NVIDIA driver was updated under the running kernel: module and libraries are of two versions.",
         zh="NVIDIA 驱动升级后内核模块没有更新，与用户态库版本不一致。",
         next=(
-            Next("cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*", "both versions", "查看两边的版本"),
-            Next("", "Reboot the node, or have the module reloaded.", "重启节点，或让管理员重新加载驱动模块。"),
+            Next(
+                "cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*",
+                "both versions",
+                "查看两边的版本",
+            ),
+            Next(
+                "", "Reboot the node, or have the module reloaded.", "重启节点，或让管理员重新加载驱动模块。"
+            ),
         ),
         source="nvidia-smi",
     ),

@@ -14,7 +14,11 @@ ROWS: tuple[Row, ...] = (
         zh="DataLoader worker 被外部杀掉，很可能是主机内存不足。",
         next=(
             Next("sudo dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
-            Next("", "Fewer workers: each holds its own copy of what the data set keeps in Python.", "减少 num_workers：每个 worker 都有一份 Python 数据的副本。"),
+            Next(
+                "",
+                "Fewer workers: each holds its own copy of what the data set keeps in Python.",
+                "减少 num_workers：每个 worker 都有一份 Python 数据的副本。",
+            ),
         ),
         source="torch/utils/data/_utils/signal_handling.py",
     ),
@@ -26,8 +30,16 @@ ROWS: tuple[Row, ...] = (
         means="A data loader's worker crashed in native code: a decoder, or a library that does not survive fork.",
         zh="DataLoader worker 在原生代码里崩溃：解码库，或不支持 fork 的库。",
         next=(
-            Next("export PYTHONFAULTHANDLER=1", "prints its Python stack the next time", "下次崩溃时打印 Python 栈"),
-            Next("", "With num_workers=0 the error shows in the rank itself.", "设 num_workers=0 可在主进程看到错误。"),
+            Next(
+                "export PYTHONFAULTHANDLER=1",
+                "prints its Python stack the next time",
+                "下次崩溃时打印 Python 栈",
+            ),
+            Next(
+                "",
+                "With num_workers=0 the error shows in the rank itself.",
+                "设 num_workers=0 可在主进程看到错误。",
+            ),
         ),
         source="torch/utils/data/_utils/signal_handling.py",
     ),
@@ -38,7 +50,11 @@ ROWS: tuple[Row, ...] = (
         zh="DataLoader worker 悄然退出：被杀、内存不足或崩溃。",
         next=(
             Next("sudo dmesg -T | tail -30", "killed for memory, or a crash?", "看是内存不足还是崩溃"),
-            Next("", "With num_workers=0 the error shows in the rank itself.", "设 num_workers=0 可在主进程看到错误。"),
+            Next(
+                "",
+                "With num_workers=0 the error shows in the rank itself.",
+                "设 num_workers=0 可在主进程看到错误。",
+            ),
         ),
         source="torch/utils/data/dataloader.py",
     ),
@@ -52,8 +68,16 @@ ROWS: tuple[Row, ...] = (
         means="The process reached its limit of open files: loader workers pass each tensor through one.",
         zh="打开文件数达到上限：DataLoader worker 传递每个张量都要占一个。",
         next=(
-            Next("ulimit -n 65536", "before the launch, on each node (cockpit run: --setup 'ulimit -n 65536')", "启动前在各节点设置（cockpit run 用 --setup）"),
-            Next("", "torch.multiprocessing.set_sharing_strategy('file_system') needs fewer.", "改用 set_sharing_strategy('file_system') 可减少占用。"),
+            Next(
+                "ulimit -n 65536",
+                "before the launch, on each node (cockpit run: --setup 'ulimit -n 65536')",
+                "启动前在各节点设置（cockpit run 用 --setup）",
+            ),
+            Next(
+                "",
+                "torch.multiprocessing.set_sharing_strategy('file_system') needs fewer.",
+                "改用 set_sharing_strategy('file_system') 可减少占用。",
+            ),
         ),
         source="torch/utils/data/dataloader.py, torch/multiprocessing/reductions.py",
     ),
@@ -62,7 +86,13 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bUnpicklingError: invalid load key, 'v'",),
         means="The file is a pointer of git-lfs (a few lines of text), not the weights.",
         zh="这个文件是 git-lfs 指针（几行文本），不是真正的权重。",
-        next=(Next("git lfs pull", "in that repository; head -c 200 FILE shows it", "在仓库里执行；head -c 200 FILE 可确认"),),
+        next=(
+            Next(
+                "git lfs pull",
+                "in that repository; head -c 200 FILE shows it",
+                "在仓库里执行；head -c 200 FILE 可确认",
+            ),
+        ),
         source="torch/serialization.py",
     ),
     Row(
@@ -80,8 +110,16 @@ ROWS: tuple[Row, ...] = (
         means="A checkpoint is damaged or only half written: the writer was ended, or the disk was full.",
         zh="checkpoint 损坏或没写完：写入进程被结束，或磁盘满了。",
         next=(
-            Next("ls -l FOLDER", "is it smaller than its neighbours, or still growing?", "看是否比其他文件小，或还在写"),
-            Next("", "Resume from the checkpoint before it; download it again if it is from a hub.", "从上一个 checkpoint 恢复；若来自 hub 则重新下载。"),
+            Next(
+                "ls -l FOLDER",
+                "is it smaller than its neighbours, or still growing?",
+                "看是否比其他文件小，或还在写",
+            ),
+            Next(
+                "",
+                "Resume from the checkpoint before it; download it again if it is from a hub.",
+                "从上一个 checkpoint 恢复；若来自 hub 则重新下载。",
+            ),
         ),
         source="caffe2/serialize/inline_container.cc, lora-scripts#180, safetensors",
     ),
@@ -91,8 +129,16 @@ ROWS: tuple[Row, ...] = (
         means="torch 2.6 and later load only plain tensors by default, and this file holds other objects too.",
         zh="torch 2.6 起默认只加载纯张量，而这个文件里还有其他对象。",
         next=(
-            Next("torch.load(FILE, weights_only=False)", "only for a file that you trust: it may run code", "仅用于可信文件，可能执行其中的代码"),
-            Next("torch.serialization.add_safe_globals([CLASS])", "allows what the message names", "放行报错中提到的类"),
+            Next(
+                "torch.load(FILE, weights_only=False)",
+                "only for a file that you trust: it may run code",
+                "仅用于可信文件，可能执行其中的代码",
+            ),
+            Next(
+                "torch.serialization.add_safe_globals([CLASS])",
+                "allows what the message names",
+                "放行报错中提到的类",
+            ),
         ),
         source="torch/serialization.py",
     ),
@@ -112,8 +158,16 @@ ROWS: tuple[Row, ...] = (
         means="The node has no way to the internet, and what was to be downloaded is not in its cache.",
         zh="节点连不上外网，而要下载的内容不在本地缓存里。",
         next=(
-            Next("huggingface-cli download MODEL", "on a node with internet, with the same HF_HOME", "在能上网的节点上下载，HF_HOME 保持一致"),
-            Next("export HF_HUB_OFFLINE=1 HF_HOME=/shared/hf", "for the ranks: take the cache, ask nobody", "让 rank 只用缓存、不联网"),
+            Next(
+                "huggingface-cli download MODEL",
+                "on a node with internet, with the same HF_HOME",
+                "在能上网的节点上下载，HF_HOME 保持一致",
+            ),
+            Next(
+                "export HF_HUB_OFFLINE=1 HF_HOME=/shared/hf",
+                "for the ranks: take the cache, ask nobody",
+                "让 rank 只用缓存、不联网",
+            ),
             Next("export HTTPS_PROXY=http://PROXY:PORT", "if the cluster has one", "如果集群有代理"),
         ),
         source="transformers/utils/hub.py, huggingface_hub, CPython urllib",

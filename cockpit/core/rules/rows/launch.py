@@ -14,7 +14,9 @@ ROWS: tuple[Row, ...] = (
         means="DeepSpeed found no hostfile, so it trains on this node alone, whatever was asked for.",
         zh="DeepSpeed 没找到 hostfile，只会在本机训练，不会用到其他节点。",
         next=(
-            Next("deepspeed --hostfile /absolute/path/hostfile …", "names the file", "用绝对路径指定 hostfile"),
+            Next(
+                "deepspeed --hostfile /absolute/path/hostfile …", "names the file", "用绝对路径指定 hostfile"
+            ),
             Next(
                 "ls -l /job/hostfile",
                 "where it looks if none is named; a relative path counts from the working folder",
@@ -29,17 +31,26 @@ ROWS: tuple[Row, ...] = (
         means="Several nodes were asked for, but DeepSpeed has read no hostfile that names them.",
         zh="要求了多个节点，但 DeepSpeed 没有读到列出这些节点的 hostfile。",
         next=(
-            Next("deepspeed --hostfile /absolute/path/hostfile …", "names the file", "用绝对路径指定 hostfile"),
+            Next(
+                "deepspeed --hostfile /absolute/path/hostfile …", "names the file", "用绝对路径指定 hostfile"
+            ),
         ),
         source="deepspeed/launcher/runner.py",
     ),
     Row(
         id="hostfile-filter",
-        signs=(r"\bHostname '[^'\n]{1,100}' not found in hostfile", r"\bNo slot '\d{1,4}' specified on host "),
+        signs=(
+            r"\bHostname '[^'\n]{1,100}' not found in hostfile",
+            r"\bNo slot '\d{1,4}' specified on host ",
+        ),
         means="--include or --exclude names a node or a slot that the hostfile does not have.",
         zh="--include 或 --exclude 里写的节点或 slot 在 hostfile 中不存在。",
         next=(
-            Next("cat HOSTFILE", "names must be spelt alike; slots count from 0", "名字要完全一致，slot 从 0 开始"),
+            Next(
+                "cat HOSTFILE",
+                "names must be spelt alike; slots count from 0",
+                "名字要完全一致，slot 从 0 开始",
+            ),
         ),
         source="deepspeed/launcher/runner.py",
     ),
@@ -79,7 +90,9 @@ ROWS: tuple[Row, ...] = (
         zh="DeepSpeed 登录不了 hostfile 的第一台主机，而且把 ssh 的报错丢掉了。",
         next=(
             Next("ssh -o BatchMode=yes NODE hostname", "shows ssh's error", "可以看到 ssh 真正的报错"),
-            Next("cockpit doctor HOSTFILE", "tries every host, not only the first", "检查所有主机，不只第一台"),
+            Next(
+                "cockpit doctor HOSTFILE", "tries every host, not only the first", "检查所有主机，不只第一台"
+            ),
         ),
         source="DeepSpeed#4907, DeepSpeed#1832, volcano#2952",
     ),
@@ -139,6 +152,7 @@ ROWS: tuple[Row, ...] = (
         id="ssh-refused",
         signs=(
             r"\bPermission denied \((?:publickey|password|gssapi|keyboard-interactive|hostbased)",
+            r"\bAll configured authentication methods failed\b",
             r"\bPermission denied for user \S{1,100} on host\b",
         ),
         but=r"\bgit@|\b(?:git|github|gitlab|bitbucket)\.",
@@ -146,7 +160,11 @@ ROWS: tuple[Row, ...] = (
         zh="节点不接受该用户提供的任何密钥。",
         next=(
             Next("ssh-copy-id USER@NODE", "puts your key there", "把公钥放到该节点上"),
-            Next("ssh -v NODE true 2>&1 | grep -E 'Offering|as user'", "which keys, which user", "看用的是哪些密钥和用户"),
+            Next(
+                "ssh -v NODE true 2>&1 | grep -E 'Offering|as user'",
+                "which keys, which user",
+                "看用的是哪些密钥和用户",
+            ),
         ),
         source="asyncssh/connection.py, openssh sshconnect2.c",
     ),
@@ -160,7 +178,11 @@ ROWS: tuple[Row, ...] = (
         means="The ssh server refuses this address for a while, after failed logins from it (PerSourcePenalties).",
         zh="此前登录失败，ssh 服务器暂时拒绝来自这个地址的连接（PerSourcePenalties）。",
         next=(
-            Next("", "Wait up to 10 minutes: each further try prolongs it.", "等待最多 10 分钟；反复重试会延长处罚。"),
+            Next(
+                "",
+                "Wait up to 10 minutes: each further try prolongs it.",
+                "等待最多 10 分钟；反复重试会延长处罚。",
+            ),
             Next(
                 "sudo sshd -T | grep -i persource",
                 "on that node; PerSourcePenaltyExemptList spares the cluster's addresses",
@@ -181,7 +203,9 @@ ROWS: tuple[Row, ...] = (
         means="The ssh server or jump host drops logins, as too many come at once (MaxStartups); the node is up.",
         zh="同时登录太多，ssh 服务器或跳板机丢弃了一部分连接（MaxStartups），节点本身没有问题。",
         next=(
-            Next("export PDSH_SSH_ARGS_APPEND='-o ConnectionAttempts=5'", "tries again (pdsh)", "pdsh 自动重试"),
+            Next(
+                "export PDSH_SSH_ARGS_APPEND='-o ConnectionAttempts=5'", "tries again (pdsh)", "pdsh 自动重试"
+            ),
             Next("pdsh -f 8 …", "fewer logins at once", "减少同时登录的数量"),
             Next("sudo sshd -T | grep -i maxstartups", "on that node: its limit", "在该节点上查看上限"),
         ),
@@ -214,8 +238,16 @@ ROWS: tuple[Row, ...] = (
         means="A name of a node is not known here: it is neither in DNS nor in /etc/hosts.",
         zh="本机解析不了某个节点的名字：DNS 和 /etc/hosts 里都没有。",
         next=(
-            Next("getent hosts NODE", "on each node: which one does not know it?", "在每个节点上执行，看哪个解析不了"),
-            Next("", "Write addresses into the hostfile, or add the name to /etc/hosts.", "hostfile 里改用 IP，或把名字加进 /etc/hosts。"),
+            Next(
+                "getent hosts NODE",
+                "on each node: which one does not know it?",
+                "在每个节点上执行，看哪个解析不了",
+            ),
+            Next(
+                "",
+                "Write addresses into the hostfile, or add the name to /etc/hosts.",
+                "hostfile 里改用 IP，或把名字加进 /etc/hosts。",
+            ),
         ),
         source="CPM-2-Finetune#42, volcano#2952",
     ),
@@ -240,8 +272,14 @@ ROWS: tuple[Row, ...] = (
         means="The launcher's tool (pdsh, mpirun) is not installed on the node that launches.",
         zh="启动节点上没有安装启动工具（pdsh 或 mpirun）。",
         next=(
-            Next("sudo apt-get install pdsh", "or let cockpit run launch: it needs none", "或者用 cockpit run，不需要它"),
-            Next("deepspeed --launcher openmpi …", "another launcher that is installed", "换一个已安装的启动器"),
+            Next(
+                "sudo apt-get install pdsh",
+                "or let cockpit run launch: it needs none",
+                "或者用 cockpit run，不需要它",
+            ),
+            Next(
+                "deepspeed --launcher openmpi …", "another launcher that is installed", "换一个已安装的启动器"
+            ),
         ),
         source="deepspeed/launcher/runner.py, mistral#38",
     ),
@@ -261,7 +299,9 @@ ROWS: tuple[Row, ...] = (
         signs=(
             r": cd: (?:\d{1,4}: )?(?:can't cd to )?[/~$][^\n]{0,300}?: No such file or directory",
             r"\bcd: can't cd to \S",
-            r"\bsh: (?:line \d{1,4}: |\d{1,4}: )?\S{0,300}?python[\d.]{0,6}: (?:No such file or directory|command not found|not found)",
+            r"\bcd:(?:\d{1,4}:)? no such file or directory: ",
+            r"\bNo such file or directory: '[^'\n]{0,300}/python[\d.]{0,6}'",
+            r"sh: (?:line \d{1,4}: |\d{1,4}: )?\S{0,300}?python[\d.]{0,6}: (?:No such file or directory|command not found|not found)",
             r"\benv: \S{0,3}python[\d.]{0,6}\S{0,3}: No such file or directory",
             r"python[\d.]{0,6}: can't open file \S",
             r"\bpython[\d.]{0,6}: bad interpreter: No such file or directory",
@@ -270,7 +310,11 @@ ROWS: tuple[Row, ...] = (
         means="The working folder, the script or the Python of the launch does not exist on that node.",
         zh="该节点上没有启动所用的工作目录、脚本或 Python。",
         next=(
-            Next("ssh NODE ls -ld FOLDER", "is it there? is a file system not mounted?", "看目录在不在、文件系统是否挂载"),
+            Next(
+                "ssh NODE ls -ld FOLDER",
+                "is it there? is a file system not mounted?",
+                "看目录在不在、文件系统是否挂载",
+            ),
             Next("cockpit doctor HOSTFILE", "compares all nodes", "比较所有节点"),
         ),
         source="Megatron-DeepSpeed#126, DeepSpeedExamples#889",
@@ -284,22 +328,34 @@ ROWS: tuple[Row, ...] = (
         means="The first address of `hostname -I` was taken as master: a bridge's or loopback, or none at all.",
         zh="主节点地址取自 `hostname -I` 的第一项：是网桥或回环地址，或者是空的。",
         next=(
-            Next("ssh FIRST_NODE hostname -I", "all its addresses, in the order that counts", "查看所有地址及顺序"),
-            Next("deepspeed --master_addr ADDRESS …", "one that the other nodes reach", "指定其他节点能访问的地址"),
+            Next(
+                "ssh FIRST_NODE hostname -I",
+                "all its addresses, in the order that counts",
+                "查看所有地址及顺序",
+            ),
+            Next(
+                "deepspeed --master_addr ADDRESS …",
+                "one that the other nodes reach",
+                "指定其他节点能访问的地址",
+            ),
         ),
         source="DeepSpeed#2612, deepspeed/launcher/runner.py",
     ),
     Row(
         id="secret-in-command",
         signs=(
-            r"\bcmd = [^\n]{0,3000}?(?:export|-x) \w{0,60}(?:_KEY|TOKEN|SECRET|PASSWORD|PASSWD)=[\"']?[^\s;*\"'<]{6}",
+            r"\b(?:cmd = |pdsh |ssh |mpirun )[^\n]{0,3000}?(?:export|-x) \w{0,60}(?:_KEY|TOKEN|SECRET|PASSWORD|PASSWD)=[\"']?[^\s;*\"'<]{6}",
         ),
         severity="warning",
         means="A secret stands in the launch command: in this log, and in `ps` on every node.",
         zh="启动命令里带有密钥：日志里和每个节点的 `ps` 里都能看到。",
         next=(
             Next("", "Replace that key: take it for known.", "尽快更换密钥，当作已经泄露。"),
-            Next("", "Keep it in a file with mode 600 that the script reads.", "把密钥放进权限 600 的文件，由脚本读取。"),
+            Next(
+                "",
+                "Keep it in a file with mode 600 that the script reads.",
+                "把密钥放进权限 600 的文件，由脚本读取。",
+            ),
         ),
         source="deepspeed/launcher/runner.py, wandb#12443",
     ),
@@ -312,8 +368,12 @@ ROWS: tuple[Row, ...] = (
         means="The launcher adds --local_rank to the script's arguments, and the script does not take it.",
         zh="启动器会给脚本加上 --local_rank 参数，而脚本不接受它。",
         next=(
-            Next("deepspeed --no_local_rank …", "or torchrun, which adds none", "或改用不加该参数的 torchrun"),
-            Next("", "In the script: read os.environ['LOCAL_RANK'].", "脚本里改读 os.environ['LOCAL_RANK']。"),
+            Next(
+                "deepspeed --no_local_rank …", "or torchrun, which adds none", "或改用不加该参数的 torchrun"
+            ),
+            Next(
+                "", "In the script: read os.environ['LOCAL_RANK'].", "脚本里改读 os.environ['LOCAL_RANK']。"
+            ),
         ),
         source="deepspeed/launcher/launch.py, torch/distributed/launch.py",
     ),
@@ -327,18 +387,32 @@ ROWS: tuple[Row, ...] = (
         zh="没有作业在该节点上运行时 SLURM 不允许登录：作业已经结束，或者在别的节点上。",
         next=(
             Next("squeue --me -o '%i %T %N'", "your jobs and their nodes", "查看自己的作业和所在节点"),
-            Next("sacct -X -S now-1day -o jobid,state,end,nodelist", "how the last one ended", "上一个作业是怎么结束的"),
+            Next(
+                "sacct -X -S now-1day -o jobid,state,end,nodelist",
+                "how the last one ended",
+                "上一个作业是怎么结束的",
+            ),
         ),
         source="slurm contribs/pam_slurm_adopt",
     ),
     Row(
         id="killed-at-logout",
-        signs=(r"\bsession-\S{1,20}\.scope: Killing process \d{1,10} \([^)\n]{1,40}\) with signal SIG",),
+        signs=(
+            r"\b(?:session-\S{1,20}\.scope|user@\d{1,10}\.service): Killing process \d{1,10} \([^)\n]{1,40}\) with signal SIG",
+        ),
         means="systemd ended the processes of a login session when its user logged out (KillUserProcesses).",
         zh="用户退出登录时，systemd 结束了该会话里的所有进程（KillUserProcesses）。",
         next=(
-            Next("loginctl enable-linger $USER", "on each node, as far as that is allowed", "在各节点上执行（如果允许）"),
-            Next("systemd-run --user --scope COMMAND", "starts it outside of the session", "让程序在会话之外运行"),
+            Next(
+                "loginctl enable-linger $USER",
+                "on each node, as far as that is allowed",
+                "在各节点上执行（如果允许）",
+            ),
+            Next(
+                "systemd-run --user --scope COMMAND",
+                "starts it outside of the session",
+                "让程序在会话之外运行",
+            ),
         ),
         source="systemd#8486, tmux#428",
     ),

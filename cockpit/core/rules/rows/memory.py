@@ -18,13 +18,19 @@ ROWS: tuple[Row, ...] = (
         means="The kernel's OOM killer ended it: the node, or its cgroup, ran out of host memory.",
         zh="被内核 OOM killer 结束：节点或其 cgroup 的主机内存用尽。",
         next=(
-            Next("sudo dmesg -T | grep -i -B3 'killed process'", "what had how much", "看哪个进程占了多少内存"),
+            Next(
+                "sudo dmesg -T | grep -i -B3 'killed process'", "what had how much", "看哪个进程占了多少内存"
+            ),
             Next(
                 "",
                 "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank (meta device).",
                 "内存随 rank 数增长：减少 loader worker、关掉 pin_memory、用 meta device 避免每个 rank 都加载权重。",
             ),
-            Next("", "With offload: to NVMe in place of CPU, or fewer ranks per node.", "用 offload 时改用 NVMe，或减少每节点 rank 数。"),
+            Next(
+                "",
+                "With offload: to NVMe in place of CPU, or fewer ranks per node.",
+                "用 offload 时改用 NVMe，或减少每节点 rank 数。",
+            ),
         ),
         source="DeepSpeed#4239, LlamaFactory#4629, LlamaFactory#9116, ChatGLM-6B#736",
     ),
@@ -40,7 +46,11 @@ ROWS: tuple[Row, ...] = (
         means="The kernel's OOM killer ended a process: the node, or its container, ran out of host memory.",
         zh="内核 OOM killer 结束了进程：节点或容器的主机内存用尽。",
         next=(
-            Next("free -h; cat /sys/fs/cgroup/memory.max", "the node's memory, and the container's limit", "看节点内存和容器限额"),
+            Next(
+                "free -h; cat /sys/fs/cgroup/memory.max",
+                "the node's memory, and the container's limit",
+                "看节点内存和容器限额",
+            ),
             Next(
                 "",
                 "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank.",
@@ -59,8 +69,14 @@ ROWS: tuple[Row, ...] = (
         zh="显存不足，而且有其他进程占用了这块 GPU 的一部分显存。",
         next=(
             _WHO_USES,
-            Next("ps -o pid,ppid,user,lstart,args -p PID", "is it left from an ended run, or of this one?", "看是残留进程还是本次训练的进程"),
-            Next("export CUDA_VISIBLE_DEVICES=…", "are two ranks on one GPU?", "是不是两个 rank 用了同一块 GPU"),
+            Next(
+                "ps -o pid,ppid,user,lstart,args -p PID",
+                "is it left from an ended run, or of this one?",
+                "看是残留进程还是本次训练的进程",
+            ),
+            Next(
+                "export CUDA_VISIBLE_DEVICES=…", "are two ranks on one GPU?", "是不是两个 rank 用了同一块 GPU"
+            ),
         ),
         source="DeepSpeed#1016, c10/cuda/CUDACachingAllocator.cpp",
     ),
@@ -73,6 +89,8 @@ ROWS: tuple[Row, ...] = (
             r"\b(?:CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory|cudaErrorMemoryAllocation)\b",
             r"\bRESOURCE_EXHAUSTED: [^\n]{0,60}?[Oo]ut of memory\b",
             r"\bCUBLAS_STATUS_ALLOC_FAILED\b",
+            r"\bcuda runtime error \(2\) : out of memory\b",
+            r"\bOOM when allocating tensor\b",
             r"^torch(?:\.cuda)?\.OutOfMemoryError\b",
         ),
         but=_HANDLED,
@@ -80,7 +98,11 @@ ROWS: tuple[Row, ...] = (
         zh="显存不足，分配失败。",
         next=(
             _WHO_USES,
-            Next("", "A smaller micro batch or sequence, activation checkpointing, ZeRO or FSDP.", "减小 micro batch 或序列长度，或用 activation checkpointing、ZeRO、FSDP。"),
+            Next(
+                "",
+                "A smaller micro batch or sequence, activation checkpointing, ZeRO or FSDP.",
+                "减小 micro batch 或序列长度，或用 activation checkpointing、ZeRO、FSDP。",
+            ),
             Next(
                 "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 "if much is reserved but unallocated: fragmentation",
@@ -101,7 +123,11 @@ ROWS: tuple[Row, ...] = (
         zh="主机内存分配失败：节点内存或自身限额（ulimit -v、cgroup）用尽。",
         next=(
             Next("free -h; ulimit -v; cat /sys/fs/cgroup/memory.max", "what is the limit?", "看限制在哪里"),
-            Next("", "Is a size wrong by a factor? The message says how much was asked for.", "看报错里申请的大小是否合理。"),
+            Next(
+                "",
+                "Is a size wrong by a factor? The message says how much was asked for.",
+                "看报错里申请的大小是否合理。",
+            ),
         ),
         source="c10/core/impl/alloc_cpu.cpp, CPython",
     ),

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from cockpit.core.rules.row import Deep, Next, Row
 
-_ADDRESSES = Next("ip -br addr", "on each node: its interfaces and their addresses", "在各节点上查看网卡和地址")
+_ADDRESSES = Next(
+    "ip -br addr", "on each node: its interfaces and their addresses", "在各节点上查看网卡和地址"
+)
 _IFNAME = Next(
     "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0",
     "the interface between the nodes (cockpit run: --env)",
     "指定节点之间通信的网卡（cockpit run 用 --env）",
 )
-_DEEP = Next("cockpit doctor HOSTFILE --deep", "tries torch between all nodes", "在所有节点之间实际跑一遍 torch 通信")
-_FIREWALL = Next("sudo nft list ruleset; sudo iptables -L -n", "does a firewall refuse?", "看是否被防火墙拒绝")
+_DEEP = Next(
+    "cockpit doctor HOSTFILE --deep", "tries torch between all nodes", "在所有节点之间实际跑一遍 torch 通信"
+)
+_FIREWALL = Next(
+    "sudo nft list ruleset; sudo iptables -L -n", "does a firewall refuse?", "看是否被防火墙拒绝"
+)
 _LOOPBACK = r"(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b"
 _BRIDGES = r"(?:docker|br-|virbr|cni|flannel|cali|veth|lxcbr|lxdbr|podman|nerdctl)"
 
@@ -28,7 +34,11 @@ ROWS: tuple[Row, ...] = (
         zh="NCCL_SOCKET_IFNAME 在本节点上匹配不到网卡；eth 匹配 eth0，=eth0 精确匹配，^docker 表示排除。",
         next=(
             _ADDRESSES,
-            Next("export NCCL_SOCKET_IFNAME=eth0,eno1", "one name of each kind of node, or unset it", "写上各类节点的网卡名，或干脆不设"),
+            Next(
+                "export NCCL_SOCKET_IFNAME=eth0,eno1",
+                "one name of each kind of node, or unset it",
+                "写上各类节点的网卡名，或干脆不设",
+            ),
         ),
         source="nccl#210, nccl#286, nccl-tests#9",
     ),
@@ -36,7 +46,7 @@ ROWS: tuple[Row, ...] = (
         id="gloo-no-interface",
         signs=(
             r"\bUnable to find (?:address for|interface for): ",
-            r"\bgloo/transport/tcp/device\.cc:\d{1,5}\][^\n]{0,60}?\bUnable to find\b",
+            r"\bgloo/transport/tcp/device\.cc:\d{1,5}\][^\n]{0,60}?\bUnable to (?:find|resolve)\b",
         ),
         deep=Deep((r"Unable to find (?:address for|interface)",), hint=": --iface NAME"),
         means="GLOO_SOCKET_IFNAME names no interface of this node, or one without an address.",
@@ -44,7 +54,11 @@ ROWS: tuple[Row, ...] = (
         next=(
             _ADDRESSES,
             _IFNAME,
-            Next("getent hosts $(hostname)", "gloo takes the interface of this address if none is named", "未指定时 gloo 使用该地址所在的网卡"),
+            Next(
+                "getent hosts $(hostname)",
+                "gloo takes the interface of this address if none is named",
+                "未指定时 gloo 使用该地址所在的网卡",
+            ),
         ),
         source="gloo/transport/tcp/device.cc",
     ),
@@ -76,7 +90,11 @@ ROWS: tuple[Row, ...] = (
         means="Another rank gave a loopback address, as its own name resolves to one.",
         zh="另一个 rank 给出的是回环地址，因为它把自己的主机名解析成了 127.x。",
         next=(
-            Next("getent hosts $(hostname)", "on each node; a line with 127.0.1.1 in /etc/hosts is the cause", "在各节点上查看；起因是 /etc/hosts 里的 127.0.1.1"),
+            Next(
+                "getent hosts $(hostname)",
+                "on each node; a line with 127.0.1.1 in /etc/hosts is the cause",
+                "在各节点上查看；起因是 /etc/hosts 里的 127.0.1.1",
+            ),
             _IFNAME,
         ),
         source="gloo/transport/tcp/device.cc",
@@ -88,7 +106,11 @@ ROWS: tuple[Row, ...] = (
         means="NCCL talks over loopback (lo): right on one node; with more, no other node can reach this one.",
         zh="NCCL 走的是回环网卡 lo：单机没问题，多机时其他节点连不上本节点。",
         next=(
-            Next("echo $NCCL_SOCKET_IFNAME", "^docker0 alone lets lo in: write ^docker0,lo, or unset it", "只写 ^docker0 会选中 lo：应写 ^docker0,lo，或不设"),
+            Next(
+                "echo $NCCL_SOCKET_IFNAME",
+                "^docker0 alone lets lo in: write ^docker0,lo, or unset it",
+                "只写 ^docker0 会选中 lo：应写 ^docker0,lo，或不设",
+            ),
             _IFNAME,
         ),
         source="horovod#700, nccl/src/misc/socket.cc",
@@ -114,11 +136,15 @@ ROWS: tuple[Row, ...] = (
             r"\bRuntimeError: [^\n]{0,200}?\bconnect[^\n]{0,100}?\bNo route to host\b",
         ),
         but=r"\bNCCL INFO\b",
-        deep=Deep((r"No route to host|Network is unreachable",), step="ip -br addr; ip route", hint=": --iface NAME"),
+        deep=Deep(
+            (r"No route to host|Network is unreachable",), step="ip -br addr; ip route", hint=": --iface NAME"
+        ),
         means="The address that another rank gave cannot be reached, often a bridge's or the wrong interface's.",
         zh="另一个 rank 给出的地址无法到达，常见于网桥地址或选错网卡。",
         next=(
-            Next("ip -br addr; ip route", "on both nodes: whose address is it?", "在两端查看这是哪块网卡的地址"),
+            Next(
+                "ip -br addr; ip route", "on both nodes: whose address is it?", "在两端查看这是哪块网卡的地址"
+            ),
             _IFNAME,
             _DEEP,
         ),
@@ -131,8 +157,16 @@ ROWS: tuple[Row, ...] = (
         means="Two ranks use the same GPU; each needs its own: slots=N in the hostfile?",
         zh="两个 rank 用了同一块 GPU；每个 rank 要独占一块，检查 hostfile 里的 slots=N。",
         next=(
-            Next("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "as many GPUs as ranks on each node?", "GPU 数和每节点 rank 数是否一致"),
-            Next("", "In the script: torch.cuda.set_device(LOCAL_RANK) before the first collective.", "脚本里在第一次 collective 之前调用 torch.cuda.set_device(LOCAL_RANK)。"),
+            Next(
+                "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
+                "as many GPUs as ranks on each node?",
+                "GPU 数和每节点 rank 数是否一致",
+            ),
+            Next(
+                "",
+                "In the script: torch.cuda.set_device(LOCAL_RANK) before the first collective.",
+                "脚本里在第一次 collective 之前调用 torch.cuda.set_device(LOCAL_RANK)。",
+            ),
         ),
         source="nccl/src/init.cc",
     ),
@@ -141,6 +175,7 @@ ROWS: tuple[Row, ...] = (
         signs=(
             r"\bibv_(?:exp_)?reg_mr\w{0,20}(?:\([^)\n]{0,200}\))? failed[^\n]{0,80}?Cannot allocate memory",
             r"\bibv_create_\w{1,10}\b[^\n]{0,200}?Cannot allocate memory",
+            r"\bCall to ibv_reg_mr failed\b",
             r"\bPlease set max locked memory\b",
             r"\bmemlock limits are set too low\b",
             r"\ballocate some locked memory\b",
@@ -153,8 +188,16 @@ ROWS: tuple[Row, ...] = (
         means="InfiniBand may not lock memory where ranks are started.",
         zh="rank 所在环境的 memlock 限制太低，InfiniBand 无法注册内存。",
         next=(
-            Next("ssh NODE ulimit -l", "must be unlimited in that session, not only in your login shell", "该会话里必须是 unlimited，不能只看登录 shell"),
-            Next("echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf", "on each node; then restart sshd or slurmd", "在各节点执行，然后重启 sshd 或 slurmd"),
+            Next(
+                "ssh NODE ulimit -l",
+                "must be unlimited in that session, not only in your login shell",
+                "该会话里必须是 unlimited，不能只看登录 shell",
+            ),
+            Next(
+                "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf",
+                "on each node; then restart sshd or slurmd",
+                "在各节点执行，然后重启 sshd 或 slurmd",
+            ),
             Next("docker run --ulimit memlock=-1 …", "in containers", "容器里"),
         ),
         source="nccl-tests#206, ucx#8684, ucx#8229",
@@ -175,9 +218,17 @@ ROWS: tuple[Row, ...] = (
         means="InfiniBand packets to a peer are lost, or its process has ended.",
         zh="发往对端的 InfiniBand 包丢失，或者对端进程已经退出。",
         next=(
-            Next("", "First look at the rank of that peer: if it ended before, that is the cause.", "先看对端的 rank，如果它更早退出，那就是原因。"),
+            Next(
+                "",
+                "First look at the rank of that peer: if it ended before, that is the cause.",
+                "先看对端的 rank，如果它更早退出，那就是原因。",
+            ),
             Next("ibstat; ibqueryerrors", "links and their error counters", "链路状态和错误计数"),
-            Next("show_gids", "RoCE: NCCL_IB_GID_INDEX, and the same MTU on all nodes", "RoCE 需检查 NCCL_IB_GID_INDEX，各节点 MTU 要一致"),
+            Next(
+                "show_gids",
+                "RoCE: NCCL_IB_GID_INDEX, and the same MTU on all nodes",
+                "RoCE 需检查 NCCL_IB_GID_INDEX，各节点 MTU 要一致",
+            ),
         ),
         source="nccl#1405, nccl#1664, nccl#1814, nccl/src/transport/net_ib",
     ),
@@ -199,15 +250,24 @@ ROWS: tuple[Row, ...] = (
         signs=(
             r"\bfi_getinfo: provider efa output empty\b",
             r"\bfi_getinfo\(?\)? ?(?:failed|returned)\b",
-            r"\bNET/OFI[^\n]{0,200}?(?:Unable to find|No eligible providers|Couldn't find any|Failed to initialize)",
+            r"\bNET/OFI[^\n]{0,200}?(?:No eligible providers|Only EFA provider is supported|initialization failed)",
+            r"\bNCCL WARN NET/OFI (?:Unable|Couldn't|Failed|No) ",
             r"\bNET/OFI[^\n]{0,100}?\b(?:OFI fi_getinfo|fi_getinfo)\b[^\n]{0,60}?\b(?:call failed|failed)\b",
         ),
         deep=Deep((r"fi_getinfo|NET/OFI.{0,200}(?:Unable|fail|No eligible)|provider efa output empty",)),
         means="libfabric finds no usable provider (EFA) here: is the device in this instance and container?",
         zh="libfabric 在这里找不到可用的 provider（EFA）：检查实例和容器里有没有该设备。",
         next=(
-            Next("fi_info -p efa", "on each node, in the container: which ones lack it?", "在各节点的容器里执行，看哪些没有"),
-            Next("docker run --device /dev/infiniband/uverbs0 …", "gives EFA to a container (Kubernetes: vpc.amazonaws.com/efa)", "把 EFA 映射进容器（Kubernetes 用 vpc.amazonaws.com/efa）"),
+            Next(
+                "fi_info -p efa",
+                "on each node, in the container: which ones lack it?",
+                "在各节点的容器里执行，看哪些没有",
+            ),
+            Next(
+                "docker run --device /dev/infiniband/uverbs0 …",
+                "gives EFA to a container (Kubernetes: vpc.amazonaws.com/efa)",
+                "把 EFA 映射进容器（Kubernetes 用 vpc.amazonaws.com/efa）",
+            ),
         ),
         source="aws-ofi-nccl, libfabric src/fabric.c",
     ),
@@ -218,7 +278,11 @@ ROWS: tuple[Row, ...] = (
         zh="EFA 无法把数据送到对端：对端 rank 已退出，或被安全组、链路丢弃。",
         next=(
             Next("", "First look for a rank that failed before.", "先找更早出错的 rank。"),
-            Next("", "The security group must allow all traffic to and from itself.", "安全组必须允许自身的全部入站和出站流量。"),
+            Next(
+                "",
+                "The security group must allow all traffic to and from itself.",
+                "安全组必须允许自身的全部入站和出站流量。",
+            ),
         ),
         source="aws-ofi-nccl/src/nccl_ofi_rdma.cpp",
     ),
@@ -236,8 +300,16 @@ ROWS: tuple[Row, ...] = (
         means="CUDA itself fails on that node.",
         zh="该节点上 CUDA 本身就不可用。",
         next=(
-            Next("nvidia-smi; python -c 'import torch; torch.zeros(1).cuda()'", "on that node: driver and torch", "在该节点上检查驱动和 torch"),
-            Next("echo $CUDA_VISIBLE_DEVICES; ls -l /dev/nvidia*", "are the GPUs there, and allowed?", "看 GPU 是否存在、是否有权限"),
+            Next(
+                "nvidia-smi; python -c 'import torch; torch.zeros(1).cuda()'",
+                "on that node: driver and torch",
+                "在该节点上检查驱动和 torch",
+            ),
+            Next(
+                "echo $CUDA_VISIBLE_DEVICES; ls -l /dev/nvidia*",
+                "are the GPUs there, and allowed?",
+                "看 GPU 是否存在、是否有权限",
+            ),
         ),
         source="nccl/src/include/checks.h",
     ),
@@ -249,14 +321,20 @@ ROWS: tuple[Row, ...] = (
             r"\bNCCL WARN[^\n]{0,200}?\bwrong type \d{1,6} != \d",
         ),
         deep=Deep(
-            (r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.{0,200} NCCL version",),
+            (
+                r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.{0,200} NCCL version",
+            ),
             step="python -m pip install torch==VERSION",
             hint=": install the same torch on every node",
         ),
         means="Nodes have different versions of NCCL.",
         zh="各节点的 NCCL 版本不一致。",
         next=(
-            Next("python -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'", "on each node; LD_LIBRARY_PATH may bring another libnccl", "在各节点比较；LD_LIBRARY_PATH 可能引入了别的 libnccl"),
+            Next(
+                "python -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'",
+                "on each node; LD_LIBRARY_PATH may bring another libnccl",
+                "在各节点比较；LD_LIBRARY_PATH 可能引入了别的 libnccl",
+            ),
             Next("python -m pip install torch==VERSION", "the same on every node", "所有节点装同一版本"),
         ),
         source="nccl#286, nccl/src/init.cc",
@@ -273,7 +351,11 @@ ROWS: tuple[Row, ...] = (
         means="The node is up, but nothing listens: its rank has ended, or a firewall refuses.",
         zh="节点可达，但端口没人监听：对端 rank 已退出，或被防火墙拒绝。",
         next=(
-            Next("", "First look for a rank on that node that failed before.", "先看那个节点上有没有更早出错的 rank。"),
+            Next(
+                "",
+                "First look for a rank on that node that failed before.",
+                "先看那个节点上有没有更早出错的 rank。",
+            ),
             _FIREWALL,
             _DEEP,
         ),
@@ -290,7 +372,11 @@ ROWS: tuple[Row, ...] = (
         zh="gloo 的各 rank 之间没能互连：网卡选错、防火墙拦截，或有 rank 已退出。",
         next=(
             _IFNAME,
-            Next("getent hosts $(hostname)", "on each node: gloo takes the interface of this address", "在各节点上查看，gloo 默认用该地址的网卡"),
+            Next(
+                "getent hosts $(hostname)",
+                "on each node: gloo takes the interface of this address",
+                "在各节点上查看，gloo 默认用该地址的网卡",
+            ),
             _DEEP,
         ),
         source="sglang#3226, occlum#1604, gpustack#2125, gloo/transport/tcp/pair.cc",
@@ -314,7 +400,11 @@ ROWS: tuple[Row, ...] = (
         means="The rank at the other end has ended, and this one is not the cause.",
         zh="对端 rank 已经退出，本 rank 不是起因。",
         next=(
-            Next("", "Look for the rank that failed first: this one only lost its connection to it.", "找最先出错的 rank，这里只是断开了连接。"),
+            Next(
+                "",
+                "Look for the rank that failed first: this one only lost its connection to it.",
+                "找最先出错的 rank，这里只是断开了连接。",
+            ),
             Next("cockpit explain FOLDER_OF_LOGS", "finds it among all ranks", "在所有 rank 的日志里找出它"),
         ),
         source="pytorch/ProcessGroupNCCL.cpp, gloo/transport/tcp/pair.cc",
@@ -337,7 +427,11 @@ ROWS: tuple[Row, ...] = (
         means="Packets to another rank are lost: a firewall, a bad link, or a wrong interface.",
         zh="发往另一个 rank 的包丢失：防火墙、链路故障或网卡选错。",
         next=(
-            Next("sudo nft list ruleset; ip route", "on both nodes: ranks use random ports, all must be open between nodes", "在两端查看；rank 使用随机端口，节点间必须全部放行"),
+            Next(
+                "sudo nft list ruleset; ip route",
+                "on both nodes: ranks use random ports, all must be open between nodes",
+                "在两端查看；rank 使用随机端口，节点间必须全部放行",
+            ),
             _IFNAME,
             _DEEP,
         ),
@@ -352,9 +446,21 @@ ROWS: tuple[Row, ...] = (
         means="An Ascend NPU waited for another rank until HCCL's timeout: that rank ended, or did not come.",
         zh="昇腾 NPU 等待其他 rank 直到 HCCL 超时：对方已退出或没有进入通信。",
         next=(
-            Next("", "Look for the rank that failed first, or that says nothing.", "找最先出错或没有输出的 rank。"),
-            Next("export HCCL_CONNECT_TIMEOUT=1800 HCCL_EXEC_TIMEOUT=1800", "if ranks only come late, as after a long compile", "如果只是到得晚（如编译很久），加大超时"),
-            Next("hccn_tool -i 0 -link -g", "on each node: is the NPU's link up?", "在各节点上看 NPU 网口是否 up"),
+            Next(
+                "",
+                "Look for the rank that failed first, or that says nothing.",
+                "找最先出错或没有输出的 rank。",
+            ),
+            Next(
+                "export HCCL_CONNECT_TIMEOUT=1800 HCCL_EXEC_TIMEOUT=1800",
+                "if ranks only come late, as after a long compile",
+                "如果只是到得晚（如编译很久），加大超时",
+            ),
+            Next(
+                "hccn_tool -i 0 -link -g",
+                "on each node: is the NPU's link up?",
+                "在各节点上看 NPU 网口是否 up",
+            ),
         ),
         source="CANN error codes EI0002, EI0006",
     ),
@@ -368,8 +474,16 @@ ROWS: tuple[Row, ...] = (
         means="Two GPUs of this node do not reach each other though they are linked: a fault of the pair, or a VM.",
         zh="本节点两块相连的 GPU 之间 P2P 不可用：这一对硬件有问题，或在虚拟机里。",
         next=(
-            Next("nvidia-smi topo -p2p r; nvidia-smi nvlink -s", "which pair; is its link up?", "看是哪一对、链路是否正常"),
-            Next("export NCCL_P2P_DISABLE=1", "slower, but shows whether it is that", "会变慢，但能确认是不是它"),
+            Next(
+                "nvidia-smi topo -p2p r; nvidia-smi nvlink -s",
+                "which pair; is its link up?",
+                "看是哪一对、链路是否正常",
+            ),
+            Next(
+                "export NCCL_P2P_DISABLE=1",
+                "slower, but shows whether it is that",
+                "会变慢，但能确认是不是它",
+            ),
         ),
         source="nccl/src/transport/p2p.cc",
     ),
@@ -384,8 +498,16 @@ ROWS: tuple[Row, ...] = (
         means="The IOMMU is not in passthrough mode: traffic between GPUs is slow, wrong, or hangs on such hosts.",
         zh="IOMMU 不是 passthrough 模式：这类主机上 GPU 间通信会变慢、出错或卡死。",
         next=(
-            Next("cat /proc/cmdline", "iommu=pt, or the IOMMU off in the BIOS; then a reboot", "加 iommu=pt 或在 BIOS 关闭 IOMMU，然后重启"),
-            Next("sudo lspci -vvv | grep -i 'ACSCtl.*SrcValid+'", "bare metal: ACS must be off as well", "物理机上还要关闭 ACS"),
+            Next(
+                "cat /proc/cmdline",
+                "iommu=pt, or the IOMMU off in the BIOS; then a reboot",
+                "加 iommu=pt 或在 BIOS 关闭 IOMMU，然后重启",
+            ),
+            Next(
+                "sudo lspci -vvv | grep -i 'ACSCtl.*SrcValid+'",
+                "bare metal: ACS must be off as well",
+                "物理机上还要关闭 ACS",
+            ),
             Next("export NCCL_P2P_DISABLE=1", "until then", "临时办法"),
         ),
         source="rccl/src/init.cc, NCCL's troubleshooting guide",

@@ -12,6 +12,9 @@ ROWS: tuple[Row, ...] = (
             r"\bfound Inf in local grad norm\b",
             r"\bUnexpected result (?:nan|inf|-inf)\b",
             r"\b[Ll]oss is (?:[-+]?(?:nan|inf)\b|tensor\([-+]?(?:nan|inf))[^\n]{0,80}, stopping training\b",
+            r"\b[Ll]oss (?:is|was|became) (?:nan|NaN|NAN)\b",
+            r"\b[Nn]on-finite loss\b",
+            r"\bis non-finite, so it cannot be clipped\b",
             r"\bgrad_scale is too small\b",
             r"\bMinimum loss scale reached\b",
             r"\b[Cc]urrent loss scale already at minimum\b",
@@ -20,8 +23,16 @@ ROWS: tuple[Row, ...] = (
         means="The training stopped itself, as loss or gradients were NaN or infinite again and again.",
         zh="loss 或梯度反复出现 NaN/Inf，训练自行停止。",
         next=(
-            Next("", "Find the first step with a NaN; resume before it with a lower learning rate or other data.", "找到第一个 NaN 的 step，从之前的 checkpoint 用更小学习率或跳过数据重试。"),
-            Next("", "Only on one rank or node, again and again: suspect its GPU.", "如果总是同一个 rank 或节点，怀疑该 GPU。"),
+            Next(
+                "",
+                "Find the first step with a NaN; resume before it with a lower learning rate or other data.",
+                "找到第一个 NaN 的 step，从之前的 checkpoint 用更小学习率或跳过数据重试。",
+            ),
+            Next(
+                "",
+                "Only on one rank or node, again and again: suspect its GPU.",
+                "如果总是同一个 rank 或节点，怀疑该 GPU。",
+            ),
             Next("", "bf16 in place of fp16 needs no loss scale.", "用 bf16 代替 fp16 就不需要 loss scale。"),
         ),
         source="megatron/core/rerun_state_machine.py, fairseq/optim/dynamic_loss_scaler.py, deepspeed",
@@ -29,15 +40,23 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="loss-nan",
         signs=(
-            r"\bloss['\"]?(?: ?[:=] ?| )[-+]?(?:nan|NaN|NAN)\b",
-            r"\bgrad[_ ]norm['\"]?(?: ?[:=] ?| )[-+]?(?:nan|NaN|NAN)\b",
+            r"loss['\"]?(?: ?[:=] ?| )[-+]?(?:nan|NaN|NAN)\b(?!\.?\w)",
+            r"\bgrad[_ ]norm['\"]?(?: ?[:=] ?| )[-+]?(?:nan|NaN|NAN)\b(?!\.?\w)",
         ),
         severity="warning",
         means="The loss or the gradients are no numbers: what was learned after that is lost.",
         zh="loss 或梯度变成 NaN，之后的训练已无意义。",
         next=(
-            Next("", "Resume from before the first NaN with a lower learning rate, or gradient clipping.", "从首个 NaN 之前恢复，降低学习率或加梯度裁剪。"),
-            Next("", "Look at the batch of that step: empty labels, a division by zero.", "检查那一步的数据：标签为空、除以零。"),
+            Next(
+                "",
+                "Resume from before the first NaN with a lower learning rate, or gradient clipping.",
+                "从首个 NaN 之前恢复，降低学习率或加梯度裁剪。",
+            ),
+            Next(
+                "",
+                "Look at the batch of that step: empty labels, a division by zero.",
+                "检查那一步的数据：标签为空、除以零。",
+            ),
         ),
         source="transformers/trainer.py logs",
     ),

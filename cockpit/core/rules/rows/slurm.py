@@ -17,9 +17,17 @@ ROWS: tuple[Row, ...] = (
         means="The job's memory limit on that node was reached, and the kernel killed a process of it.",
         zh="作业在该节点上超出内存限额，内核杀掉了其中的进程。",
         next=(
-            Next("sacct -j JOB -o jobid,maxrss,maxrssnode,reqmem,state", "how much was used, and where", "看内存用量和所在节点"),
+            Next(
+                "sacct -j JOB -o jobid,maxrss,maxrssnode,reqmem,state",
+                "how much was used, and where",
+                "看内存用量和所在节点",
+            ),
             Next("#SBATCH --mem=0", "asks for all memory of the nodes", "申请节点的全部内存"),
-            Next("", "Memory grows with ranks: fewer loader workers, less pinned or offloaded memory.", "内存随 rank 数增长：减少 loader worker，少用 pinned 或 offload。"),
+            Next(
+                "",
+                "Memory grows with ranks: fewer loader workers, less pinned or offloaded memory.",
+                "内存随 rank 数增长：减少 loader worker，少用 pinned 或 offload。",
+            ),
         ),
         source="nextflow#5932, HAFS#101, noether#190",
     ),
@@ -33,8 +41,16 @@ ROWS: tuple[Row, ...] = (
         means="The scheduler ended the job at its time limit; nothing in the program failed.",
         zh="作业到达时间上限，被调度器结束；程序本身没有出错。",
         next=(
-            Next("#SBATCH --time=2-00:00:00", "more time, if the partition allows it", "在分区允许范围内加长时间"),
-            Next("#SBATCH --signal=B:USR1@300", "a signal 5 minutes before: save, then requeue", "提前 5 分钟发信号，先保存再重新排队"),
+            Next(
+                "#SBATCH --time=2-00:00:00",
+                "more time, if the partition allows it",
+                "在分区允许范围内加长时间",
+            ),
+            Next(
+                "#SBATCH --signal=B:USR1@300",
+                "a signal 5 minutes before: save, then requeue",
+                "提前 5 分钟发信号，先保存再重新排队",
+            ),
         ),
         source="slurm src/slurmd/slurmstepd/req.c",
     ),
@@ -45,7 +61,11 @@ ROWS: tuple[Row, ...] = (
         zh="节点被更高优先级的作业抢占；程序本身没有出错。",
         next=(
             Next("sacct -X -j JOB -o jobid,state,start,end,restarts", "was it requeued?", "看是否已重新排队"),
-            Next("#SBATCH --requeue", "starts it again by itself: resume from the last checkpoint", "自动重新排队，从最近的 checkpoint 恢复"),
+            Next(
+                "#SBATCH --requeue",
+                "starts it again by itself: resume from the last checkpoint",
+                "自动重新排队，从最近的 checkpoint 恢复",
+            ),
         ),
         source="slurm src/slurmd/slurmstepd/req.c",
     ),
@@ -55,7 +75,11 @@ ROWS: tuple[Row, ...] = (
         means="SLURM lost a node of the job: it crashed, rebooted or was cut off.",
         zh="SLURM 与作业的一个节点失联：宕机、重启或断网。",
         next=(
-            Next("sacct -j JOB -o jobid,state,nodelist; sinfo -R", "which node, and why", "看是哪个节点、原因是什么"),
+            Next(
+                "sacct -j JOB -o jobid,state,nodelist; sinfo -R",
+                "which node, and why",
+                "看是哪个节点、原因是什么",
+            ),
             Next("#SBATCH --exclude=NODE", "restarts without it", "排除该节点后重启"),
         ),
         source="slurm src/slurmd/slurmstepd/req.c",
