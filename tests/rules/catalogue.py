@@ -18,4 +18,5 @@ IDS = tuple(f"{letter}{number:02}" for letter, most in SECTIONS.items() for numb
 
 def catalogue() -> dict[str, list[str] | str]:
     """Of each id the rules that know it, or ``check: where``, or ``no: why``."""
-    return tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8"))
+    told: dict[str, list[str] | str] = tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8"))
+    return told

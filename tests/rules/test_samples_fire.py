@@ -14,7 +14,7 @@ from tests.rules.firing import Sample, fired, right, samples
 HEALTHY = corpus.samples("healthy") + corpus.samples("progress")
 
 
-@pytest.mark.parametrize("one", samples("samples"), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", list(samples("samples")), ids=lambda one: one.name)
 def test_a_sample(one: Sample) -> None:
     assert right(one), fired(one)
 

@@ -78,7 +78,7 @@ ROWS: tuple[Row, ...] = (
         id="watchdog-timeout",
         signs=(
             r"\bWatchdog caught collective operation timeout: Work",
-            r"\bcollective operation timeout: Work(?:NCCL|HCCL|XCCL)\(",
+            r"\bcollective operation timeout: (?:WorkNCCL|WorkHCCL|WorkXCCL)\(",
             r"\bException \(either an error or timeout\) detected by watchdog at work\b",
         ),
         means="This rank waited in a collective until the timeout: another rank did not come, and that one is to blame.",

@@ -100,7 +100,7 @@ ROWS: tuple[Row, ...] = (
         id="host-key-changed",
         signs=(
             r"\bREMOTE HOST IDENTIFICATION HAS CHANGED\b",
-            r"\b[Hh]ost key for \S{1,200} has changed\b",
+            r"\b[Hh]ost key for \S{1,200} has changed and you have requested\b",
         ),
         means="The node's ssh host key differs from the known one: reinstalled, a reused address, or an attack.",
         zh="节点的 ssh 主机密钥和记录的不一致：可能重装过、IP 被复用，也可能是攻击。",
@@ -303,7 +303,7 @@ ROWS: tuple[Row, ...] = (
             r"\bNo such file or directory: '[^'\n]{0,300}/python[\d.]{0,6}'",
             r"sh: (?:line \d{1,4}: |\d{1,4}: )?\S{0,300}?python[\d.]{0,6}: (?:No such file or directory|command not found|not found)",
             r"\benv: \S{0,3}python[\d.]{0,6}\S{0,3}: No such file or directory",
-            r"python[\d.]{0,6}: can't open file \S",
+            r"python[\d.]{0,6}: can't open file '",
             r"\bpython[\d.]{0,6}: bad interpreter: No such file or directory",
             r"\bslurmstepd: error: (?:couldn't chdir to|execve\(\): )",
         ),
@@ -344,7 +344,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="secret-in-command",
         signs=(
-            r"\b(?:cmd = |pdsh |ssh |mpirun )[^\n]{0,3000}?(?:export|-x) \w{0,60}(?:_KEY|TOKEN|SECRET|PASSWORD|PASSWD)=[\"']?[^\s;*\"'<]{6}",
+            r"\b(?:cmd = |pdsh |ssh |mpirun )[^\n]{0,3000}?(?:export|-x) \w{0,60}(?:_KEY=|TOKEN=|SECRET=|PASSWORD=|PASSWD=)[\"']?[^\s;*\"'<]{6}",
         ),
         severity="warning",
         means="A secret stands in the launch command: in this log, and in `ps` on every node.",

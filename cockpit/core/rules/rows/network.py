@@ -78,8 +78,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="peer-gave-loopback",
         signs=(
-            rf"\b(?:gloo|NCCL WARN)\b[^\n]{{0,300}}?{_LOOPBACK}[^\n]{{0,200}}?\brefused\b",
-            rf"\b(?:gloo|NCCL WARN)\b[^\n]{{0,300}}?\brefused\b[^\n]{{0,200}}?{_LOOPBACK}",
+            rf"\b(?:gloo|NCCL WARN)\b[^\n]{{0,300}}?{_LOOPBACK}[^\n]{{0,200}}?\bConnection refused\b",
+            rf"\b(?:gloo|NCCL WARN)\b[^\n]{{0,300}}?\bConnection refused\b[^\n]{{0,200}}?{_LOOPBACK}",
             r"\bSO_ERROR: Connection refused, remote=\[127\.",
         ),
         but=r"\bretrying\b",
@@ -153,8 +153,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="duplicate-gpu",
         signs=(r"\bDuplicate GPU detected\b",),
-        deep=Deep((r"Duplicate GPU detected",)),
-        means="Two ranks use the same GPU; each needs its own: slots=N in the hostfile?",
+        deep=Deep((r"Duplicate GPU detected",), hint=": slots=N in the hostfile?"),
+        means="Two ranks use the same GPU; each needs its own.",
         zh="两个 rank 用了同一块 GPU；每个 rank 要独占一块，检查 hostfile 里的 slots=N。",
         next=(
             Next(
@@ -236,8 +236,8 @@ ROWS: tuple[Row, ...] = (
         id="ib-missing",
         signs=(r"\bNET/IB : No device found",),
         severity="info",
-        deep=Deep((r"NET/IB : No device found",)),
-        means="NCCL sees no InfiniBand device and falls back to TCP, which is slower; in a container, is /dev/infiniband there?",
+        deep=Deep((r"NET/IB : No device found",), hint="; in a container, is /dev/infiniband there?"),
+        means="NCCL sees no InfiniBand device and falls back to TCP, which is slower.",
         zh="NCCL 没找到 InfiniBand 设备，退回较慢的 TCP；容器里看看有没有 /dev/infiniband。",
         next=(
             Next("ibv_devinfo", "does the node have one at all?", "看节点上到底有没有"),
@@ -254,8 +254,11 @@ ROWS: tuple[Row, ...] = (
             r"\bNCCL WARN NET/OFI (?:Unable|Couldn't|Failed|No) ",
             r"\bNET/OFI[^\n]{0,100}?\b(?:OFI fi_getinfo|fi_getinfo)\b[^\n]{0,60}?\b(?:call failed|failed)\b",
         ),
-        deep=Deep((r"fi_getinfo|NET/OFI.{0,200}(?:Unable|fail|No eligible)|provider efa output empty",)),
-        means="libfabric finds no usable provider (EFA) here: is the device in this instance and container?",
+        deep=Deep(
+            (r"fi_getinfo|NET/OFI.{0,200}(?:Unable|fail|No eligible)|provider efa output empty",),
+            hint=": is the device in this instance and container?",
+        ),
+        means="libfabric finds no usable provider (EFA) here.",
         zh="libfabric 在这里找不到可用的 provider（EFA）：检查实例和容器里有没有该设备。",
         next=(
             Next(
@@ -466,10 +469,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="p2p-broken",
-        signs=(
-            r"\bP2P is disabled between (?:NVLINK )?connected GPUs? \d",
-            r"\bNCCL WARN[^\n]{0,60}?\bpeer[- ]to[- ]peer[^\n]{0,60}?\bnot (?:possible|supported)\b",
-        ),
+        signs=(r"\bP2P is disabled between (?:NVLINK )?connected GPUs? \d",),
         severity="warning",
         means="Two GPUs of this node do not reach each other though they are linked: a fault of the pair, or a VM.",
         zh="本节点两块相连的 GPU 之间 P2P 不可用：这一对硬件有问题，或在虚拟机里。",

@@ -101,7 +101,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="master-unreachable",
         signs=(
-            r"\bclient socket has timed out after \d",
+            r"\bclient socket has timed out after \S{1,20} while trying to connect\b",
             r"\bclient socket has failed to connect to any network address\b",
             r"\bconnect\(\) timed out\. Original timeout was",
             r"\bTCP client failed to connect/validate to host \S{1,200} - timed out\b",

@@ -9,7 +9,6 @@ ROWS: tuple[Row, ...] = (
         id="step-out-of-memory",
         signs=(
             r"\bDetected \d{1,6} oom[_-]kill event",
-            r"\boom[-_]kill event\(s\) in ",
             r"\bsrun: error: [^\n]{1,200}?: tasks? [\d,-]{1,200}: Out Of Memory\b",
             r"\b[Ee]xceeded (?:job |step )?memory limit\b",
             r"\bTERM_MEMLIMIT\b",
