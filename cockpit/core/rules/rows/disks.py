@@ -78,7 +78,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="file-server-silent",
-        signs=(r"\bnfs: server \S{1,200} not responding, (?:still|timed)",),
+        signs=(r"\bnfs: server \S{1,200} (?:not responding, still trying|not responding, timed out)",),
         severity="warning",
         means="The NFS server does not answer: everything that touches it hangs until it is back.",
         zh="NFS 服务器没有响应：访问它的进程都会卡住，直到恢复。",

@@ -171,8 +171,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="ssh-penalised",
         signs=(
-            r"\bdrop connection #\d{1,6} from [^\n]{1,200}? penalty: ",
-            r"\bsrclimit_penali[sz]e: ",
+            r"\bpenalty: (?:failed authentication|exceeded LoginGraceTime|connections without attempting)",
+            r"\b(?:srclimit_penalise: ipv4: |srclimit_penalise: ipv6: )",
             r"\bNot allowed at this time\b",
         ),
         means="The ssh server refuses this address for a while, after failed logins from it (PerSourcePenalties).",
@@ -287,7 +287,7 @@ ROWS: tuple[Row, ...] = (
         id="pdsh-rsh",
         signs=(
             r"\brcmd: socket: Permission denied\b",
-            r"^pdsh@\S{1,80}: \S{1,80}: (?:rcmd: |connect: Connection refused)",
+            r"^pdsh@\S{1,80}: \S{1,80}: connect: Connection refused",
         ),
         means="pdsh uses rsh in place of ssh.",
         zh="pdsh 用的是 rsh，不是 ssh。",
@@ -305,7 +305,7 @@ ROWS: tuple[Row, ...] = (
             r"\benv: \S{0,3}python[\d.]{0,6}\S{0,3}: No such file or directory",
             r"python[\d.]{0,6}: can't open file '",
             r"\bpython[\d.]{0,6}: bad interpreter: No such file or directory",
-            r"\bslurmstepd: error: (?:couldn't chdir to|execve\(\): )",
+            r"\b(?:slurmstepd: error: couldn't chdir to|slurmstepd: error: execve\(\): )",
         ),
         means="The working folder, the script or the Python of the launch does not exist on that node.",
         zh="该节点上没有启动所用的工作目录、脚本或 Python。",
@@ -361,10 +361,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="local-rank-argument",
-        signs=(
-            r"\bunrecognized arguments:[^\n]{0,1000}?--local[-_]rank\b",
-            r"\b[Nn]o such option: '?--local[-_]rank\b",
-        ),
+        signs=(r"\bunrecognized arguments:[^\n]{0,1000}?--local[-_]rank\b",),
         means="The launcher adds --local_rank to the script's arguments, and the script does not take it.",
         zh="启动器会给脚本加上 --local_rank 参数，而脚本不接受它。",
         next=(
