@@ -108,8 +108,7 @@ dist.init_process_group("gloo", store=store, rank=0, world_size=1)
 steps(); others()
 with open("/dev/full", "wb") as file:
     file.write(b"x" * 100_000)
-"""
-        ,
+""",
         torch=False,
     ),
     "too many files": Failure(
