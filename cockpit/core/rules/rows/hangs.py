@@ -57,8 +57,8 @@ ROWS: tuple[Row, ...] = (
             r"\b[Hh]eartbeat monitor timed out\b",
             r"\bdue to ProcessGroupNCCL watchdog hang\b",
         ),
-        means="This rank's own watchdog thread hung: in a CUDA call, or behind a thread that holds the GIL.",
-        zh="本 rank 的 watchdog 线程卡住了：停在某个 CUDA 调用，或有线程一直占着 GIL。",
+        means="A rank's own watchdog thread hung: in a CUDA call, or behind a thread that holds the GIL.",
+        zh="该 rank 的 watchdog 线程卡住了：停在某个 CUDA 调用，或有线程一直占着 GIL。",
         next=(
             Next(
                 "py-spy dump --native --pid PID",
@@ -81,8 +81,8 @@ ROWS: tuple[Row, ...] = (
             r"\bcollective operation timeout: (?:WorkNCCL|WorkHCCL|WorkXCCL)\(",
             r"\bException \(either an error or timeout\) detected by watchdog at work\b",
         ),
-        means="This rank waited in a collective until the timeout: another rank did not come, and that one is to blame.",
-        zh="本 rank 在 collective 里等到超时：有别的 rank 没来，问题多半在它那里。",
+        means="A rank waited in a collective until the timeout: another did not come, and that one is to blame.",
+        zh="有 rank 在 collective 里等到超时：别的 rank 没有来，问题多半在它那里。",
         next=(
             Next(
                 "",

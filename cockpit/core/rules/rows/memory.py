@@ -19,9 +19,6 @@ ROWS: tuple[Row, ...] = (
         zh="被内核 OOM killer 结束：节点或其 cgroup 的主机内存用尽。",
         next=(
             Next(
-                "sudo dmesg -T | grep -i -B3 'killed process'", "what had how much", "看哪个进程占了多少内存"
-            ),
-            Next(
                 "",
                 "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank (meta device).",
                 "内存随 rank 数增长：减少 loader worker、关掉 pin_memory、用 meta device 避免每个 rank 都加载权重。",

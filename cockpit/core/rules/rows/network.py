@@ -400,12 +400,12 @@ ROWS: tuple[Row, ...] = (
             step="--deep",
             hint=": what did the others say?",
         ),
-        means="The rank at the other end has ended, and this one is not the cause.",
-        zh="对端 rank 已经退出，本 rank 不是起因。",
+        means="The rank at the other end has ended, and who says so is not the cause.",
+        zh="对端 rank 已经退出；报这个错的 rank 不是起因。",
         next=(
             Next(
                 "",
-                "Look for the rank that failed first: this one only lost its connection to it.",
+                "Look for the rank that failed first: who prints this only lost the connection to it.",
                 "找最先出错的 rank，这里只是断开了连接。",
             ),
             Next("cockpit explain FOLDER_OF_LOGS", "finds it among all ranks", "在所有 rank 的日志里找出它"),

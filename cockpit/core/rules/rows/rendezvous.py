@@ -212,12 +212,12 @@ ROWS: tuple[Row, ...] = (
             r"\bDistStoreError: (?:wait timeout after|Timed out after) \d",
         ),
         but=r"waiting for clients",
-        means="This rank waited in vain for another one in the store: that one has ended or is stuck elsewhere.",
-        zh="这个 rank 在 store 里等另一个 rank 等到超时：对方已退出，或卡在别处。",
+        means="A rank waited in vain for another one in the store: that one has ended or is stuck elsewhere.",
+        zh="有 rank 在 store 里等另一个 rank 等到超时：对方已退出，或卡在别处。",
         next=(
             Next(
                 "",
-                "Look for the node that ended first: this one only waited.",
+                "Look for the node that ended first: who prints this only waited.",
                 "找最先退出的节点，这里只是在等待。",
             ),
         ),
