@@ -121,6 +121,48 @@ ROWS: tuple[Row, ...] = (
         source="ld.so; flash-attention and apex threads",
     ),
     Row(
+        id="libstdcxx-too-old",
+        signs=(r"\bversion `?(?:GLIBCXX|CXXABI|GLIBC)_[\d.]{1,10}' not found",),
+        means="A library was built on a newer system than this one, whose C or C++ library is older.",
+        zh="某个库是在更新的系统上编译的，本机的 C/C++ 运行库太旧。",
+        next=(
+            Next(
+                "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
+                "GLIBCXX, CXXABI: conda's libstdc++ may be newer",
+                "GLIBCXX、CXXABI：conda 自带的 libstdc++ 可能更新",
+            ),
+            Next(
+                "",
+                "GLIBC: build the package on this system, or take an image with a newer one.",
+                "GLIBC：在本系统上重新编译，或换更新的镜像。",
+            ),
+        ),
+        source="ld.so",
+    ),
+    Row(
+        id="no-kernel-for-gpu",
+        signs=(
+            r"\bno kernel image is available for execution on the device\b",
+            r"\bHIP error: invalid device function\b",
+            r"\bCUDA_ERROR_NO_BINARY_FOR_GPU\b",
+        ),
+        means="torch or an extension was not compiled for this kind of GPU.",
+        zh="torch 或某个扩展没有为这种 GPU 编译。",
+        next=(
+            Next(
+                "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'",
+                "the GPU, and what torch was built for",
+                "看 GPU 架构和 torch 支持的架构",
+            ),
+            Next(
+                "export TORCH_CUDA_ARCH_LIST=9.0",
+                "that of the GPU, and build the extension again",
+                "设为该 GPU 的架构后重新编译扩展",
+            ),
+        ),
+        source="pytorch CUDAException, ROCm",
+    ),
+    Row(
         id="library-missing",
         signs=(
             r"\blib(?:cudart|nccl|cuda|cupti|torch\w{0,12}|c10\w{0,6})\.so[\d.]{0,12}: cannot open shared object file",

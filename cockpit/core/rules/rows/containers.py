@@ -73,4 +73,49 @@ ROWS: tuple[Row, ...] = (
         ),
         source="nvidia-smi",
     ),
+    Row(
+        id="driver-too-old",
+        signs=(
+            r"\bThe NVIDIA driver on your system is too old\b",
+            r"\bCUDA driver version is insufficient for CUDA runtime version\b",
+            r"\bforward compatibility was attempted on non supported HW\b",
+        ),
+        means="This node's NVIDIA driver is older than the CUDA that torch was built with needs.",
+        zh="本节点的 NVIDIA 驱动太旧，不支持 torch 所用的 CUDA 版本。",
+        next=(
+            Next(
+                "nvidia-smi | head -4",
+                "on each node: driver, and the newest CUDA that it knows",
+                "在各节点查看驱动及其支持的最高 CUDA 版本",
+            ),
+            Next(
+                "python -m pip install torch --index-url https://download.pytorch.org/whl/cu118",
+                "a torch for an older CUDA",
+                "安装针对较旧 CUDA 的 torch",
+            ),
+        ),
+        source="torch/csrc/cuda/Module.cpp, CUDA error 35 and 804",
+    ),
+    Row(
+        id="container-without-gpu",
+        signs=(
+            r"\bcould not select device driver \"[^\"\n]{0,20}\" with capabilities: \[\[gpu\]\]",
+            r"\bnvidia-container-cli: initialization error: ",
+        ),
+        means="Docker cannot give GPUs to containers here: the NVIDIA container toolkit is missing or broken.",
+        zh="docker 无法把 GPU 交给容器：没有安装 NVIDIA container toolkit，或配置有误。",
+        next=(
+            Next(
+                "nvidia-ctk --version; docker info | grep -i runtimes",
+                "is it installed, and known to docker?",
+                "看是否安装并已注册到 docker",
+            ),
+            Next(
+                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+                "registers it; restarts running containers",
+                "注册 runtime；会重启正在运行的容器",
+            ),
+        ),
+        source="docker daemon, NVIDIA/nvidia-container-toolkit",
+    ),
 )

@@ -183,6 +183,28 @@ ROWS: tuple[Row, ...] = (
         source="pytorch CUDAException, ProcessGroupNCCL.cpp",
     ),
     Row(
+        id="nvlink-failed",
+        signs=(
+            r"\buncorrectable NVLink error\b",
+            r"\bNVRM: Xid \([^)\n]{1,40}\): 74\b",
+        ),
+        means="A link between GPUs of this node fails: the hardware, not the program.",
+        zh="本节点 GPU 之间的 NVLink 出错：是硬件问题，不是程序问题。",
+        next=(
+            Next(
+                "nvidia-smi nvlink -e; nvidia-smi nvlink -s",
+                "which GPU, which link",
+                "看是哪块 GPU、哪条链路",
+            ),
+            Next(
+                "#SBATCH --exclude=NODE",
+                "train without that node (cockpit run: --exclude), and report it",
+                "先排除该节点（cockpit run 用 --exclude）并报修",
+            ),
+        ),
+        source="CUDA error 220, NVIDIA Xid 74",
+    ),
+    Row(
         id="gpu-xid",
         signs=(r"\bNVRM: Xid \([^)\n]{1,40}\): \d",),
         severity="warning",

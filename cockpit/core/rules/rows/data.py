@@ -144,6 +144,58 @@ ROWS: tuple[Row, ...] = (
         source="torch/serialization.py",
     ),
     Row(
+        id="hub-refused",
+        signs=(
+            r"\bGatedRepoError\b",
+            r"\b(?:401|403) Client Error: [^\n]{0,40}? for url: https://(?:huggingface\.co|hf\.co)\b",
+        ),
+        means="The hub refuses this account the model or data set: no token here, or its licence is not accepted.",
+        zh="hub 拒绝访问该模型或数据集：没有 token，或没有同意其许可协议。",
+        next=(
+            Next("huggingface-cli whoami", "on that node: is there a token?", "在该节点上看有没有 token"),
+            Next(
+                "",
+                "Accept the licence on the model's page, or download it once where you are logged in.",
+                "在模型页面同意许可协议，或在已登录的机器上先下载。",
+            ),
+        ),
+        source="huggingface_hub/errors.py",
+    ),
+    Row(
+        id="tracker-without-key",
+        signs=(r"\bapi_key not configured \(no-tty\)",),
+        means="wandb has no API key on that node, and nobody can be asked for one.",
+        zh="该节点上没有 wandb API key，又无法交互输入。",
+        next=(
+            Next(
+                "wandb login",
+                "once, into ~/.netrc, if the nodes share the home folder",
+                "执行一次，写入 ~/.netrc（共享 home 时有效）",
+            ),
+            Next("export WANDB_MODE=offline", "or sync later", "或离线记录，之后再同步"),
+        ),
+        source="wandb/sdk",
+    ),
+    Row(
+        id="other-world-size",
+        signs=(r"\bThe checkpoint being loaded used a DP world size of \d",),
+        means="The optimizer state of a ZeRO checkpoint is split for another number of ranks.",
+        zh="ZeRO checkpoint 的优化器状态是按另一个 rank 数切分的。",
+        next=(
+            Next(
+                "",
+                "Resume with that many ranks, or convert it to a universal checkpoint.",
+                "用相同的 rank 数恢复，或转换为 universal checkpoint。",
+            ),
+            Next(
+                "ds_to_universal.py --input_folder CKPT --output_folder OUT",
+                "then load_universal in the settings",
+                "然后在配置里打开 load_universal",
+            ),
+        ),
+        source="deepspeed/runtime/zero",
+    ),
+    Row(
         id="no-internet",
         signs=(
             r"\b[Ww]e couldn't connect to '?https://",

@@ -99,6 +99,21 @@ ROWS: tuple[Row, ...] = (
         source="pytorch#118369, OFA#271, LlamaFactory#7396, Megatron-LM#1207, ArcticTraining#219",
     ),
     Row(
+        id="unused-parameters",
+        signs=(r"\bExpected to have finished reduction in the prior iteration before starting a new one\b",),
+        means="DDP waits for gradients of parameters that took no part in the loss on this rank.",
+        zh="DDP 在等一些参数的梯度，但这些参数在本 rank 上没有参与 loss 计算。",
+        next=(
+            Next("export TORCH_DISTRIBUTED_DEBUG=DETAIL", "names the parameters", "会打印是哪些参数"),
+            Next(
+                "",
+                "DistributedDataParallel(…, find_unused_parameters=True), or use all of them in the loss.",
+                "用 find_unused_parameters=True，或让所有参数都参与 loss。",
+            ),
+        ),
+        source="torch/csrc/distributed/c10d/reducer.cpp",
+    ),
+    Row(
         id="recorder-signal",
         signs=(
             r"\bObserved flight recorder dump signal from another rank\b",

@@ -94,7 +94,6 @@ ROWS: tuple[Row, ...] = (
         means="The GPU has no memory left for what was asked of it.",
         zh="显存不足，分配失败。",
         next=(
-            _WHO_USES,
             Next(
                 "",
                 "A smaller micro batch or sequence, activation checkpointing, ZeRO or FSDP.",
@@ -105,6 +104,7 @@ ROWS: tuple[Row, ...] = (
                 "if much is reserved but unallocated: fragmentation",
                 "如果 reserved but unallocated 很大，是碎片问题",
             ),
+            _WHO_USES,
         ),
         source="c10/cuda/CUDACachingAllocator.cpp, nccl/src/include/checks.h",
     ),
@@ -127,5 +127,27 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         source="c10/core/impl/alloc_cpu.cpp, CPython",
+    ),
+    Row(
+        id="no-more-threads",
+        signs=(
+            r"\bcan't start new thread\b",
+            r"\blibgomp: Thread creation failed\b",
+            r"\bpthread_create failed[^\n]{0,60}?Resource temporarily unavailable",
+            r"\bBlockingIOError: \[Errno 11\] Resource temporarily unavailable",
+        ),
+        means="No more threads or processes may start: the limit of the user or of the cgroup is reached.",
+        zh="无法再创建线程或进程：达到了用户或 cgroup 的上限。",
+        next=(
+            Next(
+                "ulimit -u; cat /sys/fs/cgroup/pids.max", "the limits where ranks run", "看 rank 环境里的限制"
+            ),
+            Next(
+                "export OMP_NUM_THREADS=1",
+                "each rank and each loader worker starts as many threads",
+                "每个 rank 和 worker 都会起这么多线程",
+            ),
+        ),
+        source="CPython, libgomp, OpenBLAS",
     ),
 )

@@ -293,7 +293,6 @@ ROWS: tuple[Row, ...] = (
         id="cuda-fails",
         signs=(
             r"\bno CUDA-capable device is detected\b",
-            r"\bCUDA driver version is insufficient\b",
             r"\bNCCL WARN C(?:uda|UDA) failure\b",
         ),
         deep=Deep(
