@@ -173,7 +173,7 @@ ROWS: tuple[Row, ...] = (
         signs=(
             r"\bpenalty: (?:failed authentication|exceeded LoginGraceTime|connections without attempting)",
             r"\b(?:srclimit_penalise: ipv4: |srclimit_penalise: ipv6: )",
-            r"\bNot allowed at this time\b",
+            r"(?:^|\bbanner line \d{1,4}: )Not allowed at this time\b",
         ),
         means="The ssh server refuses this address for a while, after failed logins from it (PerSourcePenalties).",
         zh="此前登录失败，ssh 服务器暂时拒绝来自这个地址的连接（PerSourcePenalties）。",

@@ -250,8 +250,8 @@ ROWS: tuple[Row, ...] = (
         signs=(
             r"\bfi_getinfo: provider efa output empty\b",
             r"\bfi_getinfo\(?\)? ?(?:failed|returned)\b",
-            r"\bNET/OFI[^\n]{0,200}?(?:No eligible providers|Only EFA provider is supported|initialization failed)",
-            r"\bNCCL WARN NET/OFI (?:Unable|Couldn't|Failed|No) ",
+            r"\bNET/OFI[^\n]{0,200}?(?:No eligible providers|Only EFA provider is supported|aws-ofi-nccl initialization failed)",
+            r"\bNET/OFI (?:Unable to find|Couldn't find any|Could not find any|Failed to initialize rdma protocol|Failed to initialize sendrecv protocol)",
             r"\bNET/OFI[^\n]{0,100}?\b(?:OFI fi_getinfo|fi_getinfo)\b[^\n]{0,60}?\b(?:call failed|failed)\b",
         ),
         deep=Deep(
@@ -276,7 +276,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="efa-failed",
-        signs=(r"\bNET/OFI Request [^\n]{0,80}? completed with error\b",),
+        signs=(r"\bNET/OFI Request\b[^\n]{0,80}? completed with error\b",),
         means="EFA could not deliver to a peer: that rank has ended, or the security group or link drops it.",
         zh="EFA 无法把数据送到对端：对端 rank 已退出，或被安全组、链路丢弃。",
         next=(
@@ -285,6 +285,23 @@ ROWS: tuple[Row, ...] = (
                 "",
                 "The security group must allow all traffic to and from itself.",
                 "安全组必须允许自身的全部入站和出站流量。",
+            ),
+        ),
+        source="aws-ofi-nccl/src/nccl_ofi_rdma.cpp",
+    ),
+    Row(
+        id="efa-no-memory",
+        signs=(
+            r"\bNET/OFI (?:Unable to register memory|Could not register memory|Couldn't register memory)\b",
+        ),
+        means="EFA may not register the memory of a buffer: a limit, or libfabric and NCCL do not fit each other.",
+        zh="EFA 无法注册缓冲区内存：受限制，或 libfabric 与 NCCL 版本不匹配。",
+        next=(
+            Next("ulimit -l", "where ranks run: must be unlimited", "rank 环境里必须是 unlimited"),
+            Next(
+                "export FI_EFA_SET_CUDA_SYNC_MEMOPS=0",
+                "for EFA installers before 1.29 with NCCL 2.19 and later",
+                "EFA installer 低于 1.29 且 NCCL 2.19 以上时使用",
             ),
         ),
         source="aws-ofi-nccl/src/nccl_ofi_rdma.cpp",
@@ -468,10 +485,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="p2p-broken",
-        signs=(r"\bP2P is disabled between (?:NVLINK )?connected GPUs? \d",),
+        signs=(r"\bP2P is disabled between NVLINK connected GPUs \d",),
         severity="warning",
-        means="Two GPUs of this node do not reach each other though they are linked: a fault of the pair, or a VM.",
-        zh="本节点两块相连的 GPU 之间 P2P 不可用：这一对硬件有问题，或在虚拟机里。",
+        means="Two GPUs of this node do not reach each other though NVLink joins them: most likely the hardware.",
+        zh="本节点两块由 NVLink 相连的 GPU 之间 P2P 不可用：多半是硬件问题。",
         next=(
             Next(
                 "nvidia-smi topo -p2p r; nvidia-smi nvlink -s",
@@ -484,7 +501,27 @@ ROWS: tuple[Row, ...] = (
                 "会变慢，但能确认是不是它",
             ),
         ),
-        source="nccl/src/transport/p2p.cc",
+        source="nccl/src/graph/paths.cc",
+    ),
+    Row(
+        id="p2p-off",
+        signs=(r"\bP2P is disabled between connected GPUs\b",),
+        severity="info",
+        means="GPUs of this node do not reach each other directly: traffic goes through the host's memory, slower.",
+        zh="本节点的 GPU 之间不能直接访问（P2P 关闭）：数据经主机内存中转，会更慢。",
+        next=(
+            Next(
+                "nvidia-smi topo -p2p r; nvidia-smi topo -m",
+                "CNS, NS: the platform has none, as with many PCIe GPUs",
+                "CNS、NS 表示平台不支持，很多 PCIe 卡如此",
+            ),
+            Next(
+                "sudo lspci -vvv | grep -i 'ACSCtl.*SrcValid+'",
+                "bare metal: is ACS on, or the IOMMU?",
+                "物理机上看 ACS 或 IOMMU 是否打开",
+            ),
+        ),
+        source="nccl/src/graph/paths.cc",
     ),
     Row(
         id="iommu-on",
@@ -494,8 +531,8 @@ ROWS: tuple[Row, ...] = (
             r"\bDMAR: \[DMA (?:Read|Write)[^\n]{0,200}?\bfault",
         ),
         severity="warning",
-        means="The IOMMU is not in passthrough mode: traffic between GPUs is slow, wrong, or hangs on such hosts.",
-        zh="IOMMU 不是 passthrough 模式：这类主机上 GPU 间通信会变慢、出错或卡死。",
+        means="The IOMMU is not in passthrough mode: traffic between GPUs may be slow, wrong, or hang on such hosts.",
+        zh="IOMMU 不是 passthrough 模式：这类主机上 GPU 间通信可能变慢、出错或卡死。",
         next=(
             Next(
                 "cat /proc/cmdline",
