@@ -26,6 +26,7 @@ ROWS: tuple[Row, ...] = (
         id="loader-crashed",
         signs=(
             r"\bDataLoader worker \(pid[^)\n]{0,40}\) is killed by signal: (?!Killed|Bus error|Terminated|Interrupt)\w",
+            r"\bUnexpected (?:segmentation fault|floating-point exception) encountered in worker\b",
         ),
         means="A data loader's worker crashed in native code: a decoder, or a library that does not survive fork.",
         zh="DataLoader worker 在原生代码里崩溃：解码库，或不支持 fork 的库。",

@@ -128,6 +128,30 @@ ROWS: tuple[Row, ...] = (
         source="horovod#584, nccl-tests#15",
     ),
     Row(
+        id="roce-address-wrong",
+        signs=(r"\bCall to ibv_modify_qp failed\b",),
+        means="RoCE queue pairs do not connect: NCCL_IB_GID_INDEX, the network or the HCAs differ between nodes.",
+        zh="RoCE 队列对连不上：各节点的 NCCL_IB_GID_INDEX、网络或网卡不一致。",
+        next=(
+            Next(
+                "show_gids",
+                "on each node: the index of the RoCE v2 address; it may change when a link bounces",
+                "在各节点查看 RoCE v2 地址的序号；链路抖动后可能改变",
+            ),
+            Next(
+                "unset NCCL_IB_GID_INDEX",
+                "NCCL 2.21 and later choose it themselves",
+                "NCCL 2.21 起会自动选择",
+            ),
+            Next(
+                "export NCCL_IB_HCA=mlx5_0,mlx5_1",
+                "only those that lead to all nodes",
+                "只用能连到所有节点的网卡",
+            ),
+        ),
+        source="nccl/src/misc/ibvwrap.cc",
+    ),
+    Row(
         id="no-route",
         signs=(
             r"\bNCCL WARN[^\n]{0,300}?\b(?:No route to host|Network is unreachable)\b",
@@ -424,7 +448,6 @@ ROWS: tuple[Row, ...] = (
                 "Look for the rank that failed first: who prints this only lost the connection to it.",
                 "找最先出错的 rank，这里只是断开了连接。",
             ),
-            Next("cockpit explain FOLDER_OF_LOGS", "finds it among all ranks", "在所有 rank 的日志里找出它"),
         ),
         source="pytorch/ProcessGroupNCCL.cpp, gloo/transport/tcp/pair.cc",
     ),
