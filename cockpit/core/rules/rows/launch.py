@@ -200,8 +200,8 @@ ROWS: tuple[Row, ...] = (
             r"\bpast MaxStartups\b",
             r"\b[Ee]xceeded MaxStartups\b",
         ),
-        means="The ssh server or jump host drops logins, as too many come at once (MaxStartups); the node is up.",
-        zh="同时登录太多，ssh 服务器或跳板机丢弃了一部分连接（MaxStartups），节点本身没有问题。",
+        means="The ssh server or jump host drops logins: too many at once (MaxStartups), or a penalty; the node is up.",
+        zh="ssh 服务器或跳板机丢弃了登录：同时登录太多（MaxStartups）或正在处罚，节点本身没有问题。",
         next=(
             Next(
                 "export PDSH_SSH_ARGS_APPEND='-o ConnectionAttempts=5'", "tries again (pdsh)", "pdsh 自动重试"
@@ -259,7 +259,7 @@ ROWS: tuple[Row, ...] = (
         zh="本节点解析不了 MASTER_ADDR 的名字，torch 会一直重试到超时。",
         next=(
             Next("getent hosts $MASTER_ADDR", "on this node", "在本节点上执行"),
-            Next("export MASTER_ADDR=ADDRESS", "an address in place of the name", "直接用 IP 地址"),
+            Next("export MASTER_ADDR=ADDRESS", "an address instead of the name", "直接用 IP 地址"),
         ),
         source="torch/csrc/distributed/c10d/socket.cpp",
     ),
@@ -289,7 +289,7 @@ ROWS: tuple[Row, ...] = (
             r"\brcmd: socket: Permission denied\b",
             r"^pdsh@\S{1,80}: \S{1,80}: connect: Connection refused",
         ),
-        means="pdsh uses rsh in place of ssh.",
+        means="pdsh uses rsh instead of ssh.",
         zh="pdsh 用的是 rsh，不是 ssh。",
         next=(Next("export PDSH_RCMD_TYPE=ssh", "before the launch", "启动前设置"),),
         source="pdsh's default rcmd",

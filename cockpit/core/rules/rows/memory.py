@@ -25,7 +25,7 @@ ROWS: tuple[Row, ...] = (
             ),
             Next(
                 "",
-                "With offload: to NVMe in place of CPU, or fewer ranks per node.",
+                "With offload: to NVMe instead of CPU, or fewer ranks per node.",
                 "用 offload 时改用 NVMe，或减少每节点 rank 数。",
             ),
         ),

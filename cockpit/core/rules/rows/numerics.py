@@ -16,8 +16,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="nan-stopped",
         signs=(
-            r"\bfound NaN in local grad norm\b",
-            r"\bfound Inf in local grad norm\b",
+            r"\b(?:found NaN in local grad norm|found NaN in local forward loss|found Inf in local grad norm)\b",
             r"\bUnexpected result (?:nan|inf|-inf)\b",
             r"\bLoss is (?:[-+]?(?:nan|NaN|inf)\b|tensor\([-+]?(?:nan|inf))",
             r"\b[Ll]oss is [^\n]{1,80}, stopping training\b",
@@ -41,7 +40,7 @@ ROWS: tuple[Row, ...] = (
                 "Only on one rank or node, again and again: suspect its GPU.",
                 "如果总是同一个 rank 或节点，怀疑该 GPU。",
             ),
-            Next("", "bf16 in place of fp16 needs no loss scale.", "用 bf16 代替 fp16 就不需要 loss scale。"),
+            Next("", "bf16 instead of fp16 needs no loss scale.", "用 bf16 代替 fp16 就不需要 loss scale。"),
         ),
         source="megatron/core/rerun_state_machine.py, fairseq/optim/dynamic_loss_scaler.py, deepspeed",
     ),
@@ -63,7 +62,7 @@ ROWS: tuple[Row, ...] = (
             ),
             Next(
                 "",
-                "Look at the batch of that step: empty labels, a division by zero.",
+                "Check the batch of that step: empty labels, a division by zero.",
                 "检查那一步的数据：标签为空、除以零。",
             ),
         ),

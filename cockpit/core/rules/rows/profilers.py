@@ -116,7 +116,7 @@ ROWS: tuple[Row, ...] = (
             r"\bfailed with error CUPTI_ERROR_(?:VIRTUALIZED_DEVICE_)?INSUFFICIENT_PRIVILEGES\b",
             r"\bWarning: ERR_NVGPUCTRPERM - ",
         ),
-        means="CUPTI was refused access to the GPU: traces will have no GPU activity; training goes on.",
+        means="CUPTI was refused access to the GPU: traces will have no GPU activity; training continues.",
         zh="CUPTI 无权访问 GPU：trace 里不会有 GPU 活动；训练不受影响。",
         next=(FOR_ALL, Next("docker run --cap-add SYS_ADMIN", "in a container", "在容器中")),
         severity="warning",
