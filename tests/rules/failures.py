@@ -5,7 +5,7 @@ A program is the body of a script, run after :data:`PRELUDE`; rank 1 fails, unle
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PRELUDE = """
 import os, signal, socket, subprocess, sys, time
@@ -35,13 +35,12 @@ class Failure:
     """One way to fail.
 
     :param rules: any of them explains it; none: no rule knows it, and nothing may be said
-    :param torch: it needs torch
+    :param recorded: what is recorded of its end tells it, which a console alone may not have
     """
 
     body: str
     rules: tuple[str, ...] = ()
-    torch: bool = True
-    env: dict[str, str] = field(default_factory=dict)
+    recorded: bool = False
 
 
 FAILURES = {
@@ -108,8 +107,7 @@ dist.init_process_group("gloo", store=store, rank=0, world_size=1)
 steps(); others()
 with open("/dev/full", "wb") as file:
     file.write(b"x" * 100_000)
-""",
-        torch=False,
+"""
     ),
     "too many files": Failure(
         """
@@ -117,8 +115,7 @@ steps(); others()
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 some = [open("/dev/null") for _ in range(100)]
-""",
-        torch=False,
+"""
     ),
     "no memory": Failure(
         """
@@ -133,8 +130,7 @@ x = [torch.zeros(1 << 30) for _ in range(8)]
         """
 steps(); others()
 os.kill(os.getpid(), signal.SIGKILL)
-""",
-        torch=False,
+"""
     ),
     "a crash in native code": Failure(
         """
@@ -142,8 +138,7 @@ steps(); others()
 import ctypes, faulthandler
 faulthandler.enable()
 ctypes.string_at(0)
-""",
-        torch=False,
+"""
     ),
     "a bus error": Failure(
         """
@@ -154,8 +149,7 @@ with open("mapped", "w+b") as file:
     pages = mmap.mmap(file.fileno(), 1 << 20)
     file.truncate(0)
     pages[4096] = 1
-""",
-        torch=False,
+"""
     ),
     "no ninja": Failure(
         """
@@ -176,20 +170,19 @@ cpp.CUDAExtension("op", ["op.cu"])
         """
 steps(); others()
 with open("ext.c", "w") as file:
-    file.write("extern void _ZN3c1019no_such_thing_in_itEv(void); void *PyInit_ext(void) { _ZN3c1019no_such_thing_in_itEv(); return 0; }")
+    file.write("void _ZN3c1019no_such_thing_in_itEv(void);")
+    file.write("void *PyInit_ext(void) { _ZN3c1019no_such_thing_in_itEv(); return 0; }")
 subprocess.run(["gcc", "-shared", "-fPIC", "-o", "ext.so", "ext.c"], check=True)
 sys.path.insert(0, ".")
 import ext
-""",
-        torch=False,
+"""
     ),
     "an option that it does not know": Failure(
         """
 steps(); others()
 import argparse
 argparse.ArgumentParser().parse_args(["--local_rank=1"])
-""",
-        torch=False,
+"""
     ),
     "torch without CUDA": Failure(
         """
@@ -222,7 +215,7 @@ from huggingface_hub import snapshot_download
 snapshot_download("somebody/a-model", cache_dir="cache")
 """
     ),
-    "a module that is not there": Failure("steps(); others()\nimport no_such_module_here\n", torch=False),
+    "a module that is not there": Failure("steps(); others()\nimport no_such_module_here\n"),
     "no permission": Failure(
         """
 steps(); others()
@@ -230,14 +223,12 @@ os.mkdir("kept", 0o500)
 if os.geteuid() == 0:
     raise PermissionError(13, "Permission denied", "kept/rank1.pt")
 open("kept/rank1.pt", "wb")
-""",
-        torch=False,
+"""
     ),
     "a bug of its own": Failure(
         """
 steps(); others()
 {}["a key"]
-""",
-        torch=False,
+"""
     ),
 }

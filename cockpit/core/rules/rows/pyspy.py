@@ -99,7 +99,7 @@ ROWS: tuple[Row, ...] = (
             ),
             Next(
                 "py-spy dump --subprocesses --pid PID",
-                "checks what it started as well (uv, entry points)",
+                "inspects what it started as well (uv, entry points)",
                 "连同子进程一起看（uv、入口脚本）",
             ),
         ),
