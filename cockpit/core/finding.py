@@ -76,6 +76,8 @@ class Finding:
     :param nodes: the nodes it is about
     :param severity: ``error``; ``warning``: nothing may be wrong; ``info``: nothing is
     :param since: since when it has been so, unix seconds on our clock; None: not known
+    :param rule: the id of the rule that explains it, see :mod:`cockpit.core.rules`; empty: none does
+    :param meaning: what that rule says: what happened, in one sentence
     """
 
     id: str
@@ -90,6 +92,8 @@ class Finding:
     severity: str = "error"
     since: float | None = None
     proof: str = ""
+    rule: str = ""
+    meaning: str = ""
 
     @property
     def sureness(self) -> str:

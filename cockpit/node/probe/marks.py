@@ -108,7 +108,7 @@ class Answered:
 
 
 class Shut:
-    """Stands for ``_worker_pids_set`` of a class of iterators: set back as the last worker of one has ended."""
+    """Stands for ``_worker_pids_set`` of a class of iterators: set back as the last worker has ended."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks

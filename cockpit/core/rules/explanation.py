@@ -1,0 +1,40 @@
+"""Which rule explains the end of a rank: what is recorded of it counts first, then words, then lines near."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cockpit.core.finding import Finding, Step
+from cockpit.core.rules.row import Row
+from cockpit.core.rules.table import Table, table
+
+
+def explanation(
+    words: bytes, near: Iterable[bytes] = (), facts: frozenset[str] = frozenset(), rules: Table | None = None
+) -> Row | None:
+    """The rule that explains an end; None: no rule knows it, and nothing is said.
+
+    :param words: what the rank says of its end; empty: nothing
+    :param near: lines of its log near those words, the nearest first
+    :param facts: what is recorded of its end
+    """
+    rules = rules or table()
+    if not words:
+        facts |= {"silent"}
+    recorded = next(rules.found_after(facts), None)
+    if recorded is not None:
+        return recorded
+    for line in (*words.splitlines(), *near):
+        for row in rules.found_in(line):
+            if row.severity == "error" and row.ends <= facts:
+                return row
+    return None
+
+
+def meant(found: Finding, row: Row | None) -> Finding:
+    """The finding, with what a rule says of it."""
+    if row is None:
+        return found
+    steps = tuple(Step(one.command, one.reason) for one in row.next)
+    return replace(found, rule=row.id, meaning=row.means, steps=(*steps, *found.steps))

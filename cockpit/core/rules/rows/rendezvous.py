@@ -1,0 +1,7 @@
+"""Rows of rendezvous."""
+
+from __future__ import annotations
+
+from cockpit.core.rules.row import Row
+
+ROWS: tuple[Row, ...] = ()
