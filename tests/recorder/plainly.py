@@ -92,12 +92,12 @@ class _Gap(NamedTuple):
 
 def _ends(rank: int, around: Sequence[Collective], steps: Mapping[int, Sequence[Step]]) -> list[int]:
     """When the steps of a rank ended: what is entered right then is on the same side of it on all ranks."""
-    found = []
+    found: list[int] = []
     for number, step in enumerate(steps[rank], steps[rank][0].number if steps[rank] else 0):
         near = [one for one in around if abs(one.arrivals[rank] - step.end_us) <= CLOCKS_US]
         after = [one.arrivals[rank] for one in near if _step_of(one, steps) > number]
         before = [one.arrivals[rank] + 1 for one in near if _step_of(one, steps) <= number]
-        found.append(max([min([step.end_us, *after]), *before]))
+        found.append(max([min([step.end_us, *after]), *before, *found[-1:]]))
     return found
 
 

@@ -252,7 +252,7 @@ class _Sides:
         """When the steps of a rank ended, by the clock of its recorder."""
         entered, ends = sorted(rank.entered), rank.ends
         times = [one[0] for one in entered]
-        found = []
+        found: list[int] = []
         for place, end in enumerate(ends):
             before, after = 0, NEVER
             for at, index, _, _ in entered[
@@ -262,7 +262,8 @@ class _Sides:
                     after = min(after, at)
                 else:
                     before = max(before, at + 1)
-            found.append(max(before, min(end, after)))
+            # Of steps that are shorter than clocks are wrong none ends before the one before it.
+            found.append(max(before, min(end, after), *found[-1:]))
         return found
 
     def _step(self, index: int) -> int:
