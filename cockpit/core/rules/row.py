@@ -25,6 +25,20 @@ class Next:
     zh: str
 
 
+@dataclass(frozen=True)
+class Deep:
+    """What only the torch test of ``doctor --deep`` needs: its options, and looser signs.
+
+    :param signs: expressions, small letters match capitals too; there nothing but torch speaks
+    :param step: what to type; empty: the first of the row's own
+    :param hint: how the meaning goes on
+    """
+
+    signs: tuple[str, ...]
+    step: str = ""
+    hint: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """How to know one failure, and what to say of it.
@@ -40,6 +54,7 @@ class Row:
     :param severity: ``error``: it may be why a rank ended; ``warning``, ``info``: it is not, and is said
         beside it
     :param source: the thread or the source file where it is known from
+    :param deep: how ``doctor --deep`` knows it; None: not
     """
 
     id: str
@@ -51,3 +66,4 @@ class Row:
     but: str = ""
     ends: frozenset[str] = frozenset()
     severity: str = "error"
+    deep: Deep | None = None
