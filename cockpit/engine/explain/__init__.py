@@ -1,0 +1,1 @@
+"""Reads what is to be explained: files of any size, compressed or not, folders, pipes, runs."""
