@@ -19,15 +19,15 @@ from cockpit.core.explain.speaking import NOBODY, Speaker
 from cockpit.core.logs.cause_words import PROGRESS
 from cockpit.core.logs.causes import SURVIVED
 
-PIECE = 64 << 10
+PIECE = 16 << 10
 """Bytes that are searched, and read or passed over, at once."""
-READ_FIRST = 4 << 20
+READ_FIRST = 1 << 20
 """Bytes at the beginning that are read whatever is in them: launchers say there who is where."""
-READ_LAST = 16
+READ_LAST = 64
 """Pieces at the end that are."""
 NEAR_AFTER = 2
 """Pieces after one with a sign that are: what comes tells whether it was survived."""
-SAMPLED = 8
+SAMPLED = 10
 """Of so many pieces without a sign one is counted."""
 LINE_MOST = 4000
 """Bytes that are kept of a line."""
@@ -60,7 +60,7 @@ class Window:
             if self.heavy < 0 or self.progress >= SURVIVED:
                 self.heavy = number
             self.progress = 0
-        elif self.heavy >= 0 and PROGRESS.search(line[:LINE_MOST]):
+        elif self.heavy >= 0 and self.progress < SURVIVED and PROGRESS.search(line[:LINE_MOST]):
             self.progress += 1
         self.lines.append(line)
         self.numbers.append(number)
@@ -179,14 +179,14 @@ class Console:
     def _piece(self, piece: bytes) -> None:
         heard = self.heard
         number, within = heard.lines, self._within
-        worth = {start: each for start, each in self._gate.found_in(piece)}
-        if worth:
+        worth = dict(self._gate.found_in(piece))
+        if HEAVY in worth.values():
             for before in self._dull[-1:]:
                 self._read(*before, {}, counted=True)
             self._dull.clear()
-            self._near = NEAR_AFTER
+            self._near = NEAR_AFTER + 1
         if worth or self._near > 0 or heard.size < self._read_until:
-            self._near -= not worth
+            self._near -= 1
             self._read(number, within, piece, worth, counted=False)
         else:
             self._pass(number, within, piece)
@@ -228,9 +228,9 @@ class Console:
                 break
             if within:
                 within = False
-                if start not in worth and not counted:
+                if start not in worth:
                     # The rest of a long line: its beginning was taken.
-                    heard.sizes[NOBODY] += len(line) + 1
+                    heard.sizes[NOBODY] += (at - start) * (not counted)
                     number += 1
                     continue
             if line.endswith(b"\r"):
@@ -249,7 +249,7 @@ class Console:
             each = worth.get(start, 0)
             if each or b" : " in line:
                 told.hear(line[:65536], number, speaker.node)
-            if len(line) > LINE_MOST:
+            if len(line) > LINE_MOST and not each:
                 line = line[: LINE_MOST // 2] + b" ... " + line[-LINE_MOST // 2 :]
             if line:
                 window.add(number, line, each)

@@ -20,15 +20,26 @@ DULL, TOLD, HEAVY = range(3)
 """A line of no interest; one that says something of a failure; one that may be why something ended."""
 
 
+SHAPES = 1 << 15
+SHAPE_MOST = 400
+"""Shapes of lines that are remembered, and bytes of one."""
+
+_DIGITS = b"0123456789"
+
+
 class Gate:
     """Rules out what is healthy, many lines at once.
+
+    A log says the same again and again with other numbers: a line that is, but for its digits, as one in which
+    nothing was found need not be searched.
 
     :param rules: signs of these are looked for, too
     """
 
     def __init__(self, rules: Table) -> None:
         self._rules = rules
-        self.line = lru_cache(1 << 10)(self._line)
+        self._dull: set[bytes] = set()
+        self._line = lru_cache(1 << 12)(self._weigh)
 
     @cached_property
     def _rows(self) -> Rows[str]:
@@ -39,24 +50,42 @@ class Gate:
 
     def found_in(self, block: bytes) -> Iterator[tuple[int, int]]:
         """Where lines begin that are of interest, and how much they are; each once, in order."""
-        hint, at = self._rows.hint, 0
-        while (hit := hint(block, at)) is not None:
-            start = block.rfind(b"\n", 0, hit.start()) + 1
-            end = block.find(b"\n", hit.end())
-            end = len(block) if end < 0 else end
-            low = max(start, hit.start() - LINE_MOST // 2)
-            worth = self.line(block[low : min(end, low + LINE_MOST)])
-            if worth:
-                yield start, worth
-                at = end + 1
-            elif end - hit.start() > LINE_MOST:
-                at = low + LINE_MOST  # more of a long line
-            else:
-                at = end + 1
-            if at >= len(block):
-                return
+        dull = self._dull
+        shapes = block.translate(None, _DIGITS).split(b"\n")
+        new = set(shapes) - dull
+        if not new:
+            return
+        hint = self._rows.hint
+        at = 0
+        for shape, line in zip(shapes, block.split(b"\n"), strict=True):
+            start, at = at, at + len(line) + 1
+            if shape not in new:
+                continue
+            found = hint(line)
+            if found is not None:
+                if worth := self._worth(line, found.start()):
+                    yield start, worth
+            elif len(shape) <= SHAPE_MOST:
+                dull.add(shape)
+        if len(dull) > SHAPES:
+            dull.clear()
 
-    def _line(self, line: bytes) -> int:
+    def _worth(self, line: bytes, at: int) -> int:
+        """How much a line is of interest, with a sign that may be one."""
+        if len(line) <= LINE_MOST:
+            return self._line(line)
+        # Around each sign of a long line; in all, no more than a few.
+        hint, worth, left = self._rows.hint, DULL, 8
+        while left and worth < HEAVY:
+            low = max(0, at - LINE_MOST // 2)
+            worth = max(worth, self._line(line[low : low + LINE_MOST]))
+            found = hint(line, low + LINE_MOST)
+            if found is None:
+                break
+            at, left = found.start(), left - 1
+        return worth
+
+    def _weigh(self, line: bytes) -> int:
         text = message(line)
         if TRACEBACK in text:
             return HEAVY

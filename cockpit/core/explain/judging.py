@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cockpit.core.explain.console import Heard, Window
@@ -13,8 +13,9 @@ from cockpit.core.explain.launchers import End
 from cockpit.core.explain.report import Cause, Line, Party, Report
 from cockpit.core.explain.speaking import Speaker
 from cockpit.core.logs import causes
-from cockpit.core.logs.cause_words import PROGRESS, Weight
-from cockpit.core.logs.prefixes import message
+from cockpit.core.finding import Finding
+from cockpit.core.logs.cause_words import PASSED_ON, PROGRESS, SIGNS, STOPPED, VICTIM, Weight
+from cockpit.core.logs.prefixes import TRACEBACK, message
 from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import ranks_named
 from cockpit.core.rules.explanation import explanation
@@ -39,6 +40,7 @@ _CLOCK = re.compile(
     rb"(\d{4})[-/](\d\d)[-/](\d\d)[ T_](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?"
     rb"|\b[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,6})"
 )
+_SUMMARY = re.compile(rb"(?:\w{1,80}\.){0,10}[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit)(?::|\Z)")
 _OOM_ONLY = re.compile(rb"(?i)oom|out of memory: killed|memory cgroup|killed due to")
 
 
@@ -133,6 +135,8 @@ class _Court:
             rank = end.rank
             if rank is None and end.local is not None:
                 rank = told.rank_of(end.node, end.local, alone=alone)
+            if rank is None and end.pid is not None:
+                rank = told.actors.get((end.node, end.pid))
             if rank is None and end.local is None and end.rank is None:
                 continue
             name = "" if rank is not None else f"local rank {end.local}"
@@ -156,6 +160,8 @@ class _Court:
             if found is None or (best is not None and found.weight <= best.weight):
                 continue
             index = min(text.count(b"\n", 0, found.at), len(window.lines) - 1)
+            if party.rank is None and found.weight <= Weight.VICTIM:
+                found, index = _amid(window, found, index)
             if found.weight <= Weight.ERROR and not self._last(source, window, index):
                 continue
             best = found
@@ -267,6 +273,8 @@ class _Court:
         silent = one.cause is None or one.cause.weight < Weight.VICTIM
         if silent and one.end.root and number is not None and number != signal.SIGTERM:
             ended = -1.0
+        if one.end.lost:
+            return Rank(one.number, "", RankState.LOST, ended_at=ended or LINE_S)
         if number is not None:
             return Rank(one.number, "", RankState.KILLED, signal=number, ended_at=ended or LINE_S)
         return Rank(one.number, "", RankState.EXITED, code=one.end.code, ended_at=ended or LINE_S)
@@ -274,11 +282,15 @@ class _Court:
     def _how(self, one: _Party) -> str:
         if one.end is None:
             return ""
+        if one.end.lost:
+            return "died unexpectedly"
         number = one.end.signal
         return f"killed by {signal_name(number)}" if number is not None else f"exited {one.end.code}"
 
     def _told(self, report: Report, first: First, model: RunModel) -> Report:
         by_number = {one.number: one for one in self._parties.values()}
+        if self._only_saw(first, by_number):
+            first = first._replace(how="unknown")
         firsts = [by_number[number] for number in ranks_of(first.ranks)]
         lead = firsts[0]
         speaker = next((one for one in self._parties.values() if one.cause is first.cause), None)
@@ -314,6 +326,14 @@ class _Court:
             waited=followers[0],
             ended_too=followers[1],
         )
+
+    def _only_saw(self, first: First, by_number: Mapping[int, _Party]) -> bool:
+        """Whether the one that is named has only seen another one's end, and how it ended itself is not told."""
+        if first.how != "broke" or first.cause is None or first.cause.weight != Weight.VICTIM:
+            return False
+        lead = by_number[next(iter(ranks_of(first.ranks)))]
+        others = sum(one.rank is not None and one is not lead for one in self._parties.values())
+        return lead.end is None and others > 0
 
     def _facts(self, one: _Party) -> frozenset[str]:
         facts = set()
@@ -368,6 +388,24 @@ def _fits(end: End | None, cause: causes.Cause) -> bool:
     if number is None or number in CRASHES:
         return True
     return number == signal.SIGKILL and cause.weight is Weight.ROOT
+
+
+def _amid(window: Window, found: causes.Cause, index: int) -> tuple[causes.Cause, int]:
+    """The first exception that is no victim's, amid tracebacks of several processes in each other's lines."""
+    if sum(TRACEBACK in line for line in window.lines) < 2 or window.heavy < 0:
+        return found, index
+    for at, line in enumerate(window.lines):
+        if window.numbers[at] < window.heavy:
+            continue
+        text = message(line)
+        if _SUMMARY.match(text) and not (VICTIM.search(text) or PASSED_ON.match(text) or STOPPED.match(text)):
+            what = one_line(text.strip()[:2000])
+            return found._replace(weight=Weight.OWN, found=Finding("cause", what, certainty="unsure")), at
+        signs = SIGNS.found_in(text) if SIGNS.hint(text) else []
+        if signs and max(weight for weight, _ in signs) >= Weight.OWN and not VICTIM.search(text):
+            what = one_line(text.strip()[:2000])
+            return found._replace(weight=Weight.OWN, found=Finding("cause", what, certainty="unsure")), at
+    return found, index
 
 
 def _short(node: str) -> str:

@@ -70,6 +70,7 @@ _NOTICED = re.compile(
 _PROCESS = re.compile(rb"Process name: \[[^\n]{1,80}?,(\d{1,6})\]")
 _EXIT_CODE = re.compile(rb"Exit code: +(\d{1,3})\b")
 _WORLD = re.compile(rb"ip=([\w.:-]{1,64}), pid=(\d{1,10})\) world_rank=(\d{1,6})")
+_WORKER = re.compile(rb"Worker IP address: ([\w.:-]{1,64}) .{0,80}?Worker PID: (\d{1,10})")
 _OOM = re.compile(
     rb"(?i)\boom[-_]kill|\bout of memory: killed process\b|\bOOMKilled\b|\bOut Of Memory\b|\bDetected \d{1,6} oom"
     rb"|\bkilled due to (?:memory pressure|the node running low on memory)|\bmemory cgroup out of memory\b"
@@ -106,12 +107,14 @@ class End:
     node: str = ""
     pid: int | None = None
     root: bool = False
+    lost: bool = False
+    """Nothing says with what it ended."""
 
     @property
     def signal(self) -> int | None:
         """The signal that ended it, also as a shell tells it (137)."""
         number = -self.code if self.code < 0 else self.code - 128
-        return number if number in _SIGNALS else None
+        return number if number in _SIGNALS and not self.lost else None
 
 
 def tells(line: bytes) -> bool:
@@ -159,6 +162,8 @@ class Told:
         self._deepspeed(text, at, node)
         self._slurm(text, at)
         self._mpi(text, at)
+        for found in _WORKER.finditer(text):
+            self.ends.append(End(1, at, None, None, found[1].decode(), int(found[2]), lost=True))
         for found in _WORLD.finditer(text):
             if len(self.actors) < self.MOST:
                 self.actors[found[1].decode(), int(found[2])] = int(found[3])
