@@ -445,6 +445,95 @@ SCHEMAS: dict[str, Schema] = {
             },
         ),
     ),
+    "explain": obj(
+        "`cockpit explain … --json`: who failed first in a console, and why",
+        {
+            "failed": "boolean: whether a failure was found",
+            "run": "string: the run it is about; empty: files",
+            "files": each(
+                "what was read",
+                obj(
+                    "a file",
+                    {
+                        "file": "string: its name; stdin",
+                        "lines": "integer: its lines",
+                        "bytes": "integer: its bytes, unpacked",
+                        "notes": each("what was wrong with it", "string: one thing"),
+                    },
+                ),
+            ),
+            "launchers": each("launchers whose lines were found", "string: torchrun, deepspeed, srun, mpirun, …"),
+            "exact": "boolean: whether all lines of speakers were counted; false: their numbers are estimates",
+            "speakers": each(
+                "who printed",
+                obj(
+                    "a rank, or somebody whose rank no line says",
+                    {
+                        "rank": "integer|null: its rank; null: not known",
+                        "node": "string: its node; empty: not known",
+                        "name": "string: how it is known if its rank is not; empty: not at all",
+                        "lines": "integer: how many lines",
+                        "bytes": "integer: how many bytes",
+                        "end": "string: how it ended, as its launcher says; empty: it does not",
+                    },
+                ),
+            ),
+            "first": obj(
+                "who failed first; null: no failure was found",
+                {
+                    "how": {
+                        "description": "broke: it failed; left: it exited 0 while the others went on; absent: the"
+                        " others waited for it; gone: it is gone; unknown: it is one of these",
+                        "enum": ["broke", "left", "absent", "gone", "unknown"],
+                    },
+                    "what": "string: who it was and how it ended, in one sentence",
+                    "ranks": "string: its rank, or several such as 0-3,7; empty: not known",
+                    "names": each("how it is known, if its rank is not", "string: a name"),
+                    "nodes": each("its node", "string: a node"),
+                    "certainty": {"description": "how sure it is", "enum": ["sure", "likely", "unsure"]},
+                },
+                null=True,
+            ),
+            "cause": obj(
+                "why, as it was printed; null: nothing says",
+                {
+                    "what": "string: one line",
+                    "places": each("in the user's code, outermost first", "string: file:line function"),
+                    "lines": each(
+                        "where it is printed",
+                        obj(
+                            "a line",
+                            {
+                                "file": "string: its file",
+                                "number": "integer: its number, from 1 on",
+                                "text": "string: the line",
+                            },
+                        ),
+                    ),
+                },
+                null=True,
+            ),
+            "rule": "string: the rule that explains it (docs/failures.md); empty: none does",
+            "meaning": "string: what happened, in one sentence; empty: no rule explains it",
+            "next": each(
+                "what to do, the most likely to help first",
+                obj("a step", {"command": "string: to type; empty: none", "reason": "string: what it is for"}),
+            ),
+            "waited": "string: ranks that only followed, such as 0-3,7",
+            "failed_too": "string: ranks that failed after it",
+        },
+    ),
+    "explain-rules": each(
+        "`cockpit explain --rules --json`: the rules",
+        obj(
+            "a rule",
+            {
+                "rule": "string: its id; stable",
+                "meaning": "string: what happened, in one sentence",
+                "source": "string: the thread or source file where it is known from",
+            },
+        ),
+    ),
     "where": by("`cockpit where --json`: paths by what is there", "string: a path"),
     "config": by(
         "`cockpit config --json`: settings in effect, by name", {"type": ["string", "number", "boolean"]}

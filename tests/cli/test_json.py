@@ -20,7 +20,13 @@ from cockpit.errors import Exit
 from tests.cli.schemas import PRINTED_IN, fits, validator
 from tests.json_schemas import FOLDER, SCHEMAS, schema
 
-ALSO = {"ps": {"ps", "ps-run"}, "stacks": {"stacks", "stacks-list"}, "attach": {"run"}, "demo": {"run"}}
+ALSO = {
+    "ps": {"ps", "ps-run"},
+    "stacks": {"stacks", "stacks-list"},
+    "explain": {"explain", "explain-rules"},
+    "attach": {"run"},
+    "demo": {"run"},
+}
 """Verbs with more than one form, or with that of another verb."""
 
 

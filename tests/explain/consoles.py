@@ -52,7 +52,9 @@ def _traceback(*frames: str, error: str) -> list[str]:
 
 
 FAULTS = (
-    Fault("value", _traceback("train", "step", error="ValueError: loss became NaN at step 4"), "loss became NaN"),
+    Fault(
+        "value", _traceback("train", "step", error="ValueError: loss became NaN at step 4"), "loss became NaN"
+    ),
     Fault(
         "oom",
         _traceback(
@@ -67,7 +69,9 @@ FAULTS = (
     Fault(
         "chain",
         [
-            *_traceback("train", "load", error="FileNotFoundError: [Errno 2] No such file or directory: '/d/7.bin'"),
+            *_traceback(
+                "train", "load", error="FileNotFoundError: [Errno 2] No such file or directory: '/d/7.bin'"
+            ),
             "",
             "The above exception was the direct cause of the following exception:",
             "",
@@ -303,8 +307,10 @@ def _torch(
     )
     yield f"{stamp} failed (exitcode: {fault.code}) local_rank: {rank % local} (pid: {4000 + rank}) of binary: /usr/bin/python"
     yield "Traceback (most recent call last):"
-    yield '  File "/usr/local/bin/torchrun", line 8, in <module>' if launcher != "accelerate" else (
-        '  File "/usr/local/bin/accelerate", line 8, in <module>'
+    yield (
+        '  File "/usr/local/bin/torchrun", line 8, in <module>'
+        if launcher != "accelerate"
+        else ('  File "/usr/local/bin/accelerate", line 8, in <module>')
     )
     yield "    sys.exit(main())"
     yield '  File "/usr/lib/python3/site-packages/torch/distributed/run.py", line 918, in main'

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cockpit.cli.output import out, out_json, out_lines, table
+from cockpit.cli.output import out_json, out_lines
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.text import counted, size
@@ -49,7 +49,9 @@ def main(words: list[str]) -> int:
     """Explain a failure, or list the rules."""
     args = parser().parse_args(words)
     if args.rules:
-        return _rules(args)
+        from cockpit.cli.explained_rules import show
+
+        return show(as_json=args.json, lang=args.lang)
     report = _report(args.what or ["last"])
     if args.json:
         out_json(report.as_json(args.lang))
@@ -128,13 +130,17 @@ def _speakers(report: Report) -> Iterator[str]:
     if ranked:
         nodes = {one.node for one in ranked if one.node}
         numbers = ranks_text(one.rank for one in ranked if one.rank is not None)
-        yield f"{counted(len(ranked), 'rank')} ({numbers})" + (f" on {counted(len(nodes), 'node')}" if nodes else "")
+        yield f"{counted(len(ranked), 'rank')} ({numbers})" + (
+            f" on {counted(len(nodes), 'node')}" if nodes else ""
+        )
     about = "" if report.exact else "about "
     first = set(report.ranks)
     talkers = sorted(report.parties, key=lambda one: (one.rank not in first or one.rank is None, -one.lines))
     for one in talkers[:SPEAKERS]:
         if one.lines or one.end:
-            what = f"{about}{counted_lines(one.lines)}, {size(one.size)}" if one.lines else "no line of its own"
+            what = (
+                f"{about}{counted_lines(one.lines)}, {size(one.size)}" if one.lines else "no line of its own"
+            )
             yield f"  {_who(one)}: {what}{f'; {one.end}' if one.end else ''}"
     if len(talkers) > SPEAKERS:
         rest = talkers[SPEAKERS:]
@@ -147,17 +153,3 @@ def _who(one: Party) -> str:
     if not name and not one.node:
         return "lines that name nobody"
     return " on ".join(filter(None, (name, one.node)))
-
-
-def _rules(args: Namespace) -> int:
-    from cockpit.core.explain.report import meaning
-    from cockpit.core.rules.table import table as rules
-
-    rows = rules().rows
-    if args.json:
-        out_json([{"rule": row.id, "meaning": meaning(row, args.lang), "source": row.source} for row in rows])
-    elif not rows:
-        out("no rules")
-    else:
-        table([("RULE", "MEANING", "SOURCE"), *((row.id, meaning(row, args.lang), row.source) for row in rows)])
-    return Exit.OK

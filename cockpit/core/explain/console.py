@@ -91,7 +91,9 @@ class Window:
 
     def merge(self, other: Window) -> None:
         """Take in the lines of another one, in their places."""
-        both = sorted([*zip(self.numbers, self.lines, strict=True), *zip(other.numbers, other.lines, strict=True)])
+        both = sorted(
+            [*zip(self.numbers, self.lines, strict=True), *zip(other.numbers, other.lines, strict=True)]
+        )
         self.numbers = array("q", [number for number, _ in both])
         self.lines = [line for _, line in both]
         self.size += other.size
@@ -239,7 +241,10 @@ class Console:
             if not counted:
                 heard.counts[speaker] += 1
                 heard.sizes[speaker] += at - start
-            if speaker.kind in ("", "host", "actor", "local") and (rank := speaking.written(line)) is not None:
+            if (
+                speaker.kind in ("", "host", "actor", "local")
+                and (rank := speaking.written(line)) is not None
+            ):
                 speaker = Speaker("rank", speaker.node, rank)
             window = heard.windows.get(speaker)
             if window is None:

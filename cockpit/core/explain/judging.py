@@ -210,9 +210,12 @@ class _Court:
         )
         report = Report(
             files=tuple(
-                (one.name, one.heard.lines, one.heard.size, one.heard.exact, one.notes) for one in self._sources
+                (one.name, one.heard.lines, one.heard.size, one.heard.exact, one.notes)
+                for one in self._sources
             ),
-            launchers=tuple(dict.fromkeys(name for one in self._sources for name in one.heard.told.launchers)),
+            launchers=tuple(
+                dict.fromkeys(name for one in self._sources for name in one.heard.told.launchers)
+            ),
             parties=shown,
         )
         return report if found is None else self._told(report, *found)
@@ -253,11 +256,17 @@ class _Court:
         if one.rank is None and one.cause.weight < Weight.VICTIM:
             # Of launchers' words, unless they are all there is.
             return not any(
-                other is not one and (other.end is not None or (other.cause and other.cause.weight >= Weight.VICTIM))
+                other is not one
+                and (other.end is not None or (other.cause and other.cause.weight >= Weight.VICTIM))
                 for other in self._parties.values()
             )
-        if one.rank is None and self._is_oom(one) and any(
-            other.end is not None and other.end.signal == signal.SIGKILL for other in self._parties.values()
+        if (
+            one.rank is None
+            and self._is_oom(one)
+            and any(
+                other.end is not None and other.end.signal == signal.SIGKILL
+                for other in self._parties.values()
+            )
         ):
             return False
         return True
@@ -413,7 +422,9 @@ def _short(node: str) -> str:
 
 
 def _named(one: _Party) -> str:
-    return " on ".join(filter(None, (one.name, one.node))) if one.name else one.node and f"a rank on {one.node}"
+    return (
+        " on ".join(filter(None, (one.name, one.node))) if one.name else one.node and f"a rank on {one.node}"
+    )
 
 
 def _settled(source: Source) -> Callable[[Speaker], tuple[int | None, str, str]]:
@@ -477,4 +488,3 @@ def _lines(source: Source, window: Window, index: int, what: str) -> Iterator[Li
         if words in window.lines[at] and at != index:
             yield Line(source.name, window.numbers[at] + 1, one_line(window.lines[at][:600]))
             return
-

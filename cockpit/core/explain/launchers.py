@@ -219,7 +219,14 @@ class Told:
     def _mpi(self, text: bytes, at: int) -> None:
         if found := _NOTICED.search(text):
             self.ends.append(
-                End(-int(found[4]), at, int(found[1]), None, found[3].decode("utf-8", "replace"), int(found[2]))
+                End(
+                    -int(found[4]),
+                    at,
+                    int(found[1]),
+                    None,
+                    found[3].decode("utf-8", "replace"),
+                    int(found[2]),
+                )
             )
         if found := _PROCESS.search(text):
             self._named = int(found[1])

@@ -39,7 +39,9 @@ def explained_run(name: str) -> Report:
     }
     parties = []
     files = []
-    for (node, rank), path in sorted(paths.items(), key=lambda one: (one[0][1] is None, one[0][1] or 0, one[0][0])):
+    for (node, rank), path in sorted(
+        paths.items(), key=lambda one: (one[0][1] is None, one[0][1] or 0, one[0][0])
+    ):
         lines, size = _counted(str(path))
         known = model.ranks.get(-1 if rank is None else rank)
         end = known.text if known is not None and known.failed else ""
@@ -105,7 +107,9 @@ def _row(rank: Rank | None, cause: Words | None, near: tuple[bytes, ...]) -> Row
     return explanation(words, near, frozenset(facts))
 
 
-def _place(folder: RunFolder, words: LastWords, rank: Rank, cause: Words) -> tuple[Line | None, tuple[bytes, ...]]:
+def _place(
+    folder: RunFolder, words: LastWords, rank: Rank, cause: Words
+) -> tuple[Line | None, tuple[bytes, ...]]:
     """Where the words are that a rank says, and the lines near them, the nearest first."""
     node, number = words.source(rank)
     entry = next(one for one in folder.manifest.nodes if one.name == node)

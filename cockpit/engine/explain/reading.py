@@ -87,7 +87,9 @@ def _both(parts: Sequence[_Part]) -> list[_Read]:
     done: dict[int, _Read] = {}
     with ProcessPoolExecutor(processes, context) as pool:
         chunk = max(1, len(parts) // 64)
-        for at, read in zip(order, pool.map(_read, [parts[at] for at in order], chunksize=chunk), strict=True):
+        for at, read in zip(
+            order, pool.map(_read, [parts[at] for at in order], chunksize=chunk), strict=True
+        ):
             done[at] = read
     return [done[at] for at in range(len(parts))]
 

@@ -128,10 +128,14 @@ def _in_folder(folder: str) -> list[Item]:
 
 
 def _natural(name: str) -> list[Any]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
+    ]
 
 
-def blocks(item: Item, start: int = 0, end: int | None = None, notes: list[str] | None = None) -> Iterator[bytes]:
+def blocks(
+    item: Item, start: int = 0, end: int | None = None, notes: list[str] | None = None
+) -> Iterator[bytes]:
     """The bytes of a file, as they are once unpacked.
 
     :param start: of a plain file alone, as ``end``
@@ -148,7 +152,9 @@ def blocks(item: Item, start: int = 0, end: int | None = None, notes: list[str] 
             if kind:
                 yield from _checked(_unpacked(item, file, first, kind, notes), item)
             else:
-                yield from _checked(_plain(file, first, None if end is None else end - start), item, start=start)
+                yield from _checked(
+                    _plain(file, first, None if end is None else end - start), item, start=start
+                )
     except BrokenPipeError:
         raise
     except OSError as error:
