@@ -462,8 +462,8 @@ SCHEMAS: dict[str, Schema] = {
                     },
                 ),
             ),
-            "launchers": each("launchers whose lines were found", "string: torchrun, deepspeed, srun, mpirun, …"),
-            "exact": "boolean: whether all lines of speakers were counted; false: their numbers are estimates",
+            "launchers": each("launchers whose lines were found", "string: torchrun, srun, …"),
+            "exact": "boolean: whether all lines were counted; false: numbers of speakers are estimates",
             "speakers": each(
                 "who printed",
                 obj(
@@ -482,8 +482,8 @@ SCHEMAS: dict[str, Schema] = {
                 "who failed first; null: no failure was found",
                 {
                     "how": {
-                        "description": "broke: it failed; left: it exited 0 while the others went on; absent: the"
-                        " others waited for it; gone: it is gone; unknown: it is one of these",
+                        "description": "broke: it failed; left: it exited 0 while the others went on; absent:"
+                        " the others waited for it; gone: it is gone; unknown: it is one of these",
                         "enum": ["broke", "left", "absent", "gone", "unknown"],
                     },
                     "what": "string: who it was and how it ended, in one sentence",
@@ -517,7 +517,7 @@ SCHEMAS: dict[str, Schema] = {
             "meaning": "string: what happened, in one sentence; empty: no rule explains it",
             "next": each(
                 "what to do, the most likely to help first",
-                obj("a step", {"command": "string: to type; empty: none", "reason": "string: what it is for"}),
+                obj("one", {"command": "string: to type; empty: none", "reason": "string: what it is for"}),
             ),
             "waited": "string: ranks that only followed, such as 0-3,7",
             "failed_too": "string: ranks that failed after it",

@@ -122,6 +122,12 @@ VICTIMS = (
 )
 
 
+SURVIVED = [
+    *_traceback("train", "log", error="ConnectionError: tracker.example.org: Name or service not known"),
+    "WARNING: the tracker cannot be reached, continuing without it",
+]
+
+
 @dataclass
 class _Made:
     """A console that is being made: lines with times; those of one writer keep their order."""
@@ -160,7 +166,10 @@ def console(launcher: str, world: int, seed: int, steps: int | None = None) -> C
     rank = rng.randrange(world)
     made = _Made(rng)
     local = 8 if world >= 8 else world
-    host: Prefix = lambda number: f"gpu{number // local + 1:02d}"
+
+    def host(number: int) -> str:
+        return f"gpu{number // local + 1:02d}"
+
     prefix = _prefix(launcher, local, host)
     at = _begin(made, launcher, world, local, host)
     steps = (30 if world <= 64 else 4) if steps is None else steps
@@ -170,6 +179,15 @@ def console(launcher: str, world: int, seed: int, steps: int | None = None) -> C
                 loss = 3.0 - 0.01 * step
                 line = f"[2026-11-20 03:{step // 60 % 60:02d}:{step % 60:02d}] step {step}/500 loss {loss:.3f} lr 1e-4"
                 made.say(at + rng.random(), prefix(each) + line)
+        if step == steps // 2 and seed % 3 == 0:
+            # Survived: a lost connection to a tracker.
+            whose = prefix(rng.randrange(world))
+            made.say(at + 0.5, *(whose + line for line in SURVIVED))
+        if seed % 4 == 1:
+            made.say(
+                at + 0.7,
+                prefix(0) + f"WARNING: dataloader error rate {step / 1000:.4f}, retrying shard {step}",
+            )
         at += 1.0
     _break(made, launcher, world, rank, fault, at, prefix, local, host)
     return Console(launcher, world, fault.name, made.text(), rank, fault.cause)
@@ -233,6 +251,13 @@ def _break(
     host: Prefix,
 ) -> None:
     rng = made.random
+    if rng.random() < 0.5 and world > 1:
+        # What the others print until they see it.
+        for number in range(min(world, 64)):
+            made.say(
+                at + rng.random() * 1e-3,
+                prefix(number) + f"gpu01:77:99 [{number % 8}] NCCL INFO comm 0x55 destroyed",
+            )
     end = made.say(at, *(prefix(rank) + line for line in fault.lines))
     last = end
     words = VICTIMS[rng.randrange(len(VICTIMS))]
@@ -259,8 +284,11 @@ def _ends(
         yield from _torch(launcher, rank, fault, victims, local, host)
     elif launcher == "deepspeed":
         node = host(rank)
-        for number in range(rank // local * local, min(world, rank // local * local + local)):
-            yield f"{node}: [2026-11-20 03:14:05,700] [INFO] [launch.py:319:sigkill_handler] Killing subprocess {4000 + number}"
+        first = rank // local * local
+        yield from (
+            f"{node}: [2026-11-20 03:14:05,700] [INFO] [launch.py:319:sigkill_handler] Killing subprocess {4000 + number}"
+            for number in range(first, min(world, first + local))
+        )
         yield (
             f"{node}: [2026-11-20 03:14:05,900] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u',"
             f" 'train.py', '--local_rank={rank % local}'] exits with return code = {fault.code}"
@@ -384,5 +412,4 @@ def _ray(rank: int, fault: Fault, local: int) -> Iterator[str]:
     error = fault.lines[-1]
     kind = error.partition(":")[0].rpartition(".")[2]
     yield f"ray.exceptions.RayTaskError({kind}): ray::_RayTrainWorker__execute.get_next() (pid={pid}, ip={address})"
-    for line in fault.lines[1:]:
-        yield line
+    yield from fault.lines[1:]

@@ -49,14 +49,11 @@ def main() -> int:
     print("| launcher | ranks | first | first and cause | ms each |\n|---|---|---|---|---|")
     for (launcher, world), count in table.items():
         many = count["all"]
-        print(
-            f"| {launcher} | {world:,} | {count['first']} of {many} | {count['why']} of {many} | {count['ms'] // many} |"
-        )
-    every = sum((count for count in table.values()), Counter[str]())
-    share = every["first"] / every["all"]
-    print(
-        f"\nfirst: {every['first']} of {every['all']}, {share:.0%}; with cause: {every['why']}, {every['why'] / every['all']:.0%}"
-    )
+        found = f"{count['first']} of {many} | {count['why']} of {many}"
+        print(f"| {launcher} | {world:,} | {found} | {count['ms'] // many} |")
+    every = sum(table.values(), Counter[str]())
+    share, why = every["first"] / every["all"], every["why"] / every["all"]
+    print(f"\nfirst: {every['first']} of {every['all']}, {share:.0%}; with its cause: {why:.0%}")
     print("\nNot right:\n" + "\n".join(wrong or ["nothing"]))
     return int(share < 0.9)
 

@@ -25,7 +25,7 @@ def parser() -> Parser:
     """Its options."""
     made = Parser(
         "explain",
-        "Say who failed first, why, what it means and what to type: of any console or log, from any launcher.",
+        "Say who failed first in any console or log, from any launcher; why, what it means and what to type.",
         "examples:\n"
         "  cockpit explain slurm-4711.out\n"
         "  cockpit explain logs/                  a folder with a log per rank\n"
@@ -37,7 +37,7 @@ def parser() -> Parser:
         "what",
         metavar="RUN | FILE",
         nargs="*",
-        help="files (plain, gzip, bzip2, xz), folders of logs, -: stdin; or a run: its name, or: last (default)",
+        help="files (plain, gzip, bzip2, xz), folders of logs, -: stdin; or a run's name, or: last (default)",
     )
     add_flag(made, "--json", "one JSON object")
     add_flag(made, "--rules", "list what it knows: every rule, its meaning and where that is known from")

@@ -1,8 +1,8 @@
-"""The bytes of one console, of any size: what each speaker said near signs of a failure, and how much it printed.
+"""One console of any size: what each speaker said near signs of a failure, and how much it printed.
 
-Bytes come in blocks. What has no sign of a failure, a rule or a launcher is only searched, not read; what has, and
-what is near it, is read line by line and kept by speaker, as much as the bound allows. How many lines each
-speaker has is counted there, and in samples of the rest.
+Bytes come in blocks. What has no sign of a failure, a rule or a launcher is only searched, not read; what
+has, and what is near it, is read line by line and kept by speaker, as much as the bound allows. How many
+lines each speaker has is counted there, and in samples of the rest.
 """
 
 from __future__ import annotations
@@ -290,7 +290,8 @@ def joined(parts: list[Heard]) -> Heard:
                 whole.windows[speaker] = moved
             else:
                 known.merge(moved)
-        whole.lines += part.lines
+        # A line that two parts share is one.
+        whole.lines += part.lines - (part.unfinished and part is not parts[-1])
         whole.size += part.size
         whole.counts += part.counts
         whole.sizes += part.sizes

@@ -30,8 +30,8 @@ _DIGITS = b"0123456789"
 class Gate:
     """Rules out what is healthy, many lines at once.
 
-    A log says the same again and again with other numbers: a line that is, but for its digits, as one in which
-    nothing was found need not be searched.
+    A log says the same again and again with other numbers: a line that is, but for its digits, as one in
+    which nothing was found need not be searched.
 
     :param rules: signs of these are looked for, too
     """

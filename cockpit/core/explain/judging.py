@@ -1,4 +1,4 @@
-"""Who broke first, and why, of those who speak in consoles: their words and what launchers say of their ends."""
+"""Who broke first, and why, of those who speak in consoles: by their words and what launchers say."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cockpit.core.explain.console import Heard, Window
 from cockpit.core.explain.launchers import End
 from cockpit.core.explain.report import Cause, Line, Party, Report
 from cockpit.core.explain.speaking import Speaker
-from cockpit.core.logs import causes
 from cockpit.core.finding import Finding
+from cockpit.core.logs import causes
 from cockpit.core.logs.cause_words import PASSED_ON, PROGRESS, SIGNS, STOPPED, VICTIM, Weight
 from cockpit.core.logs.prefixes import TRACEBACK, message
 from cockpit.core.masks import ranks_of
@@ -156,7 +157,7 @@ class _Court:
         best: causes.Cause | None = None
         for source, window in party.windows:
             text = b"\n".join(window.lines) + b"\n"
-            found = causes.search(lambda start, length, text=text: text[start : start + length], len(text))
+            found = causes.search(partial(_slice, text), len(text))
             if found is None or (best is not None and found.weight <= best.weight):
                 continue
             index = min(text.count(b"\n", 0, found.at), len(window.lines) - 1)
@@ -260,16 +261,10 @@ class _Court:
                 and (other.end is not None or (other.cause and other.cause.weight >= Weight.VICTIM))
                 for other in self._parties.values()
             )
-        if (
-            one.rank is None
-            and self._is_oom(one)
-            and any(
-                other.end is not None and other.end.signal == signal.SIGKILL
-                for other in self._parties.values()
-            )
-        ):
-            return False
-        return True
+        killed = (
+            other.end is not None and other.end.signal == signal.SIGKILL for other in self._parties.values()
+        )
+        return not (one.rank is None and self._is_oom(one) and any(killed))
 
     def _is_oom(self, one: _Party) -> bool:
         return one.cause is not None and _OOM_ONLY.search(one.cause.found.what.encode()) is not None
@@ -306,7 +301,8 @@ class _Court:
         speaker = lead if speaker is None and lead.cause is not None else speaker
         facts = self._facts(lead) if first.how == "broke" else frozenset()
         cause = None
-        words, near = b"", ()
+        words = b""
+        near: tuple[bytes, ...] = ()
         if speaker is not None and speaker.said is not None and first.cause is not None:
             source, window, index = speaker.said
             found = first.cause.found
@@ -337,8 +333,11 @@ class _Court:
         )
 
     def _only_saw(self, first: First, by_number: Mapping[int, _Party]) -> bool:
-        """Whether the one that is named has only seen another one's end, and how it ended itself is not told."""
-        if first.how != "broke" or first.cause is None or first.cause.weight != Weight.VICTIM:
+        """Whether the one that is named has only seen another one's end, and its own is not told."""
+        cause = first.cause
+        if first.how != "broke" or cause is None or cause.weight > Weight.VICTIM:
+            return False
+        if cause.weight < Weight.VICTIM and not VICTIM.search(cause.found.what.encode()):
             return False
         lead = by_number[next(iter(ranks_of(first.ranks)))]
         others = sum(one.rank is not None and one is not lead for one in self._parties.values())
@@ -377,7 +376,8 @@ class _Court:
         return f"{who}{on} {self._how(lead) or 'failed'}"
 
     def _followers(self, first: First, firsts: Sequence[_Party]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        waited, ended = [], []
+        waited: list[int] = []
+        ended: list[int] = []
         for one in self._parties.values():
             if one in firsts or one.rank is None or not self._has_failed(one):
                 continue
@@ -415,6 +415,10 @@ def _amid(window: Window, found: causes.Cause, index: int) -> tuple[causes.Cause
             what = one_line(text.strip()[:2000])
             return found._replace(weight=Weight.OWN, found=Finding("cause", what, certainty="unsure")), at
     return found, index
+
+
+def _slice(text: bytes, start: int, length: int) -> bytes:
+    return text[start : start + length]
 
 
 def _short(node: str) -> str:

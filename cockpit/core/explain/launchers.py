@@ -1,10 +1,10 @@
 """What launchers print of the processes they started: who is where, and how each ended.
 
-Sources of the forms: torch (``distributed/elastic/multiprocessing/errors``, ``api.py``: ``failed (exitcode: -9)
-local_rank: 3 (pid: 77)``, the block of ``ChildFailedError``), DeepSpeed (``launcher/launch.py``), srun and
-slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process rank 3``,
-``Process name: [[5,1],3]``), MPICH's Hydra, Ray Train (``world_rank=3``) and its exceptions.
-"""
+Sources of the forms: torch (``distributed/elastic/multiprocessing/errors``, ``api.py``: ``failed (exitcode:
+-9) local_rank: 3 (pid: 77)``, the block of ``ChildFailedError``), DeepSpeed (``launcher/launch.py``),
+srun and slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process rank
+srun and slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process
+rank 3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions.
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ _EXIT_CODE = re.compile(rb"Exit code: +(\d{1,3})\b")
 _WORLD = re.compile(rb"ip=([\w.:-]{1,64}), pid=(\d{1,10})\) world_rank=(\d{1,6})")
 _WORKER = re.compile(rb"Worker IP address: ([\w.:-]{1,64}) .{0,80}?Worker PID: (\d{1,10})")
 _OOM = re.compile(
-    rb"(?i)\boom[-_]kill|\bout of memory: killed process\b|\bOOMKilled\b|\bOut Of Memory\b|\bDetected \d{1,6} oom"
+    rb"(?i)\boom[-_]kill|\bout of memory: killed process\b|\bOOMKilled\b|\bOut Of Memory\b"
+    rb"|\bDetected \d{1,6} oom"
     rb"|\bkilled due to (?:memory pressure|the node running low on memory)|\bmemory cgroup out of memory\b"
 )
 

@@ -52,7 +52,7 @@ class Party(NamedTuple):
 class Report:
     """What is known.
 
-    :param files: name, lines, bytes of each, whether speakers were counted one by one, and what was wrong with it
+    :param files: name, lines, bytes of each, whether all its lines were counted, and what was wrong with it
     :param how: as in :class:`cockpit.core.run.first.First`; empty: no failure was found
     :param ranks: who failed first, if its rank is known
     :param names: who did, else

@@ -13,7 +13,8 @@ class Speaker(NamedTuple):
     """Who prints.
 
     :param kind: what the number is: ``rank``; ``label``, srun's, a rank if most lines have one; ``local``, a
-        place on the node; ``actor``, the pid of a process of Ray; ``host``: there is none; empty: nobody is named
+        place on the node; ``actor``, the pid of a process of Ray; ``host``: there is none; empty: nobody is
+        named
     :param node: a host, an address, a pod; empty: not named
     :param name: as what it works, as its launcher calls it
     """

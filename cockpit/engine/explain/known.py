@@ -16,6 +16,7 @@ from cockpit.core.run.first import first_of
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.states import signal_name
 from cockpit.core.text import one_line
+from cockpit.engine.files import open_regular
 from cockpit.engine.logs.last_words import LastWords
 from cockpit.engine.records.folder import RunFolder
 
@@ -116,7 +117,7 @@ def _place(
     path = folder.spool_dir(entry) / log_name(number)
     lines = 0
     try:
-        with open(path, "rb", buffering=0) as file:
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
             left = cause.at
             while left > 0 and (data := file.read(min(BLOCK, left))):
                 left -= len(data)
@@ -135,7 +136,7 @@ def _counted(path: str) -> tuple[int, int]:
     """Lines and bytes of a file; none if it is not here."""
     lines = 0
     try:
-        with open(path, "rb", buffering=0) as file:
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             while data := file.read(BLOCK):
                 lines += data.count(b"\n")

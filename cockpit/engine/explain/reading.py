@@ -13,7 +13,7 @@ from cockpit.core.explain.gate import Gate
 from cockpit.core.explain.judging import Source, judged
 from cockpit.core.explain.report import Report
 from cockpit.core.rules.table import table
-from cockpit.engine.explain.sources import Item, NotALog, blocks
+from cockpit.engine.explain.sources import Item, NotALog, blocks, opened
 from cockpit.errors import CockpitError
 
 MUCH = 24 << 20
@@ -50,12 +50,12 @@ def explained(items: Sequence[Item]) -> Report:
     parts = []
     for number, item in enumerate(items):
         if big and item.plain and item.size >= MUCH:
-            middle = _line_after(item.path, item.size // 2)
+            middle = _line_after(item, item.size // 2)
             parts.append(_Part(number, item, 0, middle, budget // 2))
             parts.append(_Part(number, item, middle, None, budget // 2))
         else:
             parts.append(_Part(number, item, 0, None, budget))
-    table().hint  # made once, for both
+    _gate()  # made once, for both processes
     reads = _both(parts) if big and len(parts) > 1 else [_read(part) for part in parts]
     sources = []
     unread = []
@@ -84,13 +84,10 @@ def _both(parts: Sequence[_Part]) -> list[_Read]:
     processes = min(PROCESSES, len(os.sched_getaffinity(0)))
     if processes < 2:
         return [_read(part) for part in parts]
-    done: dict[int, _Read] = {}
     with ProcessPoolExecutor(processes, context) as pool:
         chunk = max(1, len(parts) // 64)
-        for at, read in zip(
-            order, pool.map(_read, [parts[at] for at in order], chunksize=chunk), strict=True
-        ):
-            done[at] = read
+        reads = pool.map(_read, [parts[at] for at in order], chunksize=chunk)
+        done = dict(zip(order, reads, strict=True))
     return [done[at] for at in range(len(parts))]
 
 
@@ -118,10 +115,10 @@ def _gate() -> Gate:
     return _gates[0]
 
 
-def _line_after(path: str, at: int) -> int:
+def _line_after(item: Item, at: int) -> int:
     """The beginning of the next line; the place itself, if the line is long."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        with opened(item.path, given=item.given) as file:
             file.seek(at)
             found = file.read(_LINE_END).find(b"\n")
     except OSError:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cockpit.engine.files import open_regular
 from cockpit.errors import CockpitError, os_error
 
 BLOCK = 1 << 20
@@ -85,12 +86,12 @@ def _item(path: str, name: str, about: os.stat_result, *, given: bool) -> Item:
     regular = stat.S_ISREG(about.st_mode)
     rank = _RANK.search(_PACKED.sub("", path))
     number = next((int(group) for group in rank.groups() if group), None) if rank else None
-    return Item(path, name, number, given, about.st_size if regular else 0, regular and not _magic(path))
+    return Item(path, name, number, given, about.st_size if regular else 0, regular and not _magic(path, given))
 
 
-def _magic(path: str) -> str:
+def _magic(path: str, given: bool) -> str:
     try:
-        with open(path, "rb", buffering=0) as file:
+        with opened(path, given=given) as file:
             return _kind(file.read(8))
     except OSError:
         return ""
@@ -166,7 +167,16 @@ def _open(item: Item) -> Any:
         if sys.stdin is None:
             raise CockpitError("nothing to read: stdin is closed", where="stdin")
         return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
-    return open(item.path, "rb", buffering=0)
+    return opened(item.path, given=item.given)
+
+
+def opened(path: str, *, given: bool) -> Any:
+    """A file, open.
+
+    :param given: a person named it: a FIFO, or a link, may be meant
+    :raises OSError: it cannot be opened
+    """
+    return open(path, "rb", buffering=0) if given else os.fdopen(open_regular(path), "rb", buffering=0)
 
 
 def _plain(file: Any, data: bytes, left: int | None) -> Iterator[bytes]:
