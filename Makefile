@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all quick check lint hostile slowpool whypool faultpool ends calm weeks bench bench-quick snapshots screenshots recording docs coldstart lines clean
+.PHONY: help venv demo test test-all quick check lint hostile slowpool whypool faultpool ends calm weeks bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -89,6 +89,9 @@ recording: $(STAMP)  ## record the demo of 64 ranks anew, as an asciicast and a 
 
 docs: $(STAMP)  ## draw the tables in the docs anew (keys, events, verbs, troubles), and the manual pages
 	$(BIN)/python -m tests.tables
+
+docs-zh: $(STAMP)  ## accept the Chinese pages, revised, as those of the English ones as they are now
+	$(BIN)/python -m tests.chinese --accept
 
 coldstart: $(STAMP)  ## print the slowest imports of the command line (microseconds: own, with its own imports)
 	@$(BIN)/python -X importtime -c 'import cockpit.cli.main' 2>&1 | sort -t '|' -k 2 -n | tail -n 20

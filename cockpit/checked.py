@@ -49,6 +49,7 @@ Seconds = Annotated[float, Field(strict=True, gt=0, lt=1e9), must_be("a number o
 SecondsOrNever = Annotated[float, Field(strict=True, ge=0, lt=1e9), must_be("a number of seconds, or 0")]
 OnHang = Annotated[Literal["note", "stop"], must_be('"note" or "stop"')]
 Units = Annotated[Literal["binary", "decimal"], must_be('"binary" or "decimal"')]
+Lang = Annotated[Literal["", "en", "zh"], must_be('"en", "zh", or "" for that of the locale')]
 Percent = Annotated[float, Field(strict=True, ge=0, le=100), must_be("a number from 0 to 100")]
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FlagOrAuto,
         Group,
         Keys,
+        Lang,
         Name,
         OnHang,
         Percent,
@@ -131,6 +132,7 @@ class Settings:
     follow: Flag = True
     fold: Flag = True
     units: Units = "binary"
+    lang: Lang = ""
     probe: FlagOrAuto = "auto"
     bell: Flag = True
     notify: Command = ""

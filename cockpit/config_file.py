@@ -35,6 +35,7 @@ ABOUT = {
     "follow": "a log follows its newest lines",
     "fold": "identical log lines of many ranks are one line",
     "units": "sizes in GiB (binary) or in GB (decimal)",
+    "lang": "language that failures are explained in: en, zh; empty: that of the locale",
     "probe": "load the probe into ranks (--probe); auto: with the versions of torch it was tested with",
     "bell": "ring the terminal when a run fails, stalls or ends",
     "notify": "command that is run when a run fails, stalls or ends; only in your own settings",

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 import faults
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 
-class _Batches(IterableDataset[torch.Tensor]):
+class _Batches:
     """One batch a step, drawn anew; reading takes as long as the flags say."""
 
     def __init__(self, args: argparse.Namespace, rank: int) -> None:
         self._args = args
         self._rank = rank
+        self._drawn = torch.Generator().manual_seed(args.seed + 1 + rank)
 
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        drawn = torch.Generator().manual_seed(self._args.seed + 1 + self._rank)
-        for step in range(1, self._args.steps + 1):
-            faults.read(self._args, self._rank, step)
-            yield torch.randn(64, 32, generator=drawn)
+    def __len__(self) -> int:
+        return int(self._args.steps)
+
+    def __getitem__(self, at: int) -> torch.Tensor:
+        faults.read(self._args, self._rank, at + 1)
+        return torch.randn(64, 32, generator=self._drawn)
 
 
 def batches(args: argparse.Namespace, rank: int) -> DataLoader[torch.Tensor]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from cockpit.base import gate
 from cockpit.base.answers import Nothing
 from cockpit.base.events import OWN, RECORD
 from cockpit.base.verbs import VERBS
+from cockpit.core.rules.table import AREAS
 from cockpit.engine.links.link import REPLIES
 from cockpit.tui.commands import EVERY, GROUPS, shown
 from tests import json_schemas, manpages, troubles
@@ -37,11 +39,13 @@ PACKAGES = (
     "core/doctor",
     "core/calls",
     "core/pace",
+    "core/rules",
+    "core/rules/rows",
     "core/watch",
     "core/logs",
     "core/logs/progress",
-    "core/rules",
     "core/explain",
+    "core/nccl",
     "core/stacks",
     "core/stacks/rules",
     "core/recorder",
@@ -143,15 +147,34 @@ def _doc(definition: type[Any]) -> str:
     return " ".join((definition.__doc__ or "").split())
 
 
+def rule_table(chinese: bool = False) -> str:
+    """All rules by area: id, meaning and what to type, source."""
+    lines = []
+    heads = ("规则", "含义", "接下来", "来源") if chinese else ("rule", "meaning", "next", "source")
+    for area, titles in AREAS.items():
+        rows = import_module(f"cockpit.core.rules.rows.{area}").ROWS
+        if not rows:
+            continue
+        lines += ["", f"## {titles[chinese]}", "", f"| {' | '.join(heads)} |", "|---|---|---|---|"]
+        for row in rows:
+            nexts = [(one.command, one.zh if chinese else one.reason) for one in row.next]
+            told = "<br>".join(f"`{command}`: {why}" if command else why for command, why in nexts)
+            cells = f"`{row.id}`", row.zh if chinese else row.means, told, row.source
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines).strip() + "\n"
+
+
 DRAWN: dict[str, list[Callable[[], str]]] = {
     "docs/keys.md": [key_table],
     "docs/contributing.md": [package_table],
+    "docs/failures.md": [rule_table],
+    "docs/zh/failures.md": [partial(rule_table, chinese=True)],
     "docs/protocol.md": [partial(event_table, RECORD), partial(event_table, OWN), verb_table],
 }
 """Which file has which tables, in their order."""
 
-TROUBLES = "docs/troubleshooting.md"
-"""Where messages have what they say to do beside them."""
+TROUBLES = {"docs/troubleshooting.md": "; ", "docs/zh/troubleshooting.md": "；"}
+"""Where messages have what they say to do beside them, and what stands between that and other advice."""
 
 
 def renewed(text: str, tables: Sequence[str]) -> str:
@@ -175,9 +198,10 @@ def main() -> None:
         path = ROOT / name
         path.write_text(renewed(path.read_text(), [table() for table in tables]))
         print(path)
-    path = ROOT / TROUBLES
-    path.write_text(troubles.advised(path.read_text()))
-    print(path)
+    for name, between in TROUBLES.items():
+        path = ROOT / name
+        path.write_text(troubles.advised(path.read_text(), between))
+        print(path)
 
 
 if __name__ == "__main__":

@@ -77,6 +77,12 @@ def test_a_project_overrides_a_person_key_by_key(mine: Write, local: Write) -> N
     )
 
 
+def test_a_language_that_there_is_no_text_in_is_refused(local: Write) -> None:
+    local('lang = "de"\n')
+    (line,) = said()
+    assert """key 'lang': must be "en", "zh", or "" for that of the locale, not 'de'""" in line
+
+
 def test_only_the_file_with_keys_is_named_for_them(mine: Write, local: Write) -> None:
     mine("wrap = true\n")
     local('[keys]\nstop = "S"\n')
@@ -279,7 +285,7 @@ LOOSER = {
 }
 """What a person has set, and what of a project would loosen that."""
 
-TASTE = {"probe", "theme", "ascii", "timestamps", "wrap", "follow", "fold", "units", "keys"}
+TASTE = {"probe", "theme", "ascii", "timestamps", "wrap", "follow", "fold", "units", "lang", "keys"}
 REFUSED = {"notify", "trusted_group", "watch.on_hang", "watch.stop_after"}
 
 

@@ -142,15 +142,18 @@ def messages(cell: str) -> list[str]:
     return [text for text in re.findall(r"`([^`]*)`", cell) if text not in NO_MESSAGES]
 
 
-def advised(page: str) -> str:
-    """The page with what the program itself says to do in front of its right column, after an arrow."""
+def advised(page: str, between: str = "; ") -> str:
+    """The page with what the program itself says to do in front of its right column, after an arrow.
+
+    :param between: stands between that and what the page itself says
+    """
 
     def row(found: re.Match[str]) -> str:
-        left, rest, own = found[1], found[2], re.sub(r"^→ `[^`]*`(?:; |$)", "", found[3])
+        left, rest, own = found[1], found[2], re.sub(rf"^→ `[^`]*`(?:{between}|$)", "", found[3])
         hints = dict.fromkeys(
             hint for message in messages(left) for found in spoken(message).values() for hint in found
         )
         ours = " · ".join(filter(None, hints)).replace("`", "'").replace("|", r"\|")
-        return f"| {left} | {rest} | {'; '.join(filter(None, (ours and f'→ `{ours}`', own)))} |"
+        return f"| {left} | {rest} | {between.join(filter(None, (ours and f'→ `{ours}`', own)))} |"
 
     return re.sub(r"^\| (.*?) \| (.*?) \| (.*) \|$", row, page, flags=re.MULTILINE)

@@ -10,6 +10,7 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``launcher.log``         the launcher's own stdout and stderr
 ``supervisor.log``       what went wrong in the supervisor itself; normally empty
 ``rank-N.log``           stdout and stderr of global rank N, append-only
+``rank-N.nccl``          with ``--nccl-debug``: what NCCL says in rank N, written by NCCL itself
 ``rank-N.start.json``    written by the wrapper of rank N when the training process started
 ``rank-N.exit.json``     written by the wrapper of rank N when it ended
 ``rank-N.environ.json``  the environment that rank N was started with, without secrets; by its wrapper
@@ -84,6 +85,9 @@ ENV_PROBE = "COCKPIT_PROBE"
 ENV_RINGS = "COCKPIT_RINGS"
 """The folder of the ranks' rings, in memory; not set: there is none."""
 
+ENV_NCCL = "COCKPIT_NCCL"
+"""Set: the wrapper names the file that NCCL writes what it says to, unless the user has named one."""
+
 ENV_HOLD = "COCKPIT_HOLD"
 """Seconds that the wrapper of a failed rank waits for evidence of the others; not set: it does not."""
 
@@ -103,13 +107,27 @@ def nccl_dump(rank: int) -> str:
     return "nccl_trace_rank_%d" % rank
 
 
+def rank_nccl(rank: int) -> str:
+    """Name of the file that NCCL writes in a global rank, with ``--nccl-debug``."""
+    return "rank-%d.nccl" % rank
+
+
 def logged_rank(name: str) -> int | None:
     """The global rank whose log has this name; None for any other name."""
+    return _numbered(name, ".log")
+
+
+def nccl_rank(name: str) -> int | None:
+    """The global rank whose NCCL writes a file of this name; None for any other name."""
+    return _numbered(name, ".nccl")
+
+
+def _numbered(name: str, end: str) -> int | None:
     # Without re: each wrapper of a rank has this module in its memory.
-    digits = name[len("rank-") : -len(".log")]
-    if len(digits) > 6 or not (digits.isascii() and digits.isdigit()) or rank_log(int(digits)) != name:
+    digits = name[len("rank-") : -len(end)]
+    if len(digits) > 6 or not (digits.isascii() and digits.isdigit()):
         return None
-    return int(digits)
+    return int(digits) if "rank-%d%s" % (int(digits), end) == name else None
 
 
 def is_log(name: str) -> bool:
@@ -119,7 +137,7 @@ def is_log(name: str) -> bool:
 
 def is_followed(name: str) -> bool:
     """Whether a file of a run folder is copied while it grows."""
-    return name in (EVENTS, *INDEX) or is_log(name)
+    return name in (EVENTS, *INDEX) or is_log(name) or nccl_rank(name) is not None
 
 
 def rank_start(rank: int) -> str:

@@ -25,7 +25,7 @@ class Address(FieldKind):
 
 
 class LogName(FieldKind):
-    """A file that is followed: a rank's log, the launcher's console, the run record, the time index."""
+    """A file that is followed: a rank's log or NCCL's file, the console, the run record, the time index."""
 
     def read(self, value: Any) -> str:
         """See :meth:`cockpit.base.gate.FieldKind.read`."""
@@ -35,10 +35,11 @@ class LogName(FieldKind):
 
 
 LOG = LogName()
-SIZES = MapOf(LOG, gate.SIZE, gate.RANKS_A_NODE + 3)
+FILES = 2 * gate.RANKS_A_NODE + 3
+SIZES = MapOf(LOG, gate.SIZE, FILES)
 """Bytes by file, of all files that are followed on a node."""
 MARK = Whole(0, (1 << 32) - 1)
-MARKS = MapOf(LOG, MARK, gate.RANKS_A_NODE + 3)
+MARKS = MapOf(LOG, MARK, FILES)
 """See :attr:`cockpit.base.trail.Trail.mark`; by file."""
 
 
@@ -76,6 +77,7 @@ class RunFacts(RunIdentity):
     host: str = bound(Text(255), "")
     launcher: str = bound(gate.WORD, "")
     profile: Optional[Dict[str, str]] = maybe(MapOf(gate.WORD, Text(4096, r"[^\0]*"), 100))
+    nccl_debug: bool = bound(gate.FLAG, False)
 
 
 class Caller(Definition):

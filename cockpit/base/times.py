@@ -40,7 +40,7 @@ FINEST_S = 0.2
 OLDER = 1 << 14
 """Moments that become one are so many times nearer to each other than they are old, if that fits."""
 
-FILES = RANKS_A_NODE + 3
+FILES = 2 * RANKS_A_NODE + 3
 MOST = 4096
 """Moments of one line."""
 _VALUES = 4096

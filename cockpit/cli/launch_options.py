@@ -14,7 +14,7 @@ from cockpit import config
 from cockpit.base import secret
 from cockpit.base.shell import join
 from cockpit.cli import node_options
-from cockpit.cli.parsing import Parser, add_link_options, add_word, split_program, whole
+from cockpit.cli.parsing import Parser, add_flag, add_link_options, add_word, split_program, whole
 from cockpit.engine.records.folder import new_name, run_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment
@@ -110,6 +110,11 @@ def _add_job_options(made: Parser) -> None:
         choices=PROBES,
         help="read steps and collectives from each rank's torch (default: auto, if its torch supports it)",
     )
+    add_flag(
+        group,
+        "--nccl-debug",
+        "let NCCL write what it takes (NCCL_DEBUG=INFO) to a file for each rank: cockpit ps RUN --nccl",
+    )
 
 
 def _add_environment_options(made: Parser) -> None:
@@ -155,7 +160,7 @@ class LaunchOptions:
     command: tuple[str, ...]
     """What was typed, without the values of secrets."""
     note: str = ""
-    """Which Python was found where no one named it; empty: it was named."""
+    """Which Python was found where no one named it, and what NCCL does not say; empty: neither."""
 
 
 def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> LaunchOptions:
@@ -182,7 +187,14 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
     env = environment.gather(os.environ, _texts(args.env_file), args.env, _texts(theirs))
     launcher_args = split(args.launcher_args, "--launcher-args")
     env = environment.held([*program, *launcher_args], env)
+    kept = environment.nccl_kept(env) if args.nccl_debug else ""
+    env = environment.with_nccl(env) if args.nccl_debug else env
     launcher = args.launcher or DEFAULT
+    if args.nccl_debug and launcher == PER_NODE:
+        made.error(
+            f"--nccl-debug does not apply to --launcher {PER_NODE}: the program starts its own ranks, which "
+            "would overwrite each other's file"
+        )
     if launcher == PER_NODE:
         hosts = filled(hosts, 1)  # how many ranks there are is the program's business
         if args.probe == "on":
@@ -215,11 +227,13 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         launcher_args=launcher_args,
         profiler=PROFILERS[args.profile].of(args) if args.profile else None,
         probe="off" if launcher == PER_NODE else args.probe or _PROBE_SETTINGS[config.load().probe],
+        nccl_debug=args.nccl_debug,
     )
     typed = secret.command([*_without_secrets(options), "--", *program], secret.values(env.values))
     command = (*made.prog.split(), *typed)
+    note = "; ".join(filter(None, (python.note, kept)))
     file = source[0] if len(source) == 1 and source != [hostfile.STDIN] else ""
-    return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command, python.note)
+    return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command, note)
 
 
 def _texts(files: Iterable[str]) -> list[tuple[str, str]]:

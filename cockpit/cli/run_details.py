@@ -138,7 +138,8 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
     cause = model.judged
     if cause is not None and cause.detail:
         where = f"at {cause.where}" if cause.where else ""
-        yield _indented(f"{cause.what}: {cause.detail}", where, *(step.text for step in cause.steps))
+        head = f"{cause.what}: {cause.detail}"
+        yield _indented(head, where, cause.meaning, *(step.text for step in cause.steps))
     for one in more.kept[-EVIDENCE:]:
         yield _indented(one.sentence, *one.found.evidence, f"{one.command}: all stacks")
     if said := standing(model, time.time()):

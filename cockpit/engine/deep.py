@@ -433,7 +433,7 @@ class _Trial:
 
 def _chosen(iface: str) -> dict[str, str]:
     """Variables that make ranks take an interface, and NCCL say which it takes."""
-    told = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
+    told = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,NET,ENV"}
     names = {"GLOO_SOCKET_IFNAME": iface, "NCCL_SOCKET_IFNAME": f"={iface}"} if iface else {}
     return {**told, **names}
 

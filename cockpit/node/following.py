@@ -143,7 +143,12 @@ class Followed:
     @property
     def behind(self) -> int:
         """Bytes that the other side does not have, as of the last look."""
-        return max(0, self.size - self.offset)
+        return max(0, self.sent - self.offset)
+
+    @property
+    def sent(self) -> int:
+        """How long it is as far as it is sent, as of the last look."""
+        return self.size
 
     @property
     def mark(self) -> Optional[int]:

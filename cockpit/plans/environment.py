@@ -180,6 +180,25 @@ def gather(
     return Environment(values, secrets, expanded)
 
 
+NCCL_TALKS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,NET,GRAPH,ENV"}
+"""What makes NCCL say what it takes. Versions before 2.23 pass over the name BOOTSTRAP: there INIT has it."""
+
+
+def with_nccl(env: Environment) -> Environment:
+    """The variables, and those that make NCCL say what it takes, unless they are set to something."""
+    return replace(env, values={**NCCL_TALKS, **env.values})
+
+
+def nccl_kept(env: Environment) -> str:
+    """What of the variables keeps NCCL's words from where they are read, in a sentence; empty: nothing."""
+    if "NCCL_DEBUG_FILE" in env.values:
+        return "--nccl-debug: NCCL writes to your NCCL_DEBUG_FILE, which cockpit does not read"
+    level = env.values.get("NCCL_DEBUG", "INFO")
+    if level.upper() not in ("INFO", "TRACE"):
+        return f"--nccl-debug: your NCCL_DEBUG={level} says less than INFO: what NCCL takes is not in it"
+    return ""
+
+
 def held(words: Sequence[str], env: Environment) -> Environment:
     """The variables, and more of them for the secrets in a command line that none of them is."""
     taken: list[str] = []

@@ -49,6 +49,7 @@ class LaunchJob:
     :param launcher_args: extra arguments for the launcher
     :param profiler: around the launcher of every node
     :param probe: whether each rank's Python gets the probe: ``auto``, ``on`` or ``off``
+    :param nccl_debug: whether NCCL in each rank writes what it does to a file of the run
     """
 
     run: str
@@ -70,6 +71,7 @@ class LaunchJob:
     launcher_args: tuple[str, ...] = ()
     profiler: Profiler | None = None
     probe: str = "auto"
+    nccl_debug: bool = False
 
     @property
     def world_size(self) -> int:

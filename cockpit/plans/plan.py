@@ -53,6 +53,7 @@ class NodePlan:
     :param tool: the profiler's path
     :param report: the report in the run folder, without suffix
     :param probe: how the ranks are probed: ``auto``, ``on`` or ``off``
+    :param nccl_debug: whether NCCL in each rank writes what it does to a file of the run
     :param notes: sentences for the person who reads the plan
     """
 
@@ -81,6 +82,7 @@ class NodePlan:
     tool: str
     report: str
     probe: str
+    nccl_debug: bool
     notes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -227,6 +229,7 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
         tool=tool,
         report=report,
         probe=job.probe,
+        nccl_debug=job.nccl_debug,
         notes=(*notes, *made.notes),
     )
 

@@ -139,6 +139,7 @@ def plan_json(plan: NodePlan) -> dict[str, Any]:
         "master_addr": plan.master_addr,
         "master_port": plan.master_port,
         "probe": plan.probe,
+        "nccl_debug": plan.nccl_debug,
         **dict.fromkeys(PROFILERS),
         "report": None,
         **(profile(plan) or {}),

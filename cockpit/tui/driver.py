@@ -10,13 +10,14 @@ sends SIGCONT behind SIGHUP, it would begin to read it once more, in a second th
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import selectors
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,27 +81,52 @@ def ours(driver: type[Driver]) -> type[Driver]:
     known: Any = driver
 
     class Ours(known):  # type: ignore[misc]
-        """It goes on where it was stopped, and nowhere else."""
+        """It stops and goes on between two turns of the event loop, and goes on where it was stopped.
 
-        _continues = False
-        """A signal is being handled: another one in the middle of it would leave half of each done."""
+        A signal comes anywhere, also in the middle of a write: the handler's own writes would wait for ever
+        for the lock that this one holds.
+        """
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self._asked: set[Callable[[], None]] = set()
+            super().__init__(*args, **options)
+
+        def _sigtstp_application(self, *_: object) -> None:
+            self._soon(self._stop)
 
         def _sigcont_application(self, *_: object) -> None:
-            if self._continues:
-                return
-            self._continues = True
+            self._soon(self._go_on)
+
+        def _soon(self, what: Callable[[], None]) -> None:
             try:
-                self._go_on()
-            finally:
-                self._continues = False
+                loop = asyncio.get_running_loop()
+            except RuntimeError:  # the app has ended: nothing is in the middle of a write any more
+                what()
+                return
+            if what not in self._asked:
+                self._asked.add(what)
+                loop.call_soon_threadsafe(self._do, what)
+
+        def _do(self, what: Callable[[], None]) -> None:
+            # First: what is asked for from now on is to be done once more.
+            self._asked.discard(what)
+            what()
+
+        def _stop(self) -> None:
+            self._give_back()
+            os.kill(os.getpid(), signal.SIGSTOP)
 
         def _go_on(self) -> None:
-            reads = self._key_thread is not None and self._key_thread.is_alive()
-            if reads and self._auto_restart and not gone(self.fileno):
-                # Whoever stopped it by SIGSTOP may have used the terminal for something else meanwhile.
-                self.suspend_application_mode()
-                self._must_signal_resume = True
+            # Whoever stopped it by SIGSTOP may have used the terminal for something else meanwhile.
+            self._give_back()
             if self._must_signal_resume:
                 super()._sigcont_application()
+
+        def _give_back(self) -> None:
+            """Leave the terminal to others, if it is read."""
+            reads = self._key_thread is not None and self._key_thread.is_alive()
+            if reads and self._auto_restart and not gone(self.fileno):
+                self.suspend_application_mode()
+                self._must_signal_resume = True
 
     return Ours

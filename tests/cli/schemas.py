@@ -13,6 +13,7 @@ from tests.json_schemas import FOLDER
 PRINTED_IN = {
     "ps.py": "ps",
     "run_details.py": "ps-run",
+    "nccl_details.py": "ps-nccl",
     "stacks.py": "stacks",
     "snapshots.py": "stacks-list",
     "doctor.py": "doctor",

@@ -75,7 +75,8 @@ def test_what_is_neither_a_verb_nor_a_page_has_a_hint(capsys: pytest.CaptureFixt
         ("SLURM without sshd", "clusters         "),
         ("my rank hangs", "watch"),
         ("collect reports", "profiling"),
-        ("nccl", "stacks"),
+        ("recorder", "stacks"),
+        ("infiniband", "doctor"),
     ],
 )
 def test_help_about_something_says_where_it_is_described(

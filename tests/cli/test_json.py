@@ -21,7 +21,7 @@ from tests.cli.schemas import PRINTED_IN, fits, validator
 from tests.json_schemas import FOLDER, SCHEMAS, schema
 
 ALSO = {
-    "ps": {"ps", "ps-run"},
+    "ps": {"ps", "ps-run", "ps-nccl"},
     "stacks": {"stacks", "stacks-list"},
     "explain": {"explain", "explain-rules"},
     "attach": {"run"},

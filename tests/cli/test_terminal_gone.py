@@ -39,6 +39,51 @@ asyncio.run(main())
 """An app whose links take a while to close once it is left."""
 
 
+WRITING = """
+import os, signal, sys
+
+import cockpit.tui.base_app
+
+class WritingApp(cockpit.tui.base_app.BaseApp):
+    def action_leave(self):
+        with self._driver._writer_thread._queue.mutex:
+            os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        self.call_later(super().action_leave)
+
+cockpit.tui.base_app.BaseApp = WritingApp
+"""
+"""Before the above: a signal comes while a write holds its lock. The app is left once it has gone on."""
+
+
+SHELL = """
+import os, signal, subprocess, sys
+
+def foreground():
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+
+app = subprocess.Popen([sys.executable, "-c", sys.argv[1]], preexec_fn=foreground)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+
+def stopped(say):
+    ended, status = os.waitpid(app.pid, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        sys.exit(os.waitstatus_to_exitcode(status))
+    os.tcsetpgrp(0, os.getpgrp())
+    print(say, flush=True)
+
+stopped("it is stopped")
+os.kill(app.pid, signal.SIGCONT)
+stopped("it is stopped in the background")
+os.tcsetpgrp(0, app.pid)
+os.kill(app.pid, signal.SIGCONT)
+stopped("it is stopped once more")
+"""
+"""Starts the app, then does what a shell does at ``bg`` and ``fg``."""
+
+
 PAGER = """#!/bin/sh
 trap 'echo interrupted' INT
 cat >/dev/null
@@ -98,6 +143,11 @@ class Terminal:
         """Send a signal to the program."""
         self.process.send_signal(number)
 
+    def stopped(self) -> None:
+        """Wait until the program is stopped."""
+        options = os.WUNTRACED | os.WNOHANG
+        until(lambda: os.WIFSTOPPED(os.waitpid(self.process.pid, options)[1]), "the program is stopped")
+
     def ended(self) -> int:
         """Wait for the end of the program; its code."""
         return self.process.wait(60)
@@ -128,6 +178,9 @@ def slow(tmp_path: Path, terminals: list[Terminal], env: dict[str, str]) -> Term
 
 LEAVE = b"\x11"
 """ctrl+q"""
+
+STOP = b"\x1a"
+"""ctrl+z"""
 
 
 def test_the_terminal_is_closed(slow: Terminal) -> None:
@@ -161,6 +214,51 @@ def test_it_is_left_as_ever_after_it_was_told_to_go_on(slow: Terminal) -> None:
 
     until(left, "leaving is shown")
     assert slow.ended() == 0
+
+
+def test_it_is_told_to_go_on_in_the_middle_of_a_write(
+    tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
+) -> None:
+    terminals.append(Terminal([sys.executable, "-c", WRITING + SLOW, "SIGCONT"], env, tmp_path))
+    terminals[0].shows(SHOWN)
+    terminals[0].types(LEAVE)
+    terminals[0].shows(b"leaving")
+    assert terminals[0].ended() == 0
+
+
+def test_it_is_stopped_in_the_middle_of_a_write(
+    tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
+) -> None:
+    terminals.append(Terminal([sys.executable, "-c", WRITING + SLOW, "SIGTSTP"], env, tmp_path))
+    terminals[0].shows(SHOWN)
+    terminals[0].types(LEAVE)
+    terminals[0].stopped()
+    terminals[0].send(signal.SIGCONT)
+    terminals[0].shows(b"leaving")
+    assert terminals[0].ended() == 0
+
+
+def test_it_goes_on_once_it_is_in_the_foreground(
+    tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
+) -> None:
+    terminals.append(Terminal([sys.executable, "-c", SHELL, SLOW], env, tmp_path))
+    terminals[0].shows(SHOWN)
+    terminals[0].types(STOP)
+    terminals[0].shows(b"it is stopped in the background")
+    terminals[0].shows(SHOWN, times=2)
+    terminals[0].types(LEAVE)
+    terminals[0].shows(b"leaving")
+    assert terminals[0].ended() == 0
+
+
+def test_it_is_stopped_while_it_leaves(slow: Terminal) -> None:
+    slow.types(LEAVE)
+    slow.shows(b"leaving")
+    slow.send(signal.SIGTSTP)
+    slow.stopped()
+    slow.send(signal.SIGCONT)
+    assert slow.ended() == 0
+    assert slow.shown.count(SHOWN) == 1
 
 
 def test_it_goes_on_after_it_was_stopped(slow: Terminal) -> None:

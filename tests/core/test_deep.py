@@ -24,8 +24,9 @@ from cockpit.core.doctor.deep import (
     tournament,
 )
 from cockpit.core.doctor.hunt import Culprit
-from cockpit.core.doctor.nccl_words import WORDINGS, meanings, networks
+from cockpit.core.doctor.nccl_words import WORDINGS, meanings
 from cockpit.core.finding import Finding
+from cockpit.core.nccl.reading import networks
 from tests.hostile.values import EVIL, good_object, odd_characters
 
 NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
@@ -189,10 +190,31 @@ def test_a_tournament(size: int, rounds: int) -> None:
 
 
 def test_lines_of_nccl() -> None:
-    assert networks(LINES) == ["bootstrap eth0:10.0.0.1", "Socket eth0:10.0.0.1"]
+    assert networks(LINES) == ["bootstrap eth0", "Socket eth0"]
     means = [wording.means for _, wording in meanings(LINES)]
     assert len(means) == 3
     assert "two ranks use the same GPU" in means[2]
+
+
+def test_what_nccl_says_is_read_like_that_of_a_run() -> None:
+    said = LINES.replace("[0]eth0:", "[0]docker0:")
+    done = Rehearsed(
+        NODES[:3],
+        backend="nccl",
+        attempts=(
+            attempt(
+                NODES[:3],
+                gpu01=replace(answer(), said=LINES + "a:1:1 [0] NCCL INFO Using network Socket\n"),
+                gpu02=replace(answer(), said=LINES + "a:1:1 [0] NCCL INFO Using network Socket\n"),
+                gpu03=replace(answer(), said=said + "a:1:1 [0] NCCL INFO Using network Socket\n"),
+            ),
+        ),
+    )
+    told = {one.id: one for one in found(done)}
+    assert told["nccl-bridge"].nodes == ("gpu03",)
+    assert "gpu03 takes another interface" in told["nccl-interface"].what
+    assert done.as_json()["nccl"]["differs"][0]["column"] == "interfaces"
+    assert "NCCL says: Socket docker0: gpu03" in summary(done)
 
 
 @pytest.mark.parametrize(

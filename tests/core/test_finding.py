@@ -78,6 +78,7 @@ def test_findings_for_programs() -> None:
     assert told == {
         **{"id": "full", "what": "no room", "ranks": "", "where": "", "detail": "", "evidence": []},
         **{"certainty": "sure", "nodes": ["a"], "severity": "error", "since": None, "proof": ""},
+        **{"rule": "", "meaning": ""},
         "steps": [
             {"command": "df -h /tmp", "reason": "what takes it up", "node": "a", "action": "detail"},
         ],

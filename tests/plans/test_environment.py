@@ -128,3 +128,22 @@ def test_where_deepspeed_env_is_looked_for() -> None:
 def test_a_variable_with_a_secret_in_its_value_is_one() -> None:
     env = gather({}, [], ["DATABASE_URL=postgres://u:hushed@h/x", "A=b", "ARGS=-x hushed"])
     assert env.secrets == {"DATABASE_URL", "ARGS"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({}, ""),
+        ({"NCCL_DEBUG": "info"}, ""),
+        ({"NCCL_DEBUG": "TRACE", "NCCL_DEBUG_SUBSYS": "ALL"}, ""),
+        ({"NCCL_DEBUG": "WARN"}, "your NCCL_DEBUG=WARN says less"),
+        ({"NCCL_DEBUG_FILE": "/x.%p"}, "your NCCL_DEBUG_FILE"),
+    ],
+)
+def test_nccl_says_what_it_takes_unless_the_user_wants_otherwise(environ: dict[str, str], said: str) -> None:
+    env = environment.gather(environ)
+    assert said in environment.nccl_kept(env)
+    assert bool(said) is bool(environment.nccl_kept(env))
+    values = environment.with_nccl(env).values
+    assert values["NCCL_DEBUG"] == environ.get("NCCL_DEBUG", "INFO")
+    assert values["NCCL_DEBUG_SUBSYS"] == environ.get("NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,NET,GRAPH,ENV")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median_low
+from statistics import median, median_low
 from typing import NamedTuple
 
 from cockpit.core.recorder.merge import Collective, Look
@@ -13,6 +13,9 @@ from cockpit.core.recorder.overlap import ENOUGH, SPELL, SURE
 from cockpit.core.recorder.spans import CLOCKS_US, Span, union
 from cockpit.core.recorder.step_tail import ENOUGH as ENOUGH_SHARES
 from cockpit.core.recorder.step_tail import LEFT, STEPS
+from cockpit.core.recorder.two_ranks import ALIKE, AS_LONG, MOST, ROUNDS
+from cockpit.core.recorder.two_ranks import ENOUGH as ENOUGH_FREE
+from cockpit.core.recorder.two_ranks import LEFT as LEFT_OF_TWO
 from cockpit.core.recorder.work import Step, Work, parts, shares
 
 
@@ -31,11 +34,18 @@ def work(
     for one in timed:
         for rank in one.arrivals:
             of_rank.setdefault(rank, []).append(one)
-    ranks = [_Rank(rank, look, of_rank.get(rank, []), own, stage_of) for rank, own in steps.items()]
-    shortest, beside = _shortest(ranks), _beside(ranks)
+    ranks = [
+        _Rank(rank, look, of_rank.get(rank, []), own, stage_of, _ends(rank, of_rank.get(rank, []), steps))
+        for rank, own in steps.items()
+    ]
     newest = max((step.number for each in ranks for step in each.steps), default=0)
-    for each in ranks:
-        each.measure(shortest, beside, newest)
+    if len(ranks) == 2:
+        for each, other in (ranks, ranks[::-1]):
+            each.measure_two(_waited(each.gaps, other.gaps, newest))
+    else:
+        shortest, beside = _shortest(ranks), _beside(ranks)
+        for each in ranks:
+            each.measure(shortest, beside, newest)
     return [each.work(step, piped) for each in ranks for step in each.steps]
 
 
@@ -52,6 +62,7 @@ class _Gap(NamedTuple):
     :param released: when the last one arrived in what it may wait for here; ``begin`` if in nothing
     :param last: whether a step ends with it
     :param step: how long that step took
+    :param length: how long the step took that it begins in; 0: that is not known
     """
 
     begin: int
@@ -60,6 +71,7 @@ class _Gap(NamedTuple):
     released: int
     last: bool
     step: int
+    length: int
 
     @property
     def of_each_step(self) -> Place:
@@ -76,6 +88,95 @@ class _Gap(NamedTuple):
     def busy(self) -> int:
         """How long it computed at least."""
         return self.end - max(self.begin, min(self.released, self.end))
+
+
+def _ends(rank: int, around: Sequence[Collective], steps: Mapping[int, Sequence[Step]]) -> list[int]:
+    """When the steps of a rank ended: what is entered right at an end is on the same side of it on all ranks."""
+    found = []
+    for number, step in enumerate(steps[rank], steps[rank][0].number if steps[rank] else 0):
+        near = [one for one in around if abs(one.arrivals[rank] - step.end_us) <= CLOCKS_US]
+        after = [one.arrivals[rank] for one in near if _step_of(one, steps) > number]
+        before = [one.arrivals[rank] + 1 for one in near if _step_of(one, steps) <= number]
+        found.append(max([min([step.end_us, *after]), *before]))
+    return found
+
+
+def _step_of(one: Collective, steps: Mapping[int, Sequence[Step]]) -> int:
+    off: Counter[int] = Counter()
+    for rank, at in one.arrivals.items():
+        ends = [step.end_us for step in steps.get(rank, ())]
+        if ends:
+            first = steps[rank][0].number
+            nearest = min(range(len(ends)), key=lambda index: (abs(ends[index] - at), -index))
+            if abs(ends[nearest] - at) > CLOCKS_US:
+                return first + bisect_right(ends, at)
+            off[first + nearest] += ends[nearest] - at
+    end = max(off, key=lambda end: abs(off[end]))
+    return end if off[end] > 0 else end + 1
+
+
+def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Place, int]:
+    """How long one of two ranks waited in each gap."""
+    known = [gap for gap in own if gap.length]
+    other = {gap.place: gap.end - gap.begin for gap in others if gap.length and gap.free}
+    behind = [gap for gap in known if gap.released > gap.begin]
+    lengths: dict[int | str, int] = {}
+    for gap in known:
+        most = max((one.released - one.begin for one in behind if one.place[1] == gap.place[1]), default=0)
+        lengths[gap.place[1]] = max(1, gap.length - most)
+    usual = median([*lengths.values()] or [1])
+    free: dict[Place, list[tuple[int, float]]] = {}
+    for gap in filter(lambda gap: gap.free, known):
+        share = (gap.end - gap.begin) / min(lengths[gap.place[1]], usual)
+        spell = (newest - int(gap.place[1])) // SPELL
+        free.setdefault(gap.of_each_step, []).append((spell, share))
+    spells: dict[tuple[Place, int], list[_Gap]] = {}
+    for gap in behind:
+        spells.setdefault((gap.of_each_step, (newest - int(gap.place[1])) // SPELL), []).append(gap)
+    found: dict[Place, int] = {}
+    for _ in range(ROUNDS):
+        before, found = found, {}
+        for (place, _), some in spells.items():
+            share = _share_of_two(free.get(place, []), some)
+            longer: dict[Place, int] = {}
+            for gap in some:
+                took = gap.end - gap.begin
+                if share is not None:
+                    elsewhere = sum(
+                        us for at, us in before.items() if at[1] == gap.place[1] and at != gap.place
+                    )
+                    more = int((took - share * (gap.length - elsewhere)) / (1 - share))
+                    if gap.place in other:
+                        more = max(more, took - int(AS_LONG * other[gap.place]))
+                elif gap.place in other:
+                    more = took - other[gap.place]
+                else:
+                    continue
+                longer[gap.place] = min(more, gap.released - gap.begin)
+            until = sum(gap.released - gap.begin for gap in some if gap.place in longer)
+            if sum(longer.values()) > LEFT_OF_TWO * until:
+                found.update((at, max(0, more)) for at, more in longer.items())
+    return found
+
+
+def _share_of_two(shares: Sequence[tuple[int, float]], some: Iterable[_Gap]) -> float | None:
+    if not shares:
+        return None
+    few = len(shares) < ENOUGH_FREE
+    share = median_low([one for _, one in shares])
+    for spell in {spell for spell, _ in shares}:
+        of_spell = [one for of, one in shares if of == spell]
+        if len(of_spell) >= min(ENOUGH_FREE, len(shares)):
+            share = max(share, median_low(of_spell))
+    if share > MOST:
+        return None
+    then = [
+        (gap.end - gap.released) / (gap.length - gap.released + gap.begin)
+        for gap in some
+        if gap.length > gap.released - gap.begin
+    ]
+    alike = bool(then) and ALIKE[0] * share <= median(then) <= ALIKE[1] * share
+    return share if alike or not few else None
 
 
 def _shortest(ranks: Iterable[_Rank]) -> dict[Place, int]:
@@ -132,29 +233,33 @@ def _beside(ranks: Iterable[_Rank]) -> set[tuple[Place, int]]:
     found = set()
     for place, steps in places.items():
         spells: dict[int, list[tuple[float, float]]] = {}
+        free: dict[int, int] = {}
         for spell in {(newest - step) // SPELL for step, _ in steps}:
+            means = 0
             of_rank: dict[int, list[tuple[float, float]]] = {}
             for (step, _), those in steps.items():
                 if len(those) > 1 and (newest - step) // SPELL == spell:
+                    means += 1
                     for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
                         of_rank.setdefault(rank, []).append(pair)
             spells[spell] = [pair for some in of_rank.values() for pair in _centred(some)]
-        always = _goes_along([pair for some in spells.values() for pair in some])
+            free[spell] = len(spells[spell]) - means - len(of_rank)
+        always = _goes_along([pair for some in spells.values() for pair in some], sum(free.values()))
         for spell, pairs in spells.items():
-            along = _goes_along(pairs)
+            along = _goes_along(pairs, free[spell])
             if always if along is None else along:
                 found.add((place, spell))
     return found
 
 
-def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool | None:
+def _goes_along(pairs: Sequence[tuple[float, float]], free: int) -> bool | None:
     """Whether the second grows with the first, by half of it or more; None: that may be chance."""
-    if len(pairs) < ENOUGH:
+    if len(pairs) < ENOUGH or free < 1:
         return None
     first = sum(one * one for one, _ in pairs)
     second = sum(other * other for _, other in pairs)
     both = sum(one * other for one, other in pairs)
-    chance = SURE * SURE * (first * second - both * both) / len(pairs)
+    chance = SURE * SURE * (first * second - both * both) / free
     for along, away in ((True, both), (False, first / 2 - both)):
         if along == (both > first / 2):
             return along if away * away > chance else None
@@ -184,9 +289,11 @@ class _Rank:
         around: Sequence[Collective],
         steps: Sequence[Step],
         stage_of: Mapping[int, int],
+        ends: Sequence[int],
     ) -> None:
         self.rank = rank
         self.steps = steps
+        self._ends = ends
         self._around = around
         self._lag = any(not one.group.timed for one in around)
         partners = 0
@@ -202,8 +309,9 @@ class _Rank:
         self._waits: list[Span] = []
 
     def _gaps(self, stage: int) -> list[_Gap]:
-        ends = [step.end_us for step in self.steps]
-        moments = sorted([*((at, "") for at in ends), *map(self._entered, self._around)])
+        ends = self._ends
+        entered = [*((at, "") for at in ends), *map(self._entered, self._around)]
+        moments = sorted(entered, key=lambda moment: moment[0])
         times = [at for at, _ in moments]
         released = times.copy()
         for one in self._around:
@@ -214,12 +322,15 @@ class _Rank:
                 released[number] = max(released[number], last)
         gaps = []
         final = set(ends)
-        begins = [step.begin_us for step in self.steps]
+        begins = [*(step.begin_us for step in self.steps[:1]), *ends[:-1]]
         counts: Counter[Place] = Counter()
         for (at, what), until, last in zip(moments, [*times[1:], _NEVER], released, strict=True):
-            place = (stage, bisect_right(ends, at) + self._first, what)
+            number = bisect_right(ends, at)
+            place = (stage, number + self._first, what)
+            known = number < len(ends) and at >= begins[number]
+            length = ends[number] - begins[number] if known else 0
             took = until - max((end for end in begins if end < until), default=0)
-            gaps.append(_Gap(at, until, (*place, counts[place]), last, until in final, took))
+            gaps.append(_Gap(at, until, (*place, counts[place]), last, until in final, took, length))
             counts[place] += 1
         return gaps
 
@@ -236,6 +347,12 @@ class _Rank:
             longer = gap.end - gap.begin - shortest.get(gap.place, 0)
             waits.append((gap.begin, min(gap.released, gap.begin + max(0, longer))))
         self._waits = union(waits)
+
+    def measure_two(self, waited: Mapping[Place, int]) -> None:
+        """Find the waits, knowing how long they are at most."""
+        self._waits = union(
+            (gap.begin, min(gap.released, gap.begin + waited.get(gap.place, 0))) for gap in self.gaps
+        )
 
     def work(self, step: Step, piped: bool) -> Work:
         why = self._unknown(step, piped)

@@ -23,6 +23,8 @@ from cockpit.base.answers import EnvironAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
+from cockpit.core.nccl.findings import found
+from cockpit.core.nccl.reading import Reader
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.counts import Count
 from cockpit.core.run.event_table import Entry
@@ -38,6 +40,7 @@ from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.detail_paper import About, Part
 from cockpit.tui.run.event_list import EventList
 from tests.happened import happened
+from tests.nccl.samples import IB_2_18
 from tests.tui.scenes import until
 
 T0 = 1_795_000_000.0
@@ -849,3 +852,50 @@ def test_every_number_has_its_unit() -> None:
         "250",
         "1e+09",
     ]
+
+
+# NCCL
+
+
+def nccl(rank: int, text: str = IB_2_18) -> bytes:
+    return text.replace(" rank 0 ", f" rank {rank} ").encode()
+
+
+def told(**other: str) -> dict[str, Any]:
+    """What ranks 0 to 3 say of their NCCL; rank 3 another thing."""
+    reader = Reader()
+    for rank in range(4):
+        text = IB_2_18
+        for old, new in other.items() if rank == 3 else ():
+            text = text.replace(old, new)
+        reader.take(nccl(rank, text), rank)
+    table = reader.table({rank: f"gpu0{1 + rank // 2}" for rank in range(4)})
+    return {"nccl": table, "nccl_wrong": found(table)}
+
+
+def test_what_nccl_says_is_shown_with_what_differs_first() -> None:
+    lines = shown(Run().running(), 3, 90, **told(bond0="docker0"))
+    at = lines.index("NCCL  as it says itself")
+    assert lines[at + 1] == "bootstrap interface: docker0, most others bond0"
+    assert "NCCL takes docker0, which leads to no other node" in lines[at:]
+    text = "\n".join(lines[at:])
+    assert "version    NCCL 2.18.6, CUDA 12.1, driver for CUDA 12.2" in text
+    assert "to nodes   NET/IB/GDRDMA" in text
+
+
+def test_a_rank_like_the_others_has_no_difference() -> None:
+    lines = shown(Run().running(), 2, 90, **told(bond0="docker0"))
+    at = lines.index("NCCL  as it says itself")
+    assert lines[at + 1].startswith("version ")
+    assert not any("docker0" in line for line in lines)
+
+
+def test_a_node_has_what_its_ranks_say_together() -> None:
+    text = "\n".join(shown(Run().running(), None, 90, **told(bond0="docker0")))
+    assert "bootstrap interface: rank 3 docker0, most others bond0" in text
+    text = "\n".join(shown(Run().running(), None, 90, **told()))
+    assert text.count("network    IB") == 1
+
+
+def test_nothing_is_said_of_nccl_where_nothing_is_known() -> None:
+    assert not any(line.startswith("NCCL ") for line in shown(Run().running(), 3, 90))

@@ -19,6 +19,7 @@ from cockpit.core.doctor.deep import Rehearsed, summary
 from cockpit.core.doctor.deep import found as findings_of
 from cockpit.core.doctor.diagnosis import checked, code, line, verdict, worst_first
 from cockpit.core.finding import Finding
+from cockpit.core.nccl.table import text_lines
 from cockpit.core.text import counted, size
 from cockpit.engine.deep import TIMEOUT_S as DEEP_S
 from cockpit.engine.deep import Deep, rehearse
@@ -59,6 +60,8 @@ def main(words: list[str]) -> int:
     deep = Deep(args.iface, limit_s) if args.deep else None
     if deep is None and args.iface:
         made.error("--iface needs --deep")
+    if deep is None and args.nccl_debug:
+        made.error("--nccl-debug needs --deep")
     if deep is None and args.deep_timeout is not None:
         made.error("--deep-timeout needs --deep")
     began = time.monotonic()
@@ -81,7 +84,7 @@ def main(words: list[str]) -> int:
         if rows:
             _print_memory(rows, there, args.params)
         if done is not None and (lines := summary(done)):
-            out_lines([*lines, ""])
+            out_lines([*lines, *(text_lines(done.nccl()) if args.nccl_debug else ()), ""])
         _print(found, time.monotonic() - began)
     return int(code(found.findings))
 

@@ -21,6 +21,7 @@ from cockpit.tui.look.units import span_text
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from cockpit.core.nccl.table import Table
     from cockpit.core.pace.pace import Pace
     from cockpit.core.run.model import RunModel
     from cockpit.engine.links.pool import LinkPool
@@ -46,6 +47,11 @@ def parser() -> Parser:
     made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
     add_flag(made, "-a --all", "list all runs, not just the newest 20")
     add_flag(made, "--no-connect", "show the last known state without contacting nodes")
+    add_flag(
+        made,
+        "--nccl",
+        "with RUN: what NCCL in its ranks says it uses, what differs first; see run --nccl-debug",
+    )
     add_word(
         made,
         "--hostfile",
@@ -62,13 +68,20 @@ def parser() -> Parser:
 
 def main(words: list[str]) -> int:
     """List runs, or show one."""
-    args = parser().parse_args(words)
+    made = parser()
+    args = made.parse_args(words)
+    if args.nccl and not args.run:
+        made.error("--nccl needs a RUN")
     within = ""
     if args.slurm is not None:
         from cockpit.cli import slurm_options
 
         within = args.slurm or own_job()
         slurm_options.take_step(args)
+    if args.nccl:
+        from cockpit.cli.nccl_details import show_nccl
+
+        return show_nccl(*asyncio.run(_nccl(args)), as_json=args.json)
     if args.run:
         from cockpit.cli.run_details import show
 
@@ -91,6 +104,15 @@ async def _one(args: Namespace) -> tuple[RunFolder, RunModel, str, Pace, list[Sh
         folder = RunFolder.find(args.run)
         found = await now(folder, pools, connect=not args.no_connect)
         return folder, *found, await evidence(folder, found[0], pools, connect=not args.no_connect)
+
+
+async def _nccl(args: Namespace) -> tuple[RunFolder, Table, dict[str, str]]:
+    from cockpit.cli.nccl_details import table_of
+    from cockpit.engine.records.folder import RunFolder
+
+    async with _pools(args) as pools:
+        folder = RunFolder.find(args.run)
+        return folder, *await table_of(folder, pools, connect=not args.no_connect)
 
 
 async def _all(args: Namespace, within: str) -> list[dict[str, Any]]:

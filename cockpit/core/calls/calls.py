@@ -172,7 +172,7 @@ class Calls:
         first = blamed(model, found)
         lines = [] if first is None else [f"first to fail: {first_text(model, found)}"]
         if found is not None:
-            lines += [found.detail, f"at {found.where}" if found.where else ""]
+            lines += [found.detail, f"at {found.where}" if found.where else "", found.meaning]
         alive = model.alive()
         lines.append(
             f"{alive} of {len(model.ranks)} ranks are still running"
@@ -245,6 +245,7 @@ class Calls:
             what=self._harmless(found.what),
             where=self._harmless(found.where),
             detail=self._harmless(found.detail),
+            meaning=self._harmless(found.meaning),
             evidence=tuple(map(self._harmless, found.evidence[:LINES])),
             certainty=self._harmless(found.certainty),
             steps=tuple(

@@ -13,8 +13,11 @@ from cockpit.base.rehearsal_answers import TrialAnswer
 from cockpit.base.shell import quote
 from cockpit.core.doctor.hunt import Culprit, Group
 from cockpit.core.doctor.looks import clean
-from cockpit.core.doctor.nccl_words import meanings, networks
+from cockpit.core.doctor.nccl_words import meanings
 from cockpit.core.finding import Finding, Step
+from cockpit.core.nccl.findings import found as nccl_found
+from cockpit.core.nccl.reading import Reader, networks
+from cockpit.core.nccl.table import Table
 from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.text import counted
 
@@ -119,9 +122,20 @@ class Rehearsed:
         ]
         return min(took, default=None)
 
+    def nccl(self) -> Table:
+        """What NCCL says on each member; ranks of a trial are no ranks of a run."""
+        reader = Reader()
+        took = self.took()
+        for place, who in enumerate(took):
+            reader.take(took[who].said.encode("utf-8", "replace"), place)
+        table = reader.table(dict(enumerate(took)))
+        return replace(table, rows=tuple(replace(row, numbers=()) for row in table.rows))
+
     def as_json(self) -> dict[str, Any]:
         """For programs."""
+        table = self.nccl()
         return {
+            **({"nccl": table.as_json()} if table else {}),
             "backend": self.backend,
             "torch": clean(self.torch),
             "nodes": list(self.members),
@@ -254,6 +268,8 @@ def _found(done: Rehearsed) -> Iterator[Finding]:
     if done.unmeasured is not None:
         yield _unmeasured(done.unmeasured)
     yield from _other_interfaces(done)
+    for each in nccl_found(done.nccl()):
+        yield replace(each, nodes=tuple(dict.fromkeys(map(node_of, each.nodes))))
     pairs = slow(done.rates)
     if pairs:
         yield _slow(done, pairs)

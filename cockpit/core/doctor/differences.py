@@ -9,6 +9,7 @@ from typing import Any
 from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text
+from cockpit.core.rules.rows.profilers import FOR_ALL
 from cockpit.core.text import size
 
 ALIKE = 0.02
@@ -283,10 +284,7 @@ _NETWORK = (
     Trait("rdma", _rdma, "InfiniBand:", step=Step("ibstat", "is a cable out, or a port down?")),
 )
 
-COUNTERS = Step(
-    "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
-    "a line for /etc/modprobe.d; then load the driver again, as root",
-)
+COUNTERS = Step(FOR_ALL.command, FOR_ALL.reason)
 """How everybody gets them."""
 
 

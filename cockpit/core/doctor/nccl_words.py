@@ -136,9 +136,6 @@ WORDINGS = (
 )
 """The first that fits a line counts: what says more stands first."""
 
-_NCCL = re.compile(
-    r"(?:NET/(?P<net>\w+) : Using(?: \[\d+\])?\s*|Bootstrap ?: Using )(?P<what>[\w.:/-]+)", re.IGNORECASE
-)
 _COMPILED = [(re.compile(wording.pattern, re.IGNORECASE), wording) for wording in WORDINGS]
 
 
@@ -152,9 +149,3 @@ def meanings(said: str) -> Iterator[tuple[str, Wording]]:
                     seen.add(wording)
                     yield line.strip(), wording
                 break
-
-
-def networks(said: str) -> list[str]:
-    """What NCCL took, as its own lines (NCCL_DEBUG=INFO) say: ``IB mlx5_0:1/IB``."""
-    found = [(match["net"] or "bootstrap", match["what"]) for match in _NCCL.finditer(said)]
-    return list(dict.fromkeys(f"{net} {what}" for net, what in found))

@@ -52,6 +52,7 @@ class Cause(NamedTuple):
     :param at: the byte of the log at which it begins
     :param blames: who is missing, as it says: ranks, as a mask
     :param call: number and kind of the collective that it waited in; empty: it does not say
+    :param said: its words, line by line, and then those of what happened with it
     """
 
     weight: Weight
@@ -59,6 +60,7 @@ class Cause(NamedTuple):
     at: int
     blames: int = 0
     call: tuple[int, str] | None = None
+    said: bytes = b""
 
 
 class _Event(NamedTuple):
@@ -86,6 +88,8 @@ _MESSAGE = 4
 """Lines after an event that may still belong to its message."""
 _REPEATED = 100
 """So many bytes at the end of a message show that another one repeats it."""
+_SAID = 16
+"""Events of one burst whose words are kept."""
 _DIGIT = re.compile(rb"\d")
 _LETTERS = re.compile(rb"[^A-Za-z]+")
 
@@ -144,7 +148,8 @@ def cause(tail: bytes) -> Cause | None:
     ranks = mask_of(int(number) for number in named if int(number) < RANKS_MOST)
     call = CALL.search(said)
     waited = None if call is None else (int(call[1]), call[2].decode())
-    return Cause(event.weight, _cause(lines, event), starts[event.start], ranks, waited)
+    words = b"\n".join(one.words[:WORDS] for one in [event, *burst[:_SAID]])
+    return Cause(event.weight, _cause(lines, event), starts[event.start], ranks, waited, words)
 
 
 def _bursts(events: Sequence[_Event], talk: Sequence[int], progress: Sequence[int]) -> Iterator[list[_Event]]:

@@ -10,6 +10,9 @@ than the innocent partner of a slow rank, which would then seem slow too:
 - What is left lies in one gap between two such moments. If others got through the same gap of the same step
   without waiting, this rank waited there at most by how much longer it took. One other rank will not do: it
   may be the slow one, which took longer to get there; of the end of a step see :mod:`.ends`.
+- What is entered right at the end of a step may seem to be on its other side, by a clock that is not quite
+  right: it is in that step in which those are who enter it at another time. Else the gap after it would be
+  taken for one of the next step, and be the measure there.
 - Ranks that wait for the same one go on together, whenever they came. Where the one that came a little later
   than the others, by chance, goes on later by as much, nobody waits: the collective goes on beside the
   computation. Else a rank that is a little late would be late anew in each bucket. A dozen steps are judged
@@ -20,7 +23,7 @@ Blame goes by work, not by who arrives last: the innocent partner of a slow rank
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +32,7 @@ from cockpit.core.recorder.merge import Collective, Look
 from cockpit.core.recorder.overlap import NEVER, STEP, Gap, beside, when
 from cockpit.core.recorder.spans import CLOCKS_US, Cursor, Span, union
 from cockpit.core.recorder.step_tail import Ends, Held, Through
+from cockpit.core.recorder.two_ranks import Behind, Free, TwoRanks
 
 SMALL = 16
 """Elements of what ranks agree on, such as a loss or a norm, at most; training shares more than that."""
@@ -76,8 +80,9 @@ def work(
     ranks = {rank: _Rank(rank, own) for rank, own in steps.items()}
     _enter(timed, ranks)
     sweep = _Sweep(pair=len(ranks) == 2)
+    sides = _Sides(timed, ranks)
     for each in ranks.values():
-        sweep.over(each, stage_of.get(each.rank, 0))
+        sweep.over(each, stage_of.get(each.rank, 0), sides)
     sweep.compare(ranks.values())
     return [one for each in ranks.values() for one in each.works(look, sweep, piped=piped)]
 
@@ -137,8 +142,9 @@ def _unrecorded(timed: Sequence[Collective], stage_of: Mapping[int, int]) -> boo
     return len(set(stage_of.values())) > 1 or (bool(timed) and not any(map(shares, timed)))
 
 
-_Entered = tuple[int, str, int]
-"""When, what (empty: a step has ended), and when the last one entered it; 0 if that is not known."""
+_Entered = tuple[int, int, str, int]
+"""When, which of all collectives (-1: a step has ended), what it is, and when the last one entered it; 0 if
+that is not known."""
 
 _Next = dict[str, tuple[int, Any]]
 """For what may be entered next: the number of the place, and what may follow there."""
@@ -147,11 +153,12 @@ _Next = dict[str, tuple[int, Any]]
 class _Rank:
     """What one rank entered."""
 
-    __slots__ = ("entered", "gaps", "lag", "late", "partners", "rank", "steps", "unsure")
+    __slots__ = ("ends", "entered", "gaps", "lag", "late", "partners", "rank", "steps", "unsure")
 
     def __init__(self, rank: int, steps: Sequence[Step]) -> None:
         self.rank = rank
         self.steps = steps
+        self.ends = [step.end_us for step in steps]
         self.entered: list[_Entered] = []
         self.gaps: list[Gap] = []
         self.late: list[Span] = []
@@ -192,7 +199,7 @@ def _enter(collectives: Iterable[Collective], ranks: Mapping[int, _Rank]) -> Non
     """Hand each rank what it entered."""
     together: dict[int, set[int]] = {}
     lagging: set[int] = set()
-    for one in collectives:
+    for index, one in enumerate(collectives):
         together.setdefault(one.members, set()).update(one.arrivals)
         if not one.group.timed:
             lagging.update(one.arrivals)
@@ -209,7 +216,7 @@ def _enter(collectives: Iterable[Collective], ranks: Mapping[int, _Rank]) -> Non
             if call.shapes != shapes or call.op != op:  # nearly always all call the same
                 op, shapes = call.op, call.shapes
                 what = f"{op} {shapes}"
-            each.entered.append((at, what, released))
+            each.entered.append((at, index, what, released))
             if not complete:
                 each.unsure.append(at)
     for members, some in together.items():
@@ -231,6 +238,57 @@ def _blame(arrivals: Mapping[int, int], released: int, ranks: Mapping[int, _Rank
         ranks[last].late.append((second, released))
 
 
+class _Sides:
+    """On which side of the ends of steps collectives are, for all ranks alike."""
+
+    def __init__(self, collectives: Sequence[Collective], ranks: Mapping[int, _Rank]) -> None:
+        self._collectives = collectives
+        self._ranks = ranks
+        self._found: dict[int, int] = {}
+
+    def ends(self, rank: _Rank) -> list[int]:
+        """When the steps of a rank ended, by the clock of its recorder."""
+        entered, ends = sorted(rank.entered), rank.ends
+        times = [one[0] for one in entered]
+        found = []
+        for place, end in enumerate(ends):
+            before, after = 0, NEVER
+            for at, index, _, _ in entered[
+                bisect_left(times, end - CLOCKS_US) : bisect_right(times, end + CLOCKS_US)
+            ]:
+                if self._step(index) > rank.steps[0].number + place:
+                    after = min(after, at)
+                else:
+                    before = max(before, at + 1)
+            found.append(max(before, min(end, after)))
+        return found
+
+    def _step(self, index: int) -> int:
+        """The step that a collective is in."""
+        found = self._found.get(index)
+        if found is None:
+            found = self._found[index] = self._agreed(self._collectives[index])
+        return found
+
+    def _agreed(self, one: Collective) -> int:
+        """As those have it who are not near the end of a step; else on which side they are on average."""
+        off: dict[int, int] = {}
+        for rank, at in one.arrivals.items():
+            each = self._ranks.get(rank)
+            if each is None or not each.ends:
+                continue
+            ends, first = each.ends, each.steps[0].number
+            next_ = bisect_right(ends, at)
+            left = ends[next_] - at if next_ < len(ends) else NEVER
+            past = at - ends[next_ - 1] if next_ else NEVER
+            if min(left, past) > CLOCKS_US:
+                return first + next_
+            end = first + next_ - (past < left)
+            off[end] = off.get(end, 0) + (-past if past < left else left)
+        end = max(off, key=lambda end: abs(off[end]))
+        return end + (off[end] <= 0)
+
+
 class _Sweep:
     """Goes over the moments of one rank after the other, and compares the gaps between them.
 
@@ -250,14 +308,17 @@ class _Sweep:
         self._alone: set[int] = set()
         """Those that only one such rank got through."""
         self._ends = Ends()
+        self._two = TwoRanks()
+        self._waited: dict[int, dict[int, int]] = {}
+        """Of two ranks, how long each waited in which gaps, at most."""
         self._beside: set[tuple[int, int]] = set()
         self._newest = 0
 
-    def over(self, rank: _Rank, stage: int) -> None:
+    def over(self, rank: _Rank, stage: int, sides: _Sides) -> None:
         """Find the gaps of a rank."""
-        ends = [step.end_us for step in rank.steps]
-        moments = sorted([*((at, "", 0) for at in ends), *rank.entered])
-        times = [at for at, _, _ in moments]
+        ends = sides.ends(rank)
+        moments = sorted([*((at, -1, "", 0) for at in ends), *rank.entered])
+        times = [at for at, _, _, _ in moments]
         times.append(NEVER)
         self._gaps(rank, stage, moments, times, _released(moments, times), ends)
 
@@ -276,7 +337,7 @@ class _Sweep:
         end, begun = next(coming), 0
         began = rank.steps[0].begin_us if rank.steps else 0
         step = (rank.steps[0].number if rank.steps else 0) << STEP
-        for index, (at, what, _) in enumerate(moments):
+        for index, (at, _, what, _) in enumerate(moments):
             if end <= at:
                 while end <= at:
                     began, end = end, next(coming)
@@ -284,11 +345,17 @@ class _Sweep:
                 follows, begun = program, index
             place = follows.get(what)
             if place is None:
-                time = sum(other == what for _, other, _ in moments[begun:index])
+                time = sum(other == what for _, _, other, _ in moments[begun:index])
                 number = self._numbers.setdefault((stage, what, time), len(self._numbers))
                 place = follows[what] = (number, {})
             number, follows = place
             key, until, last = step | number, times[index + 1], released[index]
+            if self._pair:
+                if last > at:
+                    gaps.append((at, until, last, key))
+                if began <= at and end < NEVER:
+                    self._of_two(rank.rank, key, until - at, last - at, end - began)
+                continue
             if last - at > CLOCKS_US:
                 gaps.append((at, until, last, key))
                 if until in final:
@@ -296,7 +363,7 @@ class _Sweep:
                 continue
             # Nothing to wait for.
             busy = until - at
-            if last > at or self._pair:
+            if last > at:
                 gaps.append((at, until, max(at, last), key))
             if last > at:
                 busy = max(0, until - last)
@@ -311,18 +378,32 @@ class _Sweep:
                 if busy < shortest:
                     least[key] = busy
 
+    def _of_two(self, rank: int, key: int, took: int, until: int, step: int) -> None:
+        if until > 0:
+            self._two.behind.setdefault(rank, []).append(Behind(key, took, until, step))
+        if until <= CLOCKS_US:
+            self._two.free.setdefault(rank, []).append(Free(key, took, step))
+
     def compare(self, ranks: Iterable[_Rank]) -> None:
         """Find what is only known from all ranks together; call it after :meth:`over`, once."""
+        some = list(ranks)
+        self._newest = max((step.number for rank in some for step in rank.steps), default=0)
+        if self._pair:
+            self._waited = self._two.waited(self._newest)
+            return
         # A single one may be the slow one, which works on while the others wait.
         for key in self._alone:
             del self._least[key]
         self._least.update(self._ends.least(self._alone))
-        some = list(ranks)
-        self._newest = max((step.number for rank in some for step in rank.steps), default=0)
         self._beside = beside({rank.rank: rank.gaps for rank in some}, self._newest)
 
     def waits(self, rank: _Rank) -> list[Span]:
         """When a rank waited, knowing how long each gap takes at least, and in which nobody waits."""
+        if self._pair:
+            waited = self._waited.get(rank.rank, {})
+            return union(
+                (begin, min(released, begin + waited.get(key, 0))) for begin, _, released, key in rank.gaps
+            )
         least, skipped, newest = self._least, self._beside, self._newest
         return union(
             (begin, min(released, begin + max(0, end - begin - least.get(key, 0))))
@@ -338,7 +419,7 @@ def _released(moments: Sequence[_Entered], times: Sequence[int]) -> list[int]:
     """
     released = list(times)
     own, before = 0, -1
-    for index, (at, _, last) in enumerate(moments):
+    for index, (at, _, _, last) in enumerate(moments):
         if at != before:
             own, before = index, at
         if last <= at:

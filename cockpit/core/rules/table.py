@@ -11,11 +11,25 @@ from cockpit.core.logs.prefixes import message
 from cockpit.core.logs.search import Expression, Rows
 from cockpit.core.rules.row import Row
 
-AREAS = (
-    *("launch", "rendezvous", "containers", "slurm", "memory", "disks", "builds", "network", "hangs"),
-    *("data", "numerics", "profilers", "pyspy", "crashes"),
-)
-"""The modules of rows; where two rows fit one line, that of the earlier area counts."""
+AREAS = {
+    "launch": ("Launch and ssh", "启动与 ssh"),
+    "rendezvous": ("Rendezvous", "会合（rendezvous）"),
+    "containers": ("Containers", "容器"),
+    "slurm": ("SLURM", "SLURM"),
+    "memory": ("Memory", "内存与显存"),
+    "disks": ("Disks", "磁盘与文件系统"),
+    "builds": ("Builds of extensions", "编译扩展"),
+    "network": ("Network: NCCL, RCCL, HCCL, oneCCL, gloo", "网络：NCCL、RCCL、HCCL、oneCCL、gloo"),
+    "hangs": ("Hangs", "卡住"),
+    "processes": ("Processes that stay", "残留进程"),
+    "data": ("Data and checkpoints", "数据与 checkpoint"),
+    "numerics": ("Numerics", "数值"),
+    "profilers": ("Profilers", "profiler"),
+    "pyspy": ("py-spy", "py-spy"),
+    "crashes": ("Crashes", "崩溃"),
+}
+"""The modules of rows, with their titles in English and Chinese; where two rows fit one line, that of the
+earlier area counts."""
 
 LINE_MOST = 4000
 """Bytes of a line that are looked at."""

@@ -9,8 +9,11 @@ from dataclasses import replace
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.logs.cause_words import Weight
+from cockpit.core.logs.causes import Cause
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import ranks_named
+from cockpit.core.rules.explanation import explanation, meant
+from cockpit.core.rules.row import Row
 from cockpit.core.run.first import CRASHES, LISTENED, First, Listen, first_of
 from cockpit.core.run.memory import last_seen
 from cockpit.core.run.states import Rank, RankState, Run
@@ -22,7 +25,13 @@ SOON_S = 300.0
 WITHOUT_PROBE = Step("--probe off", "restart with this to rule out cockpit's probe in the rank")
 
 
-def failure(run: Run, name: str, listen: Listen | None = None) -> Finding | None:
+Near = Callable[[Rank, Cause], Sequence[bytes]]
+"""Gives the lines of a rank's log near its cause, the nearest first."""
+
+
+def failure(
+    run: Run, name: str, listen: Listen | None = None, near: Near = lambda rank, cause: ()
+) -> Finding | None:
     """The rank that broke first, and why; None if none has failed.
 
     :param name: the run's
@@ -39,18 +48,31 @@ def failure(run: Run, name: str, listen: Listen | None = None) -> Finding | None
     told = Finding("failed", "") if first.cause is None else first.cause.found
     if first.how == "broke" and ranks[0].signal == signal.SIGKILL and oom_kills(run, ranks[0]):
         told = Finding("failed", "", certainty="likely")  # it has printed nothing about its end
-    return replace(
+    read = listen is not None and listen(ranks[0]) is not None
+    found = replace(
         told,
         id="failed",
         what=one_line(_what(run, first, ranks)),
         ranks=first.ranks,
-        detail=one_line(
-            _why(run, first, ranks[0], told.what, read=listen is not None and listen(ranks[0]) is not None),
-            limit=300,
-        ),
+        detail=one_line(_why(run, first, ranks[0], told.what, read=read), limit=300),
         steps=_steps(run, ranks[0], name),
         nodes=tuple(dict.fromkeys(rank.node for rank in ranks)),
     )
+    return meant(found, _explained(first, ranks[0], near)) if read or first.cause else found
+
+
+def _explained(first: First, rank: Rank, near: Near) -> Row | None:
+    cause = first.cause
+    facts = _facts(rank) if first.how == "broke" else frozenset()
+    return explanation(cause.said, near(rank, cause), facts) if cause else explanation(b"", (), facts)
+
+
+def _facts(rank: Rank) -> frozenset[str]:
+    """What is recorded of its end, for rules."""
+    found = {signal.Signals(rank.signal).name} if rank.signal in set(signal.Signals) else set()
+    if rank.oom_kills is not None:
+        found.add("oom" if rank.oom_kills else "no-oom")
+    return frozenset(found)
 
 
 def _what(run: Run, first: First, ranks: Sequence[Rank]) -> str:

@@ -158,6 +158,7 @@ def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str, keep: Evidenc
         "launcher": plan.launcher,
         "profile": profile(plan),
         "probe": plan.probe,
+        "nccl_debug": plan.nccl_debug,
         "evidence": {"keep": keep.keep, "after_s": keep.after, "idle_s": keep.idle},
         "grace_s": times.grace,
         "finalise_s": times.finalise,

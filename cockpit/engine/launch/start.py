@@ -177,6 +177,7 @@ def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pytho
         pythons=pythons,
         profile=profile,
         probe=job.probe,
+        nccl_debug=job.nccl_debug,
         on_failure=request.on_failure,
         failure_wait_s=request.failure_wait_s,
         transport=request.reach.kind,

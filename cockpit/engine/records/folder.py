@@ -159,6 +159,7 @@ class Manifest(Definition):
     pythons: Sequence[str] = bound(ListOf(_FILE, 1000), ())
     profile: dict[str, Any] | None = maybe(_OBJECT)
     probe: str = bound(Text(4, "auto|on|off"), "off")
+    nccl_debug: bool = bound(gate.FLAG, False)
     on_failure: str = bound(Text(4, "stop|wait"), "stop")
     failure_wait_s: float = bound(gate.SECONDS, 30.0)
     transport: str = bound(_TRANSPORT, "auto")

@@ -222,6 +222,7 @@ def _manifest(name: str, parts: list[_Part], pool: LinkPool) -> Manifest:
         cwd="",
         pythons=pool.pythons,
         profile=record.profile,
+        nccl_debug=record.nccl_debug,
         on_failure="wait",
         transport=pool.reach.kind,
         transport_options=pool.reach.lasting,

@@ -13,7 +13,7 @@ from cockpit.base import events, verbs
 from cockpit.base.answers import BegunFile, FollowItem, Remains, StopAnswer
 from cockpit.base.events import Fact, Gap, StopAsked
 from cockpit.base.gate import Malformed
-from cockpit.base.record import INDEX, logged_rank
+from cockpit.base.record import INDEX, logged_rank, nccl_rank
 from cockpit.core.run.event_table import known
 from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import LIVE
@@ -254,4 +254,5 @@ def _gaps(path: Path, name: str) -> Iterator[Event]:
 def _is_of(entry: NodeEntry, file: str) -> bool:
     """Whether a file is a node's own, not the log of another node's rank."""
     rank = logged_rank(file)
+    rank = nccl_rank(file) if rank is None else rank
     return rank is None or rank in entry.ranks

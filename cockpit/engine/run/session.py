@@ -13,7 +13,7 @@ from cockpit.base import events
 from cockpit.base.answers import SamplesItem
 from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
-from cockpit.base.record import EVENTS, INDEX, is_log, log_name, logged_rank
+from cockpit.base.record import EVENTS, is_log, log_name, logged_rank
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
 from cockpit.core.pace.pace import Pace
@@ -212,7 +212,7 @@ class Session:
         """A copy has grown: tell what it is about, without what was told before."""
         if file == EVENTS:
             await self.source.taken_in(name, self.copies.untold(name, file, offset, data)[1])
-        elif file not in INDEX:
+        elif is_log(file):
             self.log(name, logged_rank(file), offset, data)
 
     async def tell_copy(self, name: str, file: str, end: int) -> None:

@@ -26,6 +26,8 @@ IDLE_S = 0.25
 """Seconds between two looks at the files: after new bytes, and otherwise."""
 _INDEX = 8 << 20
 """Bytes of a time index that are looked through for how long a log was: hours of a busy node."""
+NCCL_READ = 8 << 20
+"""Bytes of a file of NCCL that are sent: hundreds of communicators. NCCL writes on, to its node alone."""
 BEAT_S = 1.0
 """Longest silence, in seconds: an answer without bytes says that there are none."""
 
@@ -58,7 +60,9 @@ def follow(call: Call) -> Dict[str, Any]:
 
 def _follow_files(call: Call, asked: verbs.Follow) -> None:
     folder = asked.dir
-    reader = _Reader(folder, read_record(folder)["ranks"], asked.offsets, asked.marks)
+    facts = read_record(folder)
+    nccl = facts.get("nccl_debug") is True
+    reader = _Reader(folder, facts["ranks"], asked.offsets, asked.marks, nccl=nccl)
     last = 0.0
     while not call.cancelled:
         alive = supervisor_alive(folder)
@@ -86,6 +90,7 @@ class _Reader:
     :param ranks: the ranks of this node
     :param offsets: bytes of each file that the other side has
     :param marks: see :attr:`cockpit.base.trail.Trail.mark`; of these bytes
+    :param nccl: whether the ranks' NCCL writes files of its own
     """
 
     def __init__(
@@ -94,12 +99,18 @@ class _Reader:
         ranks: Iterable[int],
         offsets: Mapping[str, int],
         marks: Mapping[str, int] = MappingProxyType({}),
+        *,
+        nccl: bool = False,
     ) -> None:
         self._folder = folder
         self._files: Dict[str, Followed] = {}
         index = record.SIZES if _fits(os.path.join(folder, record.SIZES)) else record.TIMES
-        for name in (record.EVENTS, index, record.LAUNCHER_LOG, *map(record.rank_log, ranks)):
+        ranks = tuple(ranks)
+        own = map(record.rank_nccl, ranks) if nccl else ()
+        for name in (record.EVENTS, index, record.LAUNCHER_LOG, *map(record.rank_log, ranks), *own):
             kind = _Record if name == record.EVENTS else Followed
+            if record.nccl_rank(name) is not None:
+                kind = _Capped
             place = Place(os.path.join(folder, name))
             have = offsets.get(name, 0)
             written = partial(_open_files, folder, name)
@@ -119,8 +130,8 @@ class _Reader:
 
     @property
     def sizes(self) -> Dict[str, int]:
-        """How long each file is, as of the last look."""
-        return {name: file.size for name, file in self._files.items() if file.size}
+        """How long each file is, as far as it is sent, as of the last look."""
+        return {name: file.sent for name, file in self._files.items() if file.size}
 
     @property
     def trouble(self) -> Dict[str, str]:
@@ -200,6 +211,15 @@ class _Record(Followed):
         return data
 
 
+class _Capped(Followed):
+    """A file of which only the beginning is sent: whoever writes it may write for ever."""
+
+    @property
+    def sent(self) -> int:
+        """See :attr:`Followed.sent`."""
+        return min(self.size, NCCL_READ)
+
+
 def _fits(path: str) -> bool:
     """Whether there is a time index that is not thinned, and is not too long to be taken."""
     return 0 < (safefiles.size(path) or 0) <= record.SIZES_READ
@@ -208,6 +228,7 @@ def _fits(path: str) -> bool:
 def _open_files(folder: str, name: str) -> Iterator[str]:
     """Descriptors of the processes that write a file of a run folder, as far as they are known."""
     rank = record.logged_rank(name)
+    rank = record.nccl_rank(name) if rank is None else rank
     with suppress(OSError, ValueError, NodeError):
         if rank is not None:
             start = recorded(Start, os.path.join(folder, record.rank_start(rank)), rank)

@@ -68,6 +68,8 @@ class Supervisor:
         self._times = Lasting(os.path.join(folder, record.TIMES), times.LIMIT, times.thinned)
         self._sizes: Dict[str, int] = {}
         self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
+        if spec.get("nccl_debug"):
+            self._logs += map(record.rank_nccl, spec["ranks"])
         self._ranks = Ranks(folder, spec["ranks"], self._emit, self._why_missing)
         self._evidence = evidence.Evidence(spec, folder, self._ranks, self._emit)
         self._probes = probing.Probes(
@@ -171,6 +173,7 @@ class Supervisor:
         for name in ("run", "node", "index", "dir", "ranks", "launcher", "profile", "grace_s", "finalise_s"):
             facts[name] = spec.get(name)
         facts["probe"], facts["rings"] = spec.get("probe", "off"), self._probes.rings
+        facts["nccl_debug"] = bool(spec.get("nccl_debug"))
         path = os.path.join(self._folder, record.RECORD)
         safefiles.write_new(path + ".tmp", json.dumps(facts).encode())
         os.rename(path + ".tmp", path)
@@ -189,6 +192,8 @@ class Supervisor:
         environment[record.ENV_UMASK] = "%03o" % self._user_umask
         environment.update(self._probes.environment)
         environment.update(self._evidence.environment)
+        if spec.get("nccl_debug"):
+            environment[record.ENV_NCCL] = "1"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         log = os.open(os.path.join(self._folder, record.LAUNCHER_LOG), flags, 0o600)
         shell = shutil.which("bash") or "/bin/sh"

@@ -314,6 +314,7 @@ def _child(
         os.dup2(log, 2)
         _tie(wrapper)
         _probe(rank)
+        _nccl(rank)
         os.umask(user_umask)
         # Python ignores these two, and exec would hand that on.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -339,6 +340,14 @@ def _probe(rank: int) -> None:
         return
     os.environ["PYTHONPATH"] = "%s:%s" % (place, theirs) if theirs else place
     os.environ[record.ENV_PROBE] = "%s %d %d" % (mode, rank, theirs is not None)
+
+
+def _nccl(rank: int) -> None:
+    """Name the file that NCCL writes: it puts in a host and a pid, but knows no rank."""
+    if os.environ.pop(record.ENV_NCCL, None):
+        place = os.path.join(os.environ[record.ENV_DIR], record.rank_nccl(rank))
+        if "%" not in place:
+            os.environ.setdefault("NCCL_DEBUG_FILE", place)
 
 
 def _tie(wrapper: int) -> None:

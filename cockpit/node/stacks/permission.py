@@ -12,6 +12,7 @@ import time
 from typing import ClassVar, Dict, List, Optional, Tuple
 
 from cockpit.base import users
+from cockpit.base.stacks import spy_words
 from cockpit.node.run.helpers import Running, Starter, by_supervisor, quiet
 from cockpit.node.stacks import kernel
 from cockpit.node.stacks.pyspy_process import NAME, child, directly
@@ -112,8 +113,7 @@ def refusal(pid: int, uid: int) -> Tuple[str, str]:
             hint = "set kernel.yama.ptrace_scope to 0 or 1 in /etc/sysctl.d, then reboot: 3 holds until then"
             return what, hint
         if ours == 0:
-            what = "root may not trace other processes here: a container without SYS_PTRACE"
-            return what, "start the container with --cap-add SYS_PTRACE"
+            return spy_words.ROOT_DENIED, "start the container with --cap-add SYS_PTRACE"
     what = "the system forbids tracing its process %d (a sandbox, a container, or a protected program)" % pid
     return what, "on the node: sudo py-spy dump --pid %d" % pid
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from cockpit.base.stacks import spy_words
 from cockpit.node.run.helpers import Running, Starter, quiet
 
 NAME = "py-spy"
@@ -126,14 +127,11 @@ def _read(
 def complaint(said: str, pid: int) -> Tuple[str, str]:
     """What py-spy complains about, as a sentence, and what would help."""
     if "Failed to find python version" in said:
-        return (
-            "process %d is not a Python process, has not started Python yet, or its Python is too old" % pid,
-            "",
-        )
+        return "process %d %s" % (pid, spy_words.NO_PYTHON), ""
     unsupported = re.search(r"Unsupported version of Python: (\S+)", said)
     if unsupported:
         what = "this py-spy does not know Python %s" % unsupported.group(1)
-        return what, "a newer py-spy: python3 -m pip install --upgrade py-spy"
+        return what, "a newer py-spy: %s" % spy_words.NEWER
     told = said.partition("Stack backtrace:")[0]
     reasons = re.findall(r"^\s*(?:Error: |Reason: |\d+: )(.+?)\s*$", told, re.MULTILINE)
     lines = list(dict.fromkeys(reasons)) or told.strip().splitlines()[:1] or ["no reason given"]

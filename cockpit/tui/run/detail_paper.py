@@ -10,9 +10,11 @@ from typing import Any
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import GpuSample, NodeSample
+from cockpit.core.finding import Finding
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
+from cockpit.core.nccl.table import NOTHING, Table
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.phases import Phases
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
@@ -63,6 +65,7 @@ class About:
     :param part: which of it is shown
     :param sizes: how bytes are written
     :param plain: shades and letters instead of colours
+    :param nccl: what ranks say of their NCCL, and what is wrong by that
     """
 
     node: str
@@ -80,6 +83,8 @@ class About:
     part: Part = Part.ALL
     sizes: Sizes = BINARY
     plain: bool = False
+    nccl: Table = NOTHING
+    nccl_wrong: Sequence[Finding] = ()
 
 
 class Paper:

@@ -33,6 +33,7 @@ from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
 from cockpit.tui.run.grid_lines import Mark
 from cockpit.tui.run.narrowed import Narrowed
+from cockpit.tui.run.nccl_said import NcclSaid
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.stall import standing, stands_still
 from cockpit.tui.run.stall_banner import StallBanner
@@ -113,6 +114,7 @@ class Drawing:
     def __post_init__(self) -> None:
         self._ranks_of = {node.name: node.ranks for node in self.board.manifest.nodes}
         self._environs = Environs(self.session, recorded=self.recorded)
+        self._nccl = NcclSaid(self.session)
         self._behind = notices.Since()
         self.narrowed = Narrowed(self.screen, self.board)
         self._notice = notices.Notice(self.board, self.session, self.screen.app.keys, recorded=self.recorded)
@@ -278,8 +280,11 @@ class Drawing:
         process = None if rank is None else board.model.ranks[rank]
         if pane.id == "glance":
             entitle(pane, "", f"rank {rank}" if process is not None else node)
-        elif process is not None and self._environs.wants(process):
-            self.screen.run_worker(self._environs.fetch(process), group="environ")
+        else:
+            if process is not None and self._environs.wants(process):
+                self.screen.run_worker(self._environs.fetch(process), group="environ")
+            if self._nccl.due():
+                self.screen.run_worker(self._nccl.read(), group="nccl")
         environ = None if process is None else self._environs.of(process)
         log = "" if process is None else self.session.source.log_place(process)
         pane.show(
@@ -299,6 +304,8 @@ class Drawing:
                 self._part(pane),
                 SIZES[self.screen.app.units],
                 plain=self._plain,
+                nccl=self._nccl.table,
+                nccl_wrong=self._nccl.wrong,
             )
         )
 

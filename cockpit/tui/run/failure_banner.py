@@ -30,7 +30,7 @@ AGES = 1e9
 
 
 class FailureBanner(Banner):
-    """Up to three lines; none while nothing has failed, and nothing is about to.
+    """Up to five lines; none while nothing has failed, and nothing is about to.
 
     :param run: the run's name, for what to type
     :param keys: the key of a command, by its id
@@ -115,7 +115,16 @@ class FailureBanner(Banner):
             # If there is little room, the innermost frame is the one to keep.
             parts.append(Part(((" → ".join(found.evidence), ""),), 3, Part(((found.where, ""),), 1)))
         steps = " · ".join(step.in_app(self._keys) for step in found.steps)
-        yield [*parts, Part(((steps, "dim"),), 2)]
+        if not found.meaning:
+            yield [*parts, Part(((steps, "dim"),), 2)]
+            return
+        yield parts
+        yield [Part((("means  ", "dim"), (found.meaning, "")), 0)]
+        yield [Part((("next   ", "dim"), (found.steps[0].text, "strong")), 0), *self._more(found)]
+
+    def _more(self, found: Finding) -> Iterator[Part]:
+        for at, step in enumerate(found.steps[1:]):
+            yield Part(((step.in_app(self._keys), "dim"),), at + 1)
 
     def _rest(
         self, model: RunModel, others: Sequence[Rank], stops_at: float | None, now: float

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cockpit.base.events import NodeSample
+from cockpit.core.masks import mask_of
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.model import Node
 from cockpit.engine.records.folder import NodeEntry
@@ -24,6 +25,7 @@ from cockpit.tui.run.detail_paper import (
     safe,
     variable_lines,
 )
+from cockpit.tui.run.nccl_lines import nccl_lines
 
 
 def node_lines(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
@@ -44,6 +46,7 @@ def node_lines(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
         yield from _remarks(node, paper)
     if sight.part is Part.NOW:
         return
+    yield from nccl_lines(sight, mask_of(node.ranks), paper)
     yield from page_lines(sight, paper)
     yield from _found(sight.entry, paper)
     yield from _reports(sight, node, paper)

@@ -37,6 +37,7 @@ from cockpit.tui.run.detail_paper import (
     safe,
     variable_lines,
 )
+from cockpit.tui.run.nccl_lines import nccl_lines
 from cockpit.tui.run.stall import standing
 
 _OF_TRAINING = re.compile(
@@ -70,6 +71,7 @@ def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[L
     if sight.part is Part.NOW:
         return
     yield from _process(sight, node, rank, local, paper)
+    yield from nccl_lines(sight, 1 << rank.rank, paper)
     yield from page_lines(sight, paper)
     yield from command_lines(sight, paper)
     yield from _environment(sight, rank, paper)

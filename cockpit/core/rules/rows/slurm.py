@@ -1,7 +1,115 @@
-"""Rows of slurm."""
+"""SLURM: steps that do not start, and steps that do not end."""
 
 from __future__ import annotations
 
-from cockpit.core.rules.row import Row
+from cockpit.core.rules.row import Next, Row
 
-ROWS: tuple[Row, ...] = ()
+_STUCK = Next(
+    "ps -eo pid,stat,wchan:32,cmd | awk '$2 ~ /^D/'",
+    "on the node: what is stuck in the GPU driver or a file system? only a reboot ends it",
+    "在该节点上运行：有进程卡在 GPU 驱动或文件系统里吗？那只能重启节点",
+)
+_HELD = Next(
+    "cockpit doctor HOSTFILE",
+    "before the next run: what still holds GPUs?",
+    "下次运行前：谁还占着 GPU？",
+)
+_MEMORY = "Memory required by task is not available"
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        id="slurm-no-step-memory",
+        signs=(rf"\bUnable to create (?:step for job \d{{1,10}}|job step): {_MEMORY}\b",),
+        means="SLURM could not start the step: other steps hold the job's memory, or it asks for more than the job has.",
+        zh="SLURM 没能启动作业步：作业的内存被其他作业步占满，或该步请求超过作业拥有的内存。",
+        next=(
+            Next(
+                "srun --mem=0 …",
+                "takes the memory that the job has, not the default",
+                "使用作业已有的全部内存，而不是默认值",
+            ),
+            Next(
+                "srun --exact --mem=32G --cpus-per-task=8 …",
+                "for steps side by side: to each its part",
+                "并行跑多个作业步时：每步只要自己那份",
+            ),
+            Next("scontrol show job JOBID | grep -i tres", "what does the job have?", "作业有多少资源？"),
+        ),
+        source="radical.pilot#2620, optimas#266, DLA-Future#337",
+    ),
+    Row(
+        id="slurm-interconnect",
+        signs=(r"\b(?:[Ll]aunch failed|failed on node \S{1,200}): Error configuring interconnect\b",),
+        means="SLURM could not set up the step's interconnect: it shares nodes with another step, or a node is bad.",
+        zh="SLURM 无法为该作业步配置互连：与其他作业步共用节点，或某个节点有故障。",
+        next=(
+            Next(
+                "srun --overlap -N1 -n1 -w NODE …",
+                "attaches to a job: one task, one node",
+                "进入正在跑的作业：单节点、单任务",
+            ),
+            Next(
+                "squeue --steps --jobs JOBID",
+                "is an old step still there? scancel JOBID.STEP",
+                "还有旧作业步？用 scancel JOBID.STEP 结束",
+            ),
+            Next("sbatch --exclude=NODE …", "again, without that node", "排除该节点后重新提交"),
+        ),
+        source="lumi-userguide#223, slurm src/common/slurm_errno.c",
+    ),
+    Row(
+        id="slurm-step-waits",
+        signs=(r"\bsrun: Job (?:\d{1,10} )?step creation (?:temporarily|still) disabled, retrying\b",),
+        means="srun waits: another step of the same job holds all its CPUs, GPUs or memory.",
+        zh="srun 在等待：同一作业的另一个作业步占满了 CPU、GPU 或内存。",
+        next=(
+            Next(
+                "srun --overlap …",
+                "shares what the running step holds (since 20.11)",
+                "与正在运行的作业步共用资源（20.11 起）",
+            ),
+            Next("squeue --steps --jobs JOBID", "which step holds them?", "是哪个作业步占着？"),
+            Next(
+                "srun --exact --mem=32G --cpus-per-task=8 …",
+                "for steps side by side: to each its part",
+                "并行跑多个作业步时：每步只要自己那份",
+            ),
+        ),
+        severity="warning",
+        source="llnl/smith#688, LaunchMON#57, ompi#8378, csc-user-guide#1022",
+    ),
+    Row(
+        id="slurm-unkillable-step",
+        signs=(r"\bSTEPD TERMINATED ON \S{1,200} AT \S{1,40} DUE TO JOB NOT ENDING WITH SIGNALS\b",),
+        means="SLURM gave up on the step: a process stuck in the kernel survived SIGKILL, so the node is drained.",
+        zh="SLURM 放弃了该作业步：有进程卡在内核里，SIGKILL 也杀不掉，节点因此被 drain。",
+        next=(
+            _STUCK,
+            Next(
+                "sinfo -R",
+                "is the node drained for it? its admin has to reboot it and set it to resume",
+                "节点是否因此被 drain？需管理员重启并 resume",
+            ),
+            _HELD,
+        ),
+        severity="warning",
+        source="trixie#45, slurm src/slurmd/slurmstepd/step_terminate_monitor.c",
+    ),
+    Row(
+        id="srun-gave-up",
+        signs=(r"\bsrun: error: Timed out waiting for job step to complete\b",),
+        means="srun stopped waiting for its step to end: processes of it may still run on its nodes.",
+        zh="srun 不再等待作业步结束：其进程可能仍在节点上运行。",
+        next=(
+            Next(
+                "squeue --steps --jobs JOBID",
+                "is the step still there? scancel --signal=KILL JOBID.STEP",
+                "作业步还在吗？用 scancel --signal=KILL JOBID.STEP 结束",
+            ),
+            _STUCK,
+            _HELD,
+        ),
+        severity="warning",
+        source="EgoVerse#682, pySCENIC#456, slurm src/api/step_launch.c",
+    ),
+)

@@ -1,0 +1,196 @@
+"""What NCCL in the ranks of a run says: from the files of ``--nccl-debug``, and from the logs."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import os
+from collections.abc import Iterable, Mapping
+
+from cockpit.base import verbs
+from cockpit.base.record import LAUNCHER_LOG, rank_log, rank_nccl
+from cockpit.core.nccl.lines import LONGEST
+from cockpit.core.nccl.reading import Reader, read
+from cockpit.core.nccl.table import Table
+from cockpit.engine.files import OpenFiles, open_regular
+from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import LinkPool, settle
+from cockpit.engine.links.reading import read_part
+from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.errors import CockpitError
+
+READ = 8 << 20
+"""Bytes of a file of NCCL's own that are read, from its beginning."""
+LOG_READ = 1 << 20
+"""The same of a log, in which a user may let NCCL print: communicators are made early."""
+ASKED = 256 << 10
+"""Bytes of each file of a run that are asked for where it is not copied here: a communicator says some KB."""
+PIECE = 256 << 10
+
+
+class Files:
+    """The copies of the files that NCCL writes in the ranks of a run; what cannot be read is empty."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        wanted = folder.manifest.nccl_debug
+        nodes = folder.manifest.nodes if wanted else ()
+        self._paths = {
+            rank: str(folder.spool_dir(node) / rank_nccl(rank)) for node in nodes for rank in node.ranks
+        }
+        self._files = OpenFiles(16, os.O_RDONLY)
+
+    def size(self, rank: int) -> int:
+        """Bytes that are here."""
+        try:
+            number = self._open(rank)
+            return 0 if number is None else os.fstat(number).st_size
+        except OSError:
+            return 0
+
+    def read(self, rank: int, start: int, length: int) -> bytes:
+        """Bytes that are here, from an offset on."""
+        try:
+            number = self._open(rank)
+            return b"" if number is None else os.pread(number, length, start)
+        except OSError:
+            return b""
+
+    def _open(self, rank: int) -> int | None:
+        path = self._paths.get(rank)
+        if path is None:
+            return None
+        number = self._files.find(path)
+        return self._files.open(path) if number is None else number
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+
+def nodes_of(folder: RunFolder) -> dict[int, str]:
+    """The node of each rank."""
+    return {rank: node.name for node in folder.manifest.nodes for rank in node.ranks}
+
+
+class Heard:
+    """Reads what ranks say of their NCCL as our copies grow; each byte once.
+
+    Errors are those of reading a file: what cannot be read says nothing.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        manifest = folder.manifest
+        self._nodes = nodes_of(folder)
+        self._reader = Reader()
+        self._parts = [
+            _Part(str(folder.spool_dir(node) / name), rank, most)
+            for node in manifest.nodes
+            for rank in node.ranks
+            for name, most in (
+                (rank_log(rank), LOG_READ),
+                *([(rank_nccl(rank), READ)] if manifest.nccl_debug else []),
+            )
+        ]
+        if manifest.foreign is not None:
+            self._parts += [
+                _Part(str(folder.spool_dir(node) / LAUNCHER_LOG), None, READ) for node in manifest.nodes
+            ]
+
+    def read(self) -> bool:
+        """Read what is new; return whether anything is."""
+        grown = False
+        for part in self._parts:
+            grown |= part.read(self._reader)
+        return grown
+
+    def more(self, rank: int, data: bytes) -> None:
+        """Take the beginning of a file that is not here, or less of it."""
+        read([data], self._reader, rank)
+
+    def table(self) -> Table:
+        """What was said so far."""
+        return self._reader.table(self._nodes)
+
+
+class _Part:
+    """A file, and how far it was read.
+
+    :param rank: whose it is; None: a console
+    :param most: bytes that are read
+    """
+
+    def __init__(self, path: str, rank: int | None, most: int) -> None:
+        self._path, self._rank, self._most = path, rank, most
+        self._at = 0
+        self._rest = b""
+
+    def read(self, reader: Reader) -> bool:
+        if self._at >= self._most:
+            return False
+        before = self._at
+        try:
+            # Not kept open: a run may have more ranks than a process may have files.
+            with os.fdopen(open_regular(self._path), "rb", buffering=0) as file:
+                file.seek(self._at)
+                while self._at < self._most and (data := file.read(PIECE)):
+                    self._at += len(data)
+                    self._take(reader, data)
+        except OSError:
+            return self._at > before
+        return self._at > before
+
+    def _take(self, reader: Reader, data: bytes) -> None:
+        data = self._rest + data
+        whole = data.rfind(b"\n") + 1
+        reader.take(data[:whole], self._rank)
+        self._rest = data[whole:]
+        if len(self._rest) > 2 * LONGEST:
+            reader.take(self._rest, self._rank)
+            self._rest = b""
+
+
+def table_here(folder: RunFolder) -> Table:
+    """What is known here."""
+    heard = Heard(folder)
+    heard.read()
+    return heard.table()
+
+
+async def table_now(
+    folder: RunFolder, pool: LinkPool | None, nodes: Iterable[str]
+) -> tuple[Table, dict[str, str]]:
+    """What is known here, and of these nodes what they have.
+
+    :param pool: None: no node is asked
+    :return: and of nodes that could not be asked, why
+    """
+    wanted = set(nodes) if pool is not None else set()
+    entries = [node for node in folder.manifest.nodes if node.name in wanted]
+    answers: Mapping[str, dict[int, bytes]] = {}
+    errors: Mapping[str, CockpitError] = {}
+    if pool is not None and entries:
+        answers, errors = await settle({node.name: _asked(pool, folder, node) for node in entries})
+
+    def merged() -> Table:
+        heard = Heard(folder)
+        heard.read()
+        for found in answers.values():
+            for rank, data in found.items():
+                heard.more(rank, data)
+        return heard.table()
+
+    return await asyncio.to_thread(merged), {name: error.what for name, error in errors.items()}
+
+
+async def _asked(pool: LinkPool, folder: RunFolder, node: NodeEntry) -> dict[int, bytes]:
+    """The beginning of what NCCL in each rank of a node has written."""
+    link: Link = await pool.lend(node.name)
+    own = folder.manifest.nccl_debug
+    names = {rank_nccl(rank) if own else rank_log(rank): rank for rank in node.ranks}
+    word = f"{glob.escape(node.dir)}/rank-*.{'nccl' if own else 'log'}"
+    found = {os.path.basename(one.file): one.size for one in (await link.call(verbs.Find((word,)))).files}
+    return {
+        rank: await read_part(link, node.dir, name, 0, min(ASKED, found[name]))
+        for name, rank in names.items()
+        if found.get(name)
+    }

@@ -1,0 +1,52 @@
+"""What ranks of the run on the screen say of their NCCL."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from cockpit.core.finding import Finding
+from cockpit.core.nccl.findings import found
+from cockpit.core.nccl.table import NOTHING, Table
+from cockpit.engine.nccl import Heard
+from cockpit.engine.run.session import Session
+
+AGAIN_S, REST = 2.0, 20
+"""Seconds between two looks; and so many times as long as one takes."""
+
+
+class NcclSaid:
+    """What is known here: read beside the screen, while a detail is shown."""
+
+    def __init__(self, session: Session) -> None:
+        self._heard = Heard(session.folder)
+        self._again = 0.0
+        self._busy = False
+        self.table: Table = NOTHING
+        self.wrong: Sequence[Finding] = ()
+        """What is wrong by that."""
+
+    def due(self) -> bool:
+        """Whether to :meth:`read`."""
+        return not self._busy and time.monotonic() >= self._again
+
+    async def read(self) -> None:
+        """Read what is new; the screen is not held up."""
+        if self._busy:
+            return
+        self._busy = True
+        began = time.monotonic()
+        try:
+            self.table, self.wrong = await asyncio.to_thread(self._read)
+        finally:
+            self._busy = False
+            now = time.monotonic()
+            self._again = now + max(AGAIN_S, REST * (now - began))
+
+    def _read(self) -> tuple[Table, Sequence[Finding]]:
+        if not self._heard.read():
+            return self.table, self.wrong
+        table = self._heard.table()
+        table.differences()  # kept: they are drawn each time
+        return table, found(table)

@@ -1,0 +1,179 @@
+"""``--nccl-debug`` from end to end, with ranks that print what NCCL would; there is no NCCL here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cockpit.engine.nccl import Files, Heard, table_here
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from tests.cli.schemas import fits
+from tests.engine.watched import COCKPIT
+from tests.nccl.samples import IB_2_18
+from tests.node.runs import program
+
+TRAIN = """
+said() {{ sed "s/ rank 0 / rank $RANK /" {sample}; }}
+case "$NCCL_DEBUG" in INFO) ;; *) exit 8 ;; esac
+if [ -n "$NCCL_DEBUG_FILE" ]; then said >"$NCCL_DEBUG_FILE"; else said; fi
+if [ $RANK = 1 ] && [ -n "$FAILS" ]; then
+    printf '\\nn:1:1 [0] misc/cudawrap.cc:12 NCCL WARN Cuda failure 2 %s\\n' "'out of memory'" \\
+        >>"$NCCL_DEBUG_FILE"
+    exit 1
+fi
+"""
+
+
+def cockpit(folder: Path, *words: str, code: int = 0, **environment: str) -> str:
+    done = subprocess.run(
+        [*COCKPIT, *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def run(folder: Path, *options: str, code: int = 0, **environment: str) -> str:
+    """The name of a run of two ranks that is over."""
+    name = f"nccl-{uuid4().hex}"
+    (folder / "sample").write_text(IB_2_18)
+    train = program(folder / "train", TRAIN.format(sample=folder / "sample"))
+    (folder / "hostfile").write_text("localhost slots=2\n")
+    words = ["run", "hostfile", "--name", name, "--transport", "local", "--launcher", "command"]
+    words += ["--headless", "--no-preflight", "--failure-wait", "0.1", "--node-dir", str(folder / "nodes")]
+    cockpit(folder, *words, *options, "--", str(train), code=code, **environment)
+    return name
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["a file of the run", "the user's own on stdout"])
+def test_what_nccl_says_is_shown(tmp_path: Path, own: bool) -> None:
+    name = run(tmp_path, NCCL_DEBUG="INFO") if own else run(tmp_path, "--nccl-debug")
+    told = json.loads(cockpit(tmp_path, "ps", name, "--nccl", "--json"))
+    fits("ps-nccl", told)
+    assert [row["ranks"] for row in told["rows"]] == ["0", "1"]
+    assert {row["network"] for row in told["rows"]} == {"IB"}
+    assert (told["findings"], told["differs"], told["not_asked"]) == ([], [], {})
+    text = cockpit(tmp_path, "ps", name, "--nccl")
+    assert "the same for all that say it:" in text
+    assert "NET/IB/GDRDMA" in text
+    # Nor are its lines in the logs, unless the user has put them there.
+    assert ("NCCL INFO" in cockpit(tmp_path, "logs", name)) is own
+
+
+def test_it_is_asked_of_the_node_where_it_is_not_here(tmp_path: Path) -> None:
+    name = run(tmp_path, "--nccl-debug")
+    elsewhere = str(tmp_path / "elsewhere")
+    found = ["--transport", "local", "-w", "localhost", "--node-dir", str(tmp_path / "nodes")]
+    told = json.loads(cockpit(tmp_path, "ps", name, *found, "--nccl", "--json", XDG_STATE_HOME=elsewhere))
+    assert [row["network"] for row in told["rows"]] == ["IB", "IB"]
+
+
+def test_its_warnings_are_the_words_of_the_rank(tmp_path: Path) -> None:
+    name = run(tmp_path, "--nccl-debug", code=1, FAILS="1")
+    told = json.loads(cockpit(tmp_path, "ps", name, "--json"))
+    (found,) = [one for one in told["findings"] if one["ranks"] == "1"]
+    assert "Cuda failure 2 'out of memory'" in found["detail"]
+
+
+def test_nothing_is_known(tmp_path: Path) -> None:
+    name = run(tmp_path, "--env", "NCCL_DEBUG=INFO", "--env", f"NCCL_DEBUG_FILE={tmp_path}/mine.%p")
+    text = cockpit(tmp_path, "ps", name, "--nccl")
+    assert "nothing that NCCL says is known" in text
+    assert "--nccl-debug" in text
+
+
+def test_words(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COCKPIT, "ps", "--nccl"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, "needs a RUN" in done.stderr) == (2, True)
+    words = ["run", "-w", "h:1", "--launcher", "per-node", "--nccl-debug", "--python", sys.executable]
+    done = subprocess.run(
+        [*COCKPIT, *words, "--", "train.py"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, "does not apply" in done.stderr) == (2, True)
+    told = json.loads(
+        cockpit(
+            tmp_path,
+            *(
+                "plan",
+                "-w",
+                "h:1",
+                "--nccl-debug",
+                "--python",
+                "/usr/bin/python3",
+                "--json",
+                "--",
+                "train.py",
+            ),
+            NCCL_DEBUG="TRACE",
+        )
+    )
+    (plan,) = told["plans"]
+    assert plan["nccl_debug"] is True
+    assert plan["env"]["NCCL_DEBUG"] == "TRACE"  # the user's own
+    assert plan["env"]["NCCL_DEBUG_SUBSYS"] == "INIT,BOOTSTRAP,NET,GRAPH,ENV"
+
+
+def kept(path: Path, **fields: Any) -> RunFolder:
+    """A run of two ranks, of which nothing is copied yet."""
+    entry = NodeEntry("gpu01", "/tmp/cockpit-0/otter/gpu01", [0, 1])
+    manifest = Manifest("otter", 1.0, [entry], "command", ["train"], "/", **fields)
+    folder = path / "otter"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    found = RunFolder(folder)
+    found.spool_dir(entry).mkdir(parents=True)
+    return found
+
+
+def test_copies_are_read_as_they_grow(tmp_path: Path) -> None:
+    folder = kept(tmp_path, nccl_debug=True)
+    path = folder.spool_dir(folder.manifest.nodes[0]) / "rank-1.nccl"
+    heard = Heard(folder)
+    assert (heard.read(), heard.table().rows) == (False, ())
+    data = IB_2_18.encode()
+    # In the middle of a line.
+    at = data.index(b"network IB") + 3
+    path.write_bytes(data[:at])
+    assert heard.read()
+    (row,) = heard.table().rows
+    assert (row.numbers, row.node, row.network, row.bootstrap) == ((1,), "gpu01", "", "bond0")
+    with path.open("ab") as file:
+        file.write(data[at:])
+    assert heard.read()
+    assert heard.table().rows[0].network == "IB"
+    assert not heard.read()
+
+
+def test_of_a_copy_only_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.engine.nccl.LOG_READ", 1000)
+    folder = kept(tmp_path)
+    path = folder.spool_dir(folder.manifest.nodes[0]) / "rank-0.log"
+    path.write_bytes(b"x" * (1 << 20) + b"\n" + IB_2_18.encode())
+    heard = Heard(folder)
+    assert heard.read()
+    assert (heard.table().rows, heard.read()) == ((), False)
+
+
+def test_what_is_no_file_says_nothing(tmp_path: Path) -> None:
+    folder = kept(tmp_path, nccl_debug=True)
+    spool = folder.spool_dir(folder.manifest.nodes[0])
+    os.mkfifo(spool / "rank-0.nccl")
+    (spool / "rank-1.nccl").symlink_to("/etc/passwd")
+    assert table_here(folder).rows == ()
+    files = Files(folder)
+    assert (files.size(0), files.size(1), files.read(1, 0, 10)) == (0, 0, b"")
