@@ -205,6 +205,59 @@ PAGE = obj(
     },
 )
 
+NCCL: dict[str, Said] = {
+    "findings": each("what is wrong by that, worst first", obj("a finding", FINDING)),
+    "differs": each(
+        "what ranks do not say alike",
+        obj(
+            "one",
+            {
+                "column": "string: a field of a row, or a variable",
+                "values": each(
+                    "who says what, most first",
+                    obj(
+                        "a value",
+                        {
+                            "value": "string: as text",
+                            "ranks": "string: who says it",
+                            "nodes": each("their nodes", "string: a node"),
+                        },
+                    ),
+                ),
+            },
+        ),
+    ),
+    "rows": each(
+        "one a process; empty: not said",
+        obj(
+            "a row",
+            {
+                "ranks": "string: its ranks, several of a process with several GPUs",
+                "node": "string: its node",
+                "gpus": each("numbers of its CUDA devices", "integer: a number"),
+                "version": "string: of NCCL or RCCL, with that name",
+                "toolkit": "string: what it was built for",
+                "driver": "string: the CUDA of the driver",
+                "bootstrap": "string: interface that ranks meet over",
+                "network": "string: Socket, IB, or a plugin's own name",
+                "interfaces": each("of NET/Socket", "string: an interface"),
+                "devices": each("of NET/IB", "string: device:port/kind"),
+                "plugin": "string: network plugin",
+                "provider": "string: of libfabric",
+                "gdr": {"description": "GPUDirect RDMA", "enum": ["", "on", "off", "mixed"]},
+                "across": each("ways to other nodes", "string: NET/IB/GDRDMA"),
+                "inside": each("ways within the node", "string: P2P/CUMEM, SHM"),
+                "algorithms": each("what is connected", "string: rings, trees, NVLS"),
+                "channels": "integer: of collectives, in the largest communicator",
+                "world": "integer: ranks of that",
+                "communicators": "integer: how many were made",
+                "settings": by("variables that NCCL read", "string: value"),
+            },
+        ),
+    ),
+    "left_out": "integer: processes of which nothing is kept",
+}
+
 SCHEMAS: dict[str, Schema] = {
     "ps": each(
         "`cockpit ps --json`: runs, newest last",
@@ -269,56 +322,7 @@ SCHEMAS: dict[str, Schema] = {
         "`cockpit ps RUN --nccl --json`: what NCCL in the ranks says it uses",
         {
             "run": "string: its name",
-            "findings": each("what is wrong by that, worst first", obj("a finding", FINDING)),
-            "differs": each(
-                "what ranks do not say alike",
-                obj(
-                    "one",
-                    {
-                        "column": "string: a field of a row, or a variable",
-                        "values": each(
-                            "who says what, most first",
-                            obj(
-                                "a value",
-                                {
-                                    "value": "string: as text",
-                                    "ranks": "string: who says it",
-                                    "nodes": each("their nodes", "string: a node"),
-                                },
-                            ),
-                        ),
-                    },
-                ),
-            ),
-            "rows": each(
-                "one a process; empty: not said",
-                obj(
-                    "a row",
-                    {
-                        "ranks": "string: its ranks, several of a process with several GPUs",
-                        "node": "string: its node",
-                        "gpus": each("numbers of its CUDA devices", "integer: a number"),
-                        "version": "string: of NCCL or RCCL, with that name",
-                        "toolkit": "string: what it was built for",
-                        "driver": "string: the CUDA of the driver",
-                        "bootstrap": "string: interface that ranks meet over",
-                        "network": "string: Socket, IB, or a plugin's own name",
-                        "interfaces": each("of NET/Socket", "string: an interface"),
-                        "devices": each("of NET/IB", "string: device:port/kind"),
-                        "plugin": "string: network plugin",
-                        "provider": "string: of libfabric",
-                        "gdr": {"description": "GPUDirect RDMA", "enum": ["", "on", "off", "mixed"]},
-                        "across": each("ways to other nodes", "string: NET/IB/GDRDMA"),
-                        "inside": each("ways within the node", "string: P2P/CUMEM, SHM"),
-                        "algorithms": each("what is connected", "string: rings, trees, NVLS"),
-                        "channels": "integer: of collectives, in the largest communicator",
-                        "world": "integer: ranks of that",
-                        "communicators": "integer: how many were made",
-                        "settings": by("variables that NCCL read", "string: value"),
-                    },
-                ),
-            ),
-            "left_out": "integer: processes of which nothing is kept",
+            **NCCL,
             "not_asked": by("nodes that could not be asked, and why", "string: why"),
         },
     ),
@@ -580,6 +584,7 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "waited": "string: ranks that only followed, such as 0-3,7",
             "failed_too": "string: ranks that failed after it",
+            "nccl": obj("what NCCL says it uses; null: --nccl was not given", NCCL, null=True),
         },
     ),
     "explain-rules": each(

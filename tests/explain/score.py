@@ -52,8 +52,8 @@ def main() -> int:
         found = f"{count['first']} of {many} | {count['why']} of {many}"
         print(f"| {launcher} | {world:,} | {found} | {count['ms'] // many} |")
     every = sum(table.values(), Counter[str]())
-    share, why = every["first"] / every["all"], every["why"] / every["all"]
-    print(f"\nfirst: {every['first']} of {every['all']}, {share:.0%}; with its cause: {why:.0%}")
+    share, caused = every["first"] / every["all"], every["why"] / every["all"]
+    print(f"\nfirst: {every['first']} of {every['all']}, {share:.0%}; with its cause: {caused:.0%}")
     print("\nNot right:\n" + "\n".join(wrong or ["nothing"]))
     return int(share < 0.9)
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,9 @@ def test_packed_files_are_unpacked(pack: str, tmp_path: Path) -> None:
     import bz2
     import lzma
 
-    squeeze = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[pack]
+    packers: dict[str, Callable[[bytes], bytes]]
+    packers = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+    squeeze = packers[pack]
     path = tmp_path / f"console.log.{pack}"
     path.write_bytes(squeeze(FAILED[:70]) + squeeze(FAILED[70:]))
     report = told(path)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS
+import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cockpit.cli.output import out_json, out_lines
+from cockpit import config
+from cockpit.cli.output import out, out_json, out_lines
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.text import counted, size
 from cockpit.errors import CockpitError, Exit
+from cockpit.lang import language
 
 if TYPE_CHECKING:
     from cockpit.core.explain.report import Party, Report
+    from cockpit.core.nccl.table import Table
 
 SPEAKERS = 10
 """Speakers that are shown."""
@@ -40,23 +43,43 @@ def parser() -> Parser:
         help="files (plain, gzip, bzip2, xz), folders of logs, -: stdin; or a run's name, or: last (default)",
     )
     add_flag(made, "--json", "one JSON object")
+    add_flag(made, "--nccl", "also what NCCL says it uses, what differs between ranks first")
     add_flag(made, "--rules", "list what it knows: every rule, its meaning and where that is known from")
-    made.add_argument("--lang", choices=("en", "zh"), default="en", help=SUPPRESS)
+    made.add_argument(
+        "--lang",
+        choices=("en", "zh"),
+        help="the language of meanings and steps (default: lang of the settings)",
+    )
     return made
 
 
 def main(words: list[str]) -> int:
     """Explain a failure, or list the rules."""
     args = parser().parse_args(words)
+    lang = args.lang or language(config.load().lang, os.environ)
     if args.rules:
         from cockpit.cli.explained_rules import show
 
-        return show(as_json=args.json, lang=args.lang)
-    report = _report(args.what or ["last"])
+        return show(as_json=args.json, lang=lang)
+    what = args.what or ["last"]
+    if args.nccl and "-" in what:
+        raise CockpitError(
+            "--nccl reads a file twice, and stdin can be read once", hint="save it to a file first"
+        )
+    report = _report(what)
+    nccl = _nccl(what, report) if args.nccl else None
     if args.json:
-        out_json(report.as_json(args.lang))
+        out_json({**report.as_json(lang), "nccl": None if nccl is None else _nccl_json(nccl)})
     else:
-        out_lines(_lines(report, args.lang))
+        out_lines(_lines(report, lang))
+        if nccl is not None:
+            from cockpit.cli.nccl_details import print_nccl
+
+            out()
+            if nccl:
+                print_nccl(nccl)
+            else:
+                out("NCCL says nothing in it: set NCCL_DEBUG=INFO")
     return Exit.RANK_FAILED if report.failed else Exit.OK
 
 
@@ -77,6 +100,24 @@ def _report(words: list[str]) -> Report:
     from cockpit.engine.explain.reading import explained
 
     return explained(sources.items(words))
+
+
+def _nccl(what: list[str], report: Report) -> Table:
+    """What NCCL says in it."""
+    if report.run:
+        from cockpit.engine.nccl import table_here
+        from cockpit.engine.records.folder import RunFolder
+
+        return table_here(RunFolder.find(report.run))
+    from cockpit.engine.explain import nccl, sources
+
+    return nccl.table_in(sources.items(what))
+
+
+def _nccl_json(nccl: Table) -> dict[str, Any]:
+    from cockpit.core.nccl.findings import found
+
+    return {"findings": [one.as_json() for one in found(nccl)], **nccl.as_json()}
 
 
 def _lines(report: Report, lang: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 import signal
 from collections import Counter
@@ -357,9 +358,9 @@ class _Court:
                 if node and one.node and _short(node) != _short(one.node):
                     continue
                 for window in source.heard.windows.values():
-                    for number, line in zip(window.numbers, window.lines, strict=True):
-                        if number == at:
-                            return Line(source.name, at + 1, one_line(message(line)[:600]))
+                    index = bisect.bisect_left(window.numbers, at)
+                    if index < len(window.numbers) and window.numbers[index] == at:
+                        return Line(source.name, at + 1, one_line(message(window.lines[index])[:600]))
         return None
 
     def _what(self, first: First, firsts: Sequence[_Party]) -> str:

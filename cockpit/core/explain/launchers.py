@@ -1,8 +1,8 @@
 """What launchers print of the processes they started: who is where, and how each ended.
 
 Sources of the forms: torch (``distributed/elastic/multiprocessing/errors``, ``api.py``: ``failed (exitcode:
--9) local_rank: 3 (pid: 77)``, the block of ``ChildFailedError``), DeepSpeed (``launcher/launch.py``), srun and
-slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process rank
+-9) local_rank: 3 (pid: 77)``, the block of ``ChildFailedError``), DeepSpeed (``launcher/launch.py``), srun
+and slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process rank
 3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions.
 """
 
@@ -67,7 +67,7 @@ _EXIT = re.compile(rb"Exited with exit code (\d{1,3})")
 _NOTICED = re.compile(
     rb"noticed that process rank (\d{1,6}) with PID (\d{1,10}) on node (\S{1,64}) exited on signal (\d{1,2})"
 )
-_PROCESS = re.compile(rb"Process name: \[[^\n]{1,80}?,(\d{1,6})\]")
+_PROCESS = re.compile(rb"Process name: \[(?:\[[^\[\]\n]{1,60}\]|[^\[\]\n]{1,60}),(\d{1,6})\]")
 _EXIT_CODE = re.compile(rb"Exit code: +(\d{1,3})\b")
 _WORLD = re.compile(rb"ip=([\w.:-]{1,64}), pid=(\d{1,10})\) world_rank=(\d{1,6})")
 _WORKER = re.compile(rb"Worker IP address: ([\w.:-]{1,64}) .{0,80}?Worker PID: (\d{1,10})")
@@ -232,7 +232,8 @@ class Told:
         if found := _PROCESS.search(text):
             self._named = int(found[1])
         if (found := _EXIT_CODE.search(text)) and self._named is not None:
-            self.ends.append(End(int(found[1]), at, self._named))
+            # It names the first alone.
+            self.ends.append(End(int(found[1]), at, self._named, root=True))
             self._named = None
 
     def rank_of(self, node: str, local: int, *, alone: bool) -> int | None:

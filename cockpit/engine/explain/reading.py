@@ -120,7 +120,7 @@ def _line_after(item: Item, at: int) -> int:
     try:
         with opened(item.path, given=item.given) as file:
             file.seek(at)
-            found = file.read(_LINE_END).find(b"\n")
+            found: int = file.read(_LINE_END).find(b"\n")
     except OSError:
         return at
     return at + found + 1

@@ -86,7 +86,9 @@ def _item(path: str, name: str, about: os.stat_result, *, given: bool) -> Item:
     regular = stat.S_ISREG(about.st_mode)
     rank = _RANK.search(_PACKED.sub("", path))
     number = next((int(group) for group in rank.groups() if group), None) if rank else None
-    return Item(path, name, number, given, about.st_size if regular else 0, regular and not _magic(path, given))
+    return Item(
+        path, name, number, given, about.st_size if regular else 0, regular and not _magic(path, given)
+    )
 
 
 def _magic(path: str, given: bool) -> str:
