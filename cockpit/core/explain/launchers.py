@@ -2,8 +2,8 @@
 
 Sources of the forms: torch (``distributed/elastic/multiprocessing/errors``, ``api.py``: ``failed (exitcode:
 -9) local_rank: 3 (pid: 77)``, the block of ``ChildFailedError``), DeepSpeed (``launcher/launch.py``), srun
-and slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process rank
-3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions.
+and slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process
+rank 3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions.
 """
 
 from __future__ import annotations
