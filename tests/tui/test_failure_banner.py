@@ -14,6 +14,7 @@ from rich.cells import cell_len
 
 from cockpit.core.logs.causes import cause as find
 from cockpit.core.ranks import ranks_text
+from cockpit.core.rules.table import table
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import RunModel
@@ -189,6 +190,19 @@ def test_who_why_and_what_next() -> None:
         "▌ then 7 ranks (8-12,14-15) on gpu02 killed by SIGTERM"
         "  the other ranks stop in 21 s · x now · K keep them running",
     ]
+
+
+def test_what_it_means_and_what_to_type() -> None:
+    full = b"OSError: [Errno 28] No space left on device: '/work/checkpoints/latest.pt'\n"
+    lines = shown(crashed(), full, width=80)
+    row = table().by_id["disk-full"]
+    said = " ".join(line.removeprefix("▌").removeprefix(" means").strip() for line in lines[2:-2])
+    assert row.means.startswith(said.removesuffix("…"))
+    assert lines[2].startswith("▌ means  ")
+    assert lines[-2].startswith(f"▌ next   {row.next[0].command}")
+    assert lines[-2].endswith("F: its log")
+    assert lines[-1].startswith("▌ then 7 ranks")
+    assert all(cell_len(line) <= 80 for line in lines)
 
 
 def test_a_victim_that_was_recorded_before_is_not_the_first() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cockpit.core.finding import Step
+
 FACTS = frozenset(
     {"SIGKILL", "SIGBUS", "SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE", "SIGHUP", "oom", "no-oom", "silent"}
 )
@@ -66,4 +68,13 @@ class Row:
     but: str = ""
     ends: frozenset[str] = frozenset()
     severity: str = "error"
+
+    def meaning(self, lang: str = "en") -> str:
+        """What happened, in a language: ``en`` or ``zh``."""
+        return self.zh if lang == "zh" else self.means
+
+    def steps(self, lang: str = "en") -> tuple[Step, ...]:
+        """What to do, in a language."""
+        return tuple(Step(one.command, one.zh if lang == "zh" else one.reason) for one in self.next)
+
     deep: Deep | None = None
