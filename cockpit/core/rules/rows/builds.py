@@ -20,8 +20,8 @@ ROWS: tuple[Row, ...] = (
             r"\bninja: (?:command )?not found\b",
             r"\bninja \.{3,60} [^\n]{0,12}\[FAIL\]",
         ),
-        means="ninja is not on PATH of the ranks: a launch over ssh has a shorter PATH than your login shell.",
-        zh="rank 的 PATH 里没有 ninja：通过 ssh 启动时的 PATH 比登录 shell 里的短。",
+        means="ninja is not on PATH of the ranks: over ssh, or by a python's full path, PATH is shorter than in your shell.",
+        zh="rank 的 PATH 里没有 ninja：通过 ssh 或 python 绝对路径启动时，PATH 比登录 shell 里的短。",
         next=(
             Next(
                 "ssh NODE 'command -v ninja; echo $PATH'",

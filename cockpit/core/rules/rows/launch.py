@@ -200,8 +200,8 @@ ROWS: tuple[Row, ...] = (
             r"\bpast MaxStartups\b",
             r"\b[Ee]xceeded MaxStartups\b",
         ),
-        means="The ssh server or jump host drops logins, as too many come at once (MaxStartups); the node is up.",
-        zh="同时登录太多，ssh 服务器或跳板机丢弃了一部分连接（MaxStartups），节点本身没有问题。",
+        means="The ssh server or jump host drops logins: too many at once (MaxStartups), or a penalty; the node is up.",
+        zh="ssh 服务器或跳板机丢弃了登录：同时登录太多（MaxStartups）或正在处罚，节点本身没有问题。",
         next=(
             Next(
                 "export PDSH_SSH_ARGS_APPEND='-o ConnectionAttempts=5'", "tries again (pdsh)", "pdsh 自动重试"

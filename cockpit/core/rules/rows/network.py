@@ -244,7 +244,7 @@ ROWS: tuple[Row, ...] = (
         next=(
             Next(
                 "",
-                "First inspect the rank of that peer: if it ended before, that is the cause.",
+                "First check the rank of that peer: if it ended before, that is the cause.",
                 "先看对端的 rank，如果它更早退出，那就是原因。",
             ),
             Next("ibstat; ibqueryerrors", "links and their error counters", "链路状态和错误计数"),

@@ -16,8 +16,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="nan-stopped",
         signs=(
-            r"\bfound NaN in local grad norm\b",
-            r"\bfound Inf in local grad norm\b",
+            r"\b(?:found NaN in local grad norm|found NaN in local forward loss|found Inf in local grad norm)\b",
             r"\bUnexpected result (?:nan|inf|-inf)\b",
             r"\bLoss is (?:[-+]?(?:nan|NaN|inf)\b|tensor\([-+]?(?:nan|inf))",
             r"\b[Ll]oss is [^\n]{1,80}, stopping training\b",
@@ -63,7 +62,7 @@ ROWS: tuple[Row, ...] = (
             ),
             Next(
                 "",
-                "Inspect the batch of that step: empty labels, a division by zero.",
+                "Check the batch of that step: empty labels, a division by zero.",
                 "检查那一步的数据：标签为空、除以零。",
             ),
         ),
