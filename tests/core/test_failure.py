@@ -156,7 +156,8 @@ def test_the_rank_that_is_gone_and_whose_log_ends_with_a_cause() -> None:
     assert told.ranks == 1 << 5
     assert told.detail == "RuntimeError: CUDA out of memory"
     assert told.where == "attention.py:71 softmax"
-    assert told.steps[0].text == "cockpit logs 'my run' --rank 5: its log"
+    assert told.rule == "gpu-oom"
+    assert told.steps[-1].text == "cockpit logs 'my run' --rank 5: its log"
     told = gone(went(0, 1, 5), "my run", lambda rank: heard(b"" if rank.rank == 5 else PEER), own)
     assert told is not None
     assert told.ranks == 1

@@ -200,7 +200,7 @@ def test_what_it_means_and_what_to_type() -> None:
     assert row.means.startswith(said.removesuffix("…"))
     assert lines[2].startswith("▌ means  ")
     assert lines[-2].startswith(f"▌ next   {row.next[0].command}")
-    assert lines[-2].endswith("F: its log")
+    assert shown(crashed(), full)[-2].endswith("F: its log")
     assert lines[-1].startswith("▌ then 7 ranks")
     assert all(cell_len(line) <= 80 for line in lines)
 
