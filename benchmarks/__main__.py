@@ -25,6 +25,7 @@ from benchmarks import (
     collect,
     connect,
     doctor,
+    explain,
     firstframe,
     folding,
     footprint,
@@ -78,6 +79,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "readings": readings.run,
     "works": works.run,
     "causes": causes.run,
+    "explain": explain.run,
     "soak": soak.run,
 }
 QUICK: dict[str, Callable[[], Result]] = {

@@ -205,6 +205,59 @@ PAGE = obj(
     },
 )
 
+NCCL: dict[str, Said] = {
+    "findings": each("what is wrong by that, worst first", obj("a finding", FINDING)),
+    "differs": each(
+        "what ranks do not say alike",
+        obj(
+            "one",
+            {
+                "column": "string: a field of a row, or a variable",
+                "values": each(
+                    "who says what, most first",
+                    obj(
+                        "a value",
+                        {
+                            "value": "string: as text",
+                            "ranks": "string: who says it",
+                            "nodes": each("their nodes", "string: a node"),
+                        },
+                    ),
+                ),
+            },
+        ),
+    ),
+    "rows": each(
+        "one a process; empty: not said",
+        obj(
+            "a row",
+            {
+                "ranks": "string: its ranks, several of a process with several GPUs",
+                "node": "string: its node",
+                "gpus": each("numbers of its CUDA devices", "integer: a number"),
+                "version": "string: of NCCL or RCCL, with that name",
+                "toolkit": "string: what it was built for",
+                "driver": "string: the CUDA of the driver",
+                "bootstrap": "string: interface that ranks meet over",
+                "network": "string: Socket, IB, or a plugin's own name",
+                "interfaces": each("of NET/Socket", "string: an interface"),
+                "devices": each("of NET/IB", "string: device:port/kind"),
+                "plugin": "string: network plugin",
+                "provider": "string: of libfabric",
+                "gdr": {"description": "GPUDirect RDMA", "enum": ["", "on", "off", "mixed"]},
+                "across": each("ways to other nodes", "string: NET/IB/GDRDMA"),
+                "inside": each("ways within the node", "string: P2P/CUMEM, SHM"),
+                "algorithms": each("what is connected", "string: rings, trees, NVLS"),
+                "channels": "integer: of collectives, in the largest communicator",
+                "world": "integer: ranks of that",
+                "communicators": "integer: how many were made",
+                "settings": by("variables that NCCL read", "string: value"),
+            },
+        ),
+    ),
+    "left_out": "integer: processes of which nothing is kept",
+}
+
 SCHEMAS: dict[str, Schema] = {
     "ps": each(
         "`cockpit ps --json`: runs, newest last",
@@ -269,56 +322,7 @@ SCHEMAS: dict[str, Schema] = {
         "`cockpit ps RUN --nccl --json`: what NCCL in the ranks says it uses",
         {
             "run": "string: its name",
-            "findings": each("what is wrong by that, worst first", obj("a finding", FINDING)),
-            "differs": each(
-                "what ranks do not say alike",
-                obj(
-                    "one",
-                    {
-                        "column": "string: a field of a row, or a variable",
-                        "values": each(
-                            "who says what, most first",
-                            obj(
-                                "a value",
-                                {
-                                    "value": "string: as text",
-                                    "ranks": "string: who says it",
-                                    "nodes": each("their nodes", "string: a node"),
-                                },
-                            ),
-                        ),
-                    },
-                ),
-            ),
-            "rows": each(
-                "one a process; empty: not said",
-                obj(
-                    "a row",
-                    {
-                        "ranks": "string: its ranks, several of a process with several GPUs",
-                        "node": "string: its node",
-                        "gpus": each("numbers of its CUDA devices", "integer: a number"),
-                        "version": "string: of NCCL or RCCL, with that name",
-                        "toolkit": "string: what it was built for",
-                        "driver": "string: the CUDA of the driver",
-                        "bootstrap": "string: interface that ranks meet over",
-                        "network": "string: Socket, IB, or a plugin's own name",
-                        "interfaces": each("of NET/Socket", "string: an interface"),
-                        "devices": each("of NET/IB", "string: device:port/kind"),
-                        "plugin": "string: network plugin",
-                        "provider": "string: of libfabric",
-                        "gdr": {"description": "GPUDirect RDMA", "enum": ["", "on", "off", "mixed"]},
-                        "across": each("ways to other nodes", "string: NET/IB/GDRDMA"),
-                        "inside": each("ways within the node", "string: P2P/CUMEM, SHM"),
-                        "algorithms": each("what is connected", "string: rings, trees, NVLS"),
-                        "channels": "integer: of collectives, in the largest communicator",
-                        "world": "integer: ranks of that",
-                        "communicators": "integer: how many were made",
-                        "settings": by("variables that NCCL read", "string: value"),
-                    },
-                ),
-            ),
-            "left_out": "integer: processes of which nothing is kept",
+            **NCCL,
             "not_asked": by("nodes that could not be asked, and why", "string: why"),
         },
     ),
@@ -501,6 +505,96 @@ SCHEMAS: dict[str, Schema] = {
                 "samples": "integer: how many samples",
                 "by_nodes": "string: why nodes saved it; empty: a cockpit took it",
                 "verdict": VERDICT,
+            },
+        ),
+    ),
+    "explain": obj(
+        "`cockpit explain … --json`: who failed first in a console, and why",
+        {
+            "failed": "boolean: whether a failure was found",
+            "run": "string: the run it is about; empty: files",
+            "files": each(
+                "what was read",
+                obj(
+                    "a file",
+                    {
+                        "file": "string: its name; stdin",
+                        "lines": "integer: its lines",
+                        "bytes": "integer: its bytes, unpacked",
+                        "notes": each("what was wrong with it", "string: one thing"),
+                    },
+                ),
+            ),
+            "launchers": each("launchers whose lines were found", "string: torchrun, srun, …"),
+            "exact": "boolean: whether all lines were counted; false: numbers of speakers are estimates",
+            "speakers": each(
+                "who printed",
+                obj(
+                    "a rank, or somebody whose rank no line says",
+                    {
+                        "rank": "integer|null: its rank; null: not known",
+                        "node": "string: its node; empty: not known",
+                        "name": "string: how it is known if its rank is not; empty: not at all",
+                        "lines": "integer: how many lines",
+                        "bytes": "integer: how many bytes",
+                        "end": "string: how it ended, as its launcher says; empty: it does not",
+                    },
+                ),
+            ),
+            "first": obj(
+                "who failed first; null: no failure was found",
+                {
+                    "how": {
+                        "description": "broke: it failed; left: it exited 0 while the others went on; absent:"
+                        " the others waited for it; gone: it is gone; unknown: it is one of these",
+                        "enum": ["broke", "left", "absent", "gone", "unknown"],
+                    },
+                    "what": "string: who it was and how it ended, in one sentence",
+                    "ranks": "string: its rank, or several such as 0-3,7; empty: not known",
+                    "names": each("how it is known, if its rank is not", "string: a name"),
+                    "nodes": each("its node", "string: a node"),
+                    "certainty": {"description": "how sure it is", "enum": ["sure", "likely", "unsure"]},
+                },
+                null=True,
+            ),
+            "cause": obj(
+                "why, as it was printed; null: nothing says",
+                {
+                    "what": "string: one line",
+                    "places": each("in the user's code, outermost first", "string: file:line function"),
+                    "lines": each(
+                        "where it is printed",
+                        obj(
+                            "a line",
+                            {
+                                "file": "string: its file",
+                                "number": "integer: its number, from 1 on",
+                                "text": "string: the line",
+                            },
+                        ),
+                    ),
+                },
+                null=True,
+            ),
+            "rule": "string: the rule that explains it (docs/failures.md); empty: none does",
+            "meaning": "string: what happened, in one sentence; empty: no rule explains it",
+            "next": each(
+                "what to do, the most likely to help first",
+                obj("one", {"command": "string: to type; empty: none", "reason": "string: what it is for"}),
+            ),
+            "waited": "string: ranks that only followed, such as 0-3,7",
+            "failed_too": "string: ranks that failed after it",
+            "nccl": obj("what NCCL says it uses; null: --nccl was not given", NCCL, null=True),
+        },
+    ),
+    "explain-rules": each(
+        "`cockpit explain --rules --json`: the rules",
+        obj(
+            "a rule",
+            {
+                "rule": "string: its id; stable",
+                "meaning": "string: what happened, in one sentence",
+                "source": "string: the thread or source file where it is known from",
             },
         ),
     ),

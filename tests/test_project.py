@@ -200,6 +200,7 @@ OPENS = {
     "config_file.py": 1,  # a new file, exclusively
     "demo/cluster.py": 2,  # a hostfile in a folder that it has just made; a pipe
     "demo/server.py": 1,  # in a folder that it has just made
+    "engine/explain/sources.py": 2,  # files that a person named: a FIFO may be meant; stdin
     "engine/files.py": 1,  # a new file, exclusively
     "engine/links/payload.py": 3,  # our own code
     "engine/records/lock.py": 1,  # /proc

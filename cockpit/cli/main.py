@@ -20,6 +20,7 @@ VERBS = {
     "doctor": "check nodes before a launch: differences and problems",
     "ps": "list runs and their states",
     "attach": "come back to a run, or watch any job",
+    "explain": "who failed first in any log, why, and what to do",
     "logs": "print a run's logs",
     "metrics": "numbers per step: time, work, loss, slow ranks",
     "stacks": "Python stacks of all ranks, merged, so that the odd rank stands out",
@@ -32,7 +33,7 @@ VERBS = {
 }
 """Every verb with its one-line help; the module ``cockpit.cli.<verb>`` implements it."""
 
-_WITH_SETTINGS = frozenset(VERBS) - {"ps", "stop", "where", "completion"}
+_WITH_SETTINGS = frozenset(VERBS) - {"ps", "stop", "where", "completion", "explain"}
 """Verbs that settings are for: they say at their start what those of the project change."""
 
 _STAYING = frozenset({"run", "attach", "demo"})

@@ -35,9 +35,8 @@ def show_nccl(folder: RunFolder, table: Table, errors: Mapping[str, str], *, as_
 
     :param errors: of nodes that could not be asked, why
     """
-    wrong = found(table)
     if as_json:
-        findings = [one.as_json() for one in wrong]
+        findings = [one.as_json() for one in found(table)]
         out_json(
             {
                 "run": folder.name,
@@ -54,6 +53,13 @@ def show_nccl(folder: RunFolder, table: Table, errors: Mapping[str, str], *, as_
         if not folder.manifest.nccl_debug:
             out("let it say so in the next run: cockpit run --nccl-debug …")
         return Exit.OK
+    print_nccl(table)
+    return Exit.OK
+
+
+def print_nccl(table: Table) -> None:
+    """A table for people: what is wrong by it, what differs, what all share, then who uses what."""
+    wrong = found(table)
     for one in wrong:
         out(f"{one.severity}: {one.what}")
         out_lines([f"    {text}" for text in (*one.evidence, *(f"→ {step.text}" for step in one.steps))])
@@ -62,7 +68,6 @@ def show_nccl(folder: RunFolder, table: Table, errors: Mapping[str, str], *, as_
     out_lines(text_lines(table))
     out()
     print_table([_HEAD, *(_line(group) for group in table.alike())])
-    return Exit.OK
 
 
 _HEAD = ("RANKS", "NODES", "VERSION", "NETWORK", "INTERFACE", "GDR", "BETWEEN NODES", "WITHIN", "CHANNELS")

@@ -20,6 +20,8 @@ PRINTED_IN = {
     "plan.py": "plan",
     "collect.py": "collect",
     "stopped.py": "stop",
+    "explain.py": "explain",
+    "explained_rules.py": "explain-rules",
     "where.py": "where",
     "config.py": "config",
 }

@@ -23,6 +23,7 @@ from tests.json_schemas import FOLDER, SCHEMAS, schema
 ALSO = {
     "ps": {"ps", "ps-run", "ps-nccl"},
     "stacks": {"stacks", "stacks-list"},
+    "explain": {"explain", "explain-rules"},
     "attach": {"run"},
     "demo": {"run"},
 }

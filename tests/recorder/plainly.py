@@ -91,13 +91,13 @@ class _Gap(NamedTuple):
 
 
 def _ends(rank: int, around: Sequence[Collective], steps: Mapping[int, Sequence[Step]]) -> list[int]:
-    """When the steps of a rank ended: what is entered right at an end is on the same side of it on all ranks."""
-    found = []
+    """When the steps of a rank ended: what is entered right then is on the same side of it on all ranks."""
+    found: list[int] = []
     for number, step in enumerate(steps[rank], steps[rank][0].number if steps[rank] else 0):
         near = [one for one in around if abs(one.arrivals[rank] - step.end_us) <= CLOCKS_US]
         after = [one.arrivals[rank] for one in near if _step_of(one, steps) > number]
         before = [one.arrivals[rank] + 1 for one in near if _step_of(one, steps) <= number]
-        found.append(max([min([step.end_us, *after]), *before]))
+        found.append(max([min([step.end_us, *after]), *before, *found[-1:]]))
     return found
 
 
@@ -137,15 +137,15 @@ def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Pl
     for _ in range(ROUNDS):
         before, found = found, {}
         for (place, _), some in spells.items():
-            share = _share_of_two(free.get(place, []), some)
+            known_share = _share_of_two(free.get(place, []), some)
             longer: dict[Place, int] = {}
             for gap in some:
                 took = gap.end - gap.begin
-                if share is not None:
+                if known_share is not None:
                     elsewhere = sum(
                         us for at, us in before.items() if at[1] == gap.place[1] and at != gap.place
                     )
-                    more = int((took - share * (gap.length - elsewhere)) / (1 - share))
+                    more = int((took - known_share * (gap.length - elsewhere)) / (1 - known_share))
                     if gap.place in other:
                         more = max(more, took - int(AS_LONG * other[gap.place]))
                 elif gap.place in other:

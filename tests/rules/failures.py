@@ -34,12 +34,12 @@ def others():
 class Failure:
     """One way to fail.
 
-    :param rules: any of them explains it; none: no rule knows it, and nothing may be said
+    :param rule: what explains it; empty: no rule knows it, and nothing may be said
     :param recorded: what is recorded of its end tells it, which a console alone may not have
     """
 
     body: str
-    rules: tuple[str, ...] = ()
+    rule: str = ""
     recorded: bool = False
 
 
@@ -52,7 +52,8 @@ torch.save({"weights": torch.zeros(1000)}, "rank1.pt")
 with open("rank1.pt", "r+b") as file:
     file.truncate(1500)
 torch.load("rank1.pt")
-"""
+""",
+        "checkpoint-damaged",
     ),
     "not a checkpoint": Failure(
         """
@@ -61,7 +62,8 @@ import torch
 with open("rank1.pt", "wb") as file:
     file.write(b"<html>404</html>")
 torch.load("rank1.pt")
-"""
+""",
+        "weights-only",
     ),
     "a loader's worker is killed": Failure(
         """
@@ -73,7 +75,8 @@ class Data(torch.utils.data.Dataset):
         os.kill(os.getpid(), signal.SIGKILL)
 for x in torch.utils.data.DataLoader(Data(), num_workers=1):
     pass
-"""
+""",
+        "loader-killed",
     ),
     "the port is taken": Failure(
         """
@@ -81,7 +84,8 @@ taken = socket.create_server(("127.0.0.1", 0))
 if RANK != 0:
     time.sleep(4); os._exit(0)
 joined(taken.getsockname()[1])
-"""
+""",
+        "port-in-use",
     ),
     "nobody listens": Failure(
         """
@@ -90,24 +94,26 @@ from datetime import timedelta
 free = socket.create_server(("127.0.0.1", 0)); port = free.getsockname()[1]; free.close()
 os.environ["MASTER_ADDR"] = "127.0.0.1"
 joined(port, timeout=timedelta(seconds=2))
-"""
+""",
+        "master-loopback-address",
     ),
     "no such interface": Failure(
         """
 os.environ["GLOO_SOCKET_IFNAME"] = "ib7"
 others()
-torch, dist = joined(0, rank=0, world_size=1) if False else (None, None)
 import torch.distributed as dist
 store = dist.HashStore()
 dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-"""
+""",
+        "gloo-no-interface",
     ),
     "no room": Failure(
         """
 steps(); others()
 with open("/dev/full", "wb") as file:
     file.write(b"x" * 100_000)
-"""
+""",
+        "disk-full",
     ),
     "too many files": Failure(
         """
@@ -115,7 +121,8 @@ steps(); others()
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 some = [open("/dev/null") for _ in range(100)]
-"""
+""",
+        "open-files",
     ),
     "no memory": Failure(
         """
@@ -124,13 +131,16 @@ import resource
 import torch
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 x = [torch.zeros(1 << 30) for _ in range(8)]
-"""
+""",
+        "host-allocation-failed",
     ),
     "killed from outside": Failure(
         """
 steps(); others()
 os.kill(os.getpid(), signal.SIGKILL)
-"""
+""",
+        "sigkill-silent",
+        recorded=True,
     ),
     "a crash in native code": Failure(
         """
@@ -138,7 +148,8 @@ steps(); others()
 import ctypes, faulthandler
 faulthandler.enable()
 ctypes.string_at(0)
-"""
+""",
+        "segfault",
     ),
     "a bus error": Failure(
         """
@@ -149,7 +160,9 @@ with open("mapped", "w+b") as file:
     pages = mmap.mmap(file.fileno(), 1 << 20)
     file.truncate(0)
     pages[4096] = 1
-"""
+""",
+        "sigbus-silent",
+        recorded=True,
     ),
     "no ninja": Failure(
         """
@@ -157,14 +170,16 @@ steps(); others()
 os.environ["PATH"] = "/nowhere"
 import torch.utils.cpp_extension as cpp
 cpp.load_inline("nothing", "int f() { return 1; }", functions=["f"])
-"""
+""",
+        "ninja-missing",
     ),
     "no CUDA toolkit": Failure(
         """
 steps(); others()
 import torch.utils.cpp_extension as cpp
 cpp.CUDAExtension("op", ["op.cu"])
-"""
+""",
+        "cuda-home-missing",
     ),
     "an extension of another torch": Failure(
         """
@@ -175,21 +190,23 @@ with open("ext.c", "w") as file:
 subprocess.run(["gcc", "-shared", "-fPIC", "-o", "ext.so", "ext.c"], check=True)
 sys.path.insert(0, ".")
 import ext
-"""
+""",
+        "other-torch",
     ),
     "an option that it does not know": Failure(
         """
 steps(); others()
 import argparse
 argparse.ArgumentParser().parse_args(["--local_rank=1"])
-"""
+""",
+        "local-rank-argument",
     ),
     "torch without CUDA": Failure(
         """
 steps(); others()
 import torch
 torch.zeros(1).cuda()
-"""
+""",
     ),
     "collectives that differ": Failure(
         """
@@ -197,7 +214,8 @@ os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
 torch, dist = joined()
 x = torch.zeros(3 + RANK)
 dist.all_reduce(x)
-"""
+""",
+        "collective-mismatch",
     ),
     "the other rank is gone": Failure(
         """
@@ -205,7 +223,7 @@ torch, dist = joined()
 if RANK == 1:
     os._exit(3)
 dist.all_reduce(torch.zeros(3))
-"""
+""",
     ),
     "no internet": Failure(
         """
@@ -213,9 +231,15 @@ steps(); others()
 os.environ["HF_HUB_OFFLINE"] = "1"
 from huggingface_hub import snapshot_download
 snapshot_download("somebody/a-model", cache_dir="cache")
-"""
+""",
+        "no-internet",
     ),
-    "a module that is not there": Failure("steps(); others()\nimport no_such_module_here\n"),
+    "a module that is not there": Failure(
+        """
+steps(); others()
+import no_such_module_here
+""",
+    ),
     "no permission": Failure(
         """
 steps(); others()
@@ -223,12 +247,12 @@ os.mkdir("kept", 0o500)
 if os.geteuid() == 0:
     raise PermissionError(13, "Permission denied", "kept/rank1.pt")
 open("kept/rank1.pt", "wb")
-"""
+""",
     ),
     "a bug of its own": Failure(
         """
 steps(); others()
 {}["a key"]
-"""
+""",
     ),
 }

@@ -189,7 +189,7 @@ STOPPED = re.compile(rb"(?:KeyboardInterrupt|SystemExit)\b")
 VICTIM = re.compile(
     rb"(?:BrokenPipeError|ConnectionResetError|ConnectionAbortedError|EOFError)\b"
     rb"|\bRendezvous(?:Connection|Timeout|Closed|State)Error\b"
-    rb"|\bremote process exited\b|\b[Bb]roken pipe\b|\b[Cc]onnection (?:reset by peer|refused)\b"
+    rb"|\bremote process exit(?:ed|ing)\b|\b[Bb]roken pipe\b|\b[Cc]onnection (?:reset by peer|refused)\b"
     rb"|\b[Cc]onnection closed by (?:remote )?peer\b|\b[Ss]ocket [Tt]imeout\b|\b[Ww]ait timeout\b"
     rb"|\bcollective operation timeout\b|\b[Tt]imed out waiting \d"
     rb"|\b[Tt]imed out after \d[\w .]{0,20} waiting for clients\b"

@@ -32,7 +32,7 @@ class Rows(Generic[T]):
     """
 
     def __init__(self, rows: Iterable[Expression[T]]) -> None:
-        self._rows = tuple(rows)
+        self.rows = tuple(rows)
 
     @cached_property
     def hint(self) -> Callable[..., re.Match[bytes] | None]:
@@ -51,23 +51,23 @@ class Rows(Generic[T]):
         for number in numbers:
             match = self._pattern(number).search(line)
             if match is not None:
-                found.append((self._rows[number].tells, match))
+                found.append((self.rows[number].tells, match))
         return found
 
     def _pattern(self, number: int) -> re.Pattern[bytes]:
         pattern = self._compiled[number]
         if pattern is None:
-            pattern = self._compiled[number] = re.compile(self._rows[number].regex.encode())
+            pattern = self._compiled[number] = re.compile(self.rows[number].regex.encode())
         return pattern
 
     @cached_property
     def _compiled(self) -> list[re.Pattern[bytes] | None]:
-        return [None] * len(self._rows)
+        return [None] * len(self.rows)
 
     @cached_property
     def _ends(self) -> list[list[str]]:
         """Of each row the texts to look for, from their rarest character on; none: look for the row."""
-        texts = (needed_texts(row.regex) or [""] for row in self._rows)
+        texts = (needed_texts(row.regex) or [""] for row in self.rows)
         return [[] if len(min(each, key=len)) < _SHORT else list(map(_rarest_on, each)) for each in texts]
 
     @cached_property
@@ -77,7 +77,7 @@ class Rows(Generic[T]):
         for end in {end for texts in self._ends for end in texts}:
             ends.setdefault(end[0], set()).add(re.escape(end[1:]))
         for at in self._textless:
-            regex = self._rows[at].regex
+            regex = self.rows[at].regex
             ends.setdefault(regex[0], set()).add(regex[1:])
         told = [f"{re.escape(first)}(?:{'|'.join(sorted(rest))})" for first, rest in sorted(ends.items())]
         return re.compile("|".join(told).encode(), re.MULTILINE)

@@ -1,0 +1,20 @@
+"""The rules by which failures are explained, listed."""
+
+from __future__ import annotations
+
+from cockpit.cli.output import out, out_json, table
+from cockpit.core.explain.report import meaning
+from cockpit.core.rules.table import table as rules
+from cockpit.errors import Exit
+
+
+def show(*, as_json: bool, lang: str) -> int:
+    """Print them, with their sources."""
+    rows = rules().rows
+    if as_json:
+        out_json([{"rule": row.id, "meaning": meaning(row, lang), "source": row.source} for row in rows])
+    elif not rows:
+        out("no rules")
+    else:
+        table([("RULE", "MEANING", "SOURCE"), *((row.id, meaning(row, lang), row.source) for row in rows)])
+    return Exit.OK

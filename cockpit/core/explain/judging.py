@@ -1,0 +1,495 @@
+"""Who broke first, and why, of those who speak in consoles: by their words and what launchers say."""
+
+from __future__ import annotations
+
+import bisect
+import re
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from cockpit.core.explain.console import Heard, Window
+from cockpit.core.explain.launchers import End
+from cockpit.core.explain.report import Cause, Line, Party, Report
+from cockpit.core.explain.speaking import Speaker
+from cockpit.core.finding import Finding
+from cockpit.core.logs import causes
+from cockpit.core.logs.cause_words import PASSED_ON, PROGRESS, SIGNS, STOPPED, VICTIM, Weight
+from cockpit.core.logs.prefixes import TRACEBACK, message
+from cockpit.core.masks import ranks_of
+from cockpit.core.ranks import ranks_named
+from cockpit.core.rules.explanation import explanation
+from cockpit.core.rules.table import Table
+from cockpit.core.run.first import CRASHES, LISTENED, First, Said, first_of
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.states import Node, Rank, RankState, signal_name
+from cockpit.core.text import one_line
+
+UNNAMED = 1 << 19
+"""Numbers from here on stand for speakers whose rank is not known."""
+SHARE = 0.3
+"""So many of a console's lines have a label, or a host, if its launcher puts them there."""
+NEAR = 40
+"""Lines around a cause in which a rule may find a sign."""
+LAST = 12
+"""A line that says it is an error counts as a failure if no more lines follow it."""
+LINE_S = 1e-6
+"""What one line is in time, where lines have none: all is at once, in order."""
+
+_CLOCK = re.compile(
+    rb"(\d{4})[-/](\d\d)[-/](\d\d)[ T_](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?"
+    rb"|\b[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,6})"
+)
+_SUMMARY = re.compile(rb"(?:\w{1,80}\.){0,10}[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit)(?::|\Z)")
+_OOM_ONLY = re.compile(rb"(?i)oom|out of memory: killed|memory cgroup|killed due to")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A console that was read.
+
+    :param name: as it was given
+    :param rank: as the name says, if it is the log of one rank; None: it does not
+    :param notes: what went wrong with reading it
+    """
+
+    name: str
+    heard: Heard
+    rank: int | None = None
+    node: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Party:
+    """One who speaks, or of whom a launcher speaks."""
+
+    number: int
+    rank: int | None
+    node: str
+    name: str
+    lines: int = 0
+    size: int = 0
+    windows: list[tuple[Source, Window]] = field(default_factory=list)
+    end: End | None = None
+    ended: float = 0.0
+    cause: causes.Cause | None = None
+    said: tuple[Source, Window, int] | None = None
+    """Where its cause is: the index of a line."""
+    at: float = 0.0
+
+
+def judged(sources: Sequence[Source], rules: Table) -> Report:
+    """What consoles tell together."""
+    court = _Court(sources, rules)
+    return court.report()
+
+
+class _Court:
+    def __init__(self, sources: Sequence[Source], rules: Table) -> None:
+        self._sources = sources
+        self._rules = rules
+        self._parties: dict[tuple[int | None, str, str], _Party] = {}
+        self._clocked = len(sources) > 1
+        for order, source in enumerate(sources):
+            self._hear(order, source)
+        for order, source in enumerate(sources):
+            self._end(order, source)
+        for party in self._parties.values():
+            self._listen(party)
+        self._adopt()
+
+    # Who is there
+
+    def _hear(self, order: int, source: Source) -> None:
+        heard = source.heard
+        named = _settled(source)
+        for speaker in dict.fromkeys([*heard.windows, *heard.counts]):
+            party = self._party(*named(speaker))
+            party.lines += heard.counts[speaker]
+            party.size += heard.sizes[speaker]
+            window = heard.windows.get(speaker)
+            if window is not None and window.lines:
+                self._add(party, source, window)
+
+    def _add(self, party: _Party, source: Source, window: Window) -> None:
+        for known, its in party.windows:
+            if known is source:
+                its.merge(window)
+                return
+        party.windows.append((source, window))
+
+    def _party(self, rank: int | None, node: str, name: str) -> _Party:
+        key = (rank, "" if rank is not None else node, "" if rank is not None else name)
+        party = self._parties.get(key)
+        if party is None:
+            number = rank if rank is not None else UNNAMED + len(self._parties)
+            party = self._parties[key] = _Party(number, rank, node, name)
+        party.node = party.node or node
+        return party
+
+    def _end(self, order: int, source: Source) -> None:
+        told = source.heard.told
+        alone = len({node for node in (*told.bases, *told.mapped, *told.offsets) if node}) < 2
+        for end in told.ends:
+            rank = end.rank
+            if rank is None and end.local is not None:
+                rank = told.rank_of(end.node, end.local, alone=alone)
+            if rank is None and end.pid is not None:
+                rank = told.actors.get((end.node, end.pid))
+            if rank is None and end.local is None and end.rank is None:
+                continue
+            name = "" if rank is not None else f"local rank {end.local}"
+            party = self._party(rank, end.node, name)
+            better = party.end is None or (end.root and not party.end.root)
+            if better and (end.code != 0):
+                first = party.end
+                party.end = end if first is None else replace(end, at=first.at)
+                party.ended = self._time(order, source, party.end.at)
+
+    def _time(self, order: int, source: Source, number: int) -> float:
+        return order * 10.0 + number * LINE_S
+
+    # What they say
+
+    def _listen(self, party: _Party) -> None:
+        best: causes.Cause | None = None
+        for source, window in party.windows:
+            text = b"\n".join(window.lines) + b"\n"
+            found = causes.search(partial(_slice, text), len(text))
+            if found is None or (best is not None and found.weight <= best.weight):
+                continue
+            index = min(text.count(b"\n", 0, found.at), len(window.lines) - 1)
+            if party.rank is None and found.weight <= Weight.VICTIM:
+                found, index = _amid(window, found, index)
+            if found.weight <= Weight.ERROR and not self._last(source, window, index):
+                continue
+            best = found
+            party.said = source, window, index
+            order = self._sources.index(source)
+            party.at = self._when(order, source, window, index)
+        party.cause = best
+
+    def _last(self, source: Source, window: Window, index: int) -> bool:
+        """Whether hardly anything follows, of its speaker and in all."""
+        rest = window.lines[index + 1 :]
+        return len(rest) <= LAST and not any(PROGRESS.search(line) for line in rest)
+
+    def _when(self, order: int, source: Source, window: Window, index: int) -> float:
+        if self._clocked:
+            for line in (*window.lines[index : index + 3], *window.lines[max(0, index - 30) : index][::-1]):
+                clock = _seconds(line)
+                if clock is not None:
+                    return clock + window.numbers[index] * LINE_S
+        return self._time(order, source, window.numbers[index])
+
+    def _adopt(self) -> None:
+        """What nobody named says of an end is said by the one that ended so, if that one says nothing."""
+        ended = sorted((one for one in self._parties.values() if one.end is not None), key=_ended)
+        for party in list(self._parties.values()):
+            if party.rank is not None or party.cause is None or party.end is not None:
+                continue
+            if party.cause.weight < Weight.CHILD:
+                continue
+            for one in ended:
+                silent = one.cause is None or one.cause.weight < Weight.VICTIM
+                same = not party.node or not one.node or _short(party.node) == _short(one.node)
+                if silent and same and _fits(one.end, party.cause):
+                    one.cause, one.said, one.at = party.cause, party.said, party.at
+                    party.cause = party.said = None
+                    break
+
+    # The judgement
+
+    def report(self) -> Report:
+        found = self._first()
+        parties = sorted(self._parties.values(), key=lambda one: (one.rank is None, one.number))
+        shown = tuple(
+            Party(one.rank, one.node, one.name, max(0, one.lines), max(0, one.size), self._how(one))
+            for one in parties
+        )
+        report = Report(
+            files=tuple(
+                (one.name, one.heard.lines, one.heard.size, one.heard.exact, one.notes)
+                for one in self._sources
+            ),
+            launchers=tuple(
+                dict.fromkeys(name for one in self._sources for name in one.heard.told.launchers)
+            ),
+            parties=shown,
+        )
+        return report if found is None else self._told(report, *found)
+
+    def _first(self) -> tuple[First, RunModel] | None:
+        failed = [one for one in self._parties.values() if self._has_failed(one)]
+        if not failed:
+            return None
+        model = RunModel()
+        model.nodes[""] = Node("", ())
+        failed.sort(key=lambda one: (-self._weight(one), one.at if one.cause else one.ended, one.number))
+        for one in failed[:LISTENED]:
+            model.ranks[one.number] = self._rank(one)
+        if any(one.rank is not None for one in failed):
+            listed = {one.number for one in failed}
+            for one in self._parties.values():
+                if one.rank is not None and one.number not in listed:
+                    model.ranks[one.number] = Rank(one.number, "", RankState.RUNNING)
+        by_number = {one.number: one for one in self._parties.values()}
+
+        def listen(rank: Rank) -> Said | None:
+            one = by_number[rank.rank]
+            return Said(one.cause, one.at if one.cause else None) if one.windows or one.cause else None
+
+        first = first_of(model, listen)
+        return None if first is None else (first, model)
+
+    def _weight(self, one: _Party) -> int:
+        if one.cause is not None and one.cause.weight >= Weight.VICTIM:
+            return int(one.cause.weight > Weight.VICTIM)
+        return 1 if one.end is not None and one.end.signal != signal.SIGTERM else 0
+
+    def _has_failed(self, one: _Party) -> bool:
+        if one.end is not None:
+            return True
+        if one.cause is None:
+            return False
+        if one.rank is None and one.cause.weight < Weight.VICTIM:
+            # Of launchers' words, unless they are all there is.
+            return not any(
+                other is not one
+                and (other.end is not None or (other.cause and other.cause.weight >= Weight.VICTIM))
+                for other in self._parties.values()
+            )
+        killed = (
+            other.end is not None and other.end.signal == signal.SIGKILL for other in self._parties.values()
+        )
+        return not (one.rank is None and self._is_oom(one) and any(killed))
+
+    def _is_oom(self, one: _Party) -> bool:
+        return one.cause is not None and _OOM_ONLY.search(one.cause.found.what.encode()) is not None
+
+    def _rank(self, one: _Party) -> Rank:
+        if one.end is None:
+            return Rank(one.number, "", RankState.EXITED, code=1, ended_at=one.at)
+        ended = one.ended
+        number = one.end.signal
+        silent = one.cause is None or one.cause.weight < Weight.VICTIM
+        if silent and one.end.root and number is not None and number != signal.SIGTERM:
+            ended = -1.0
+        if one.end.lost:
+            return Rank(one.number, "", RankState.LOST, ended_at=ended or LINE_S)
+        if number is not None:
+            return Rank(one.number, "", RankState.KILLED, signal=number, ended_at=ended or LINE_S)
+        return Rank(one.number, "", RankState.EXITED, code=one.end.code, ended_at=ended or LINE_S)
+
+    def _how(self, one: _Party) -> str:
+        if one.end is None:
+            return ""
+        if one.end.lost:
+            return "died unexpectedly"
+        number = one.end.signal
+        return f"killed by {signal_name(number)}" if number is not None else f"exited {one.end.code}"
+
+    def _told(self, report: Report, first: First, model: RunModel) -> Report:
+        by_number = {one.number: one for one in self._parties.values()}
+        if self._only_saw(first, by_number):
+            first = first._replace(how="unknown")
+        firsts = [by_number[number] for number in ranks_of(first.ranks)]
+        lead = firsts[0]
+        speaker = next((one for one in self._parties.values() if one.cause is first.cause), None)
+        speaker = lead if speaker is None and lead.cause is not None else speaker
+        facts = self._facts(lead) if first.how == "broke" else frozenset()
+        cause = None
+        words = b""
+        near: tuple[bytes, ...] = ()
+        if speaker is not None and speaker.said is not None and first.cause is not None:
+            source, window, index = speaker.said
+            found = first.cause.found
+            lines = tuple(_lines(source, window, index, found.what))
+            cause = Cause(found.what, found.evidence, lines)
+            if first.how != "broke" or first.cause.weight != Weight.VICTIM or len(firsts) == 1:
+                words = found.what.encode("utf-8", "surrogateescape")
+            around = window.lines[index : index + NEAR] + window.lines[max(0, index - NEAR) : index][::-1]
+            near = tuple(around)
+        oom = self._oom_line(lead) if "oom" in facts else None
+        if oom is not None and (cause is None or first.cause is None or first.cause.weight < Weight.OWN):
+            cause = Cause(oom.text, (), (oom,))
+            words = oom.text.encode("utf-8", "surrogateescape")
+        row = explanation(words, near, facts, self._rules)
+        followers = self._followers(first, firsts)
+        return replace(
+            report,
+            how=first.how,
+            ranks=tuple(one.rank for one in firsts if one.rank is not None),
+            names=tuple(dict.fromkeys(filter(None, (_named(one) for one in firsts if one.rank is None)))),
+            nodes=tuple(dict.fromkeys(one.node for one in firsts if one.node)),
+            what=self._what(first, firsts),
+            cause=cause,
+            row=row,
+            certainty="likely" if first.how in ("broke", "left") and len(firsts) == 1 else "unsure",
+            waited=followers[0],
+            ended_too=followers[1],
+        )
+
+    def _only_saw(self, first: First, by_number: Mapping[int, _Party]) -> bool:
+        """Whether the one that is named has only seen another one's end, and its own is not told."""
+        cause = first.cause
+        if first.how != "broke" or cause is None or cause.weight > Weight.VICTIM:
+            return False
+        if cause.weight < Weight.VICTIM and not VICTIM.search(cause.found.what.encode()):
+            return False
+        lead = by_number[next(iter(ranks_of(first.ranks)))]
+        others = sum(one.rank is not None and one is not lead for one in self._parties.values())
+        return lead.end is None and others > 0
+
+    def _facts(self, one: _Party) -> frozenset[str]:
+        facts = set()
+        if one.end is not None and one.end.signal is not None:
+            facts.add(signal_name(one.end.signal))
+            if one.end.signal == signal.SIGKILL and self._oom_line(one) is not None:
+                facts.add("oom")
+        return frozenset(facts)
+
+    def _oom_line(self, one: _Party) -> Line | None:
+        for source in self._sources:
+            for at, node in source.heard.told.ooms:
+                if node and one.node and _short(node) != _short(one.node):
+                    continue
+                for window in source.heard.windows.values():
+                    index = bisect.bisect_left(window.numbers, at)
+                    if index < len(window.numbers) and window.numbers[index] == at:
+                        return Line(source.name, at + 1, one_line(message(window.lines[index])[:600]))
+        return None
+
+    def _what(self, first: First, firsts: Sequence[_Party]) -> str:
+        lead = firsts[0]
+        ranks = [one.rank for one in firsts if one.rank is not None]
+        who = ranks_named(ranks) if ranks else _named(lead) or "a process that no line names"
+        on = f" on {lead.node}" if len(firsts) == 1 and lead.node and lead.rank is not None else ""
+        if first.how == "unknown":
+            return f"which rank failed first is unknown: {who} waited for others"
+        if first.how == "left":
+            return f"{who}{on} exited 0 while the others continued"
+        if first.how == "absent":
+            return f"{who}{on} did not join the others"
+        return f"{who}{on} {self._how(lead) or 'failed'}"
+
+    def _followers(self, first: First, firsts: Sequence[_Party]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        waited: list[int] = []
+        ended: list[int] = []
+        for one in self._parties.values():
+            if one in firsts or one.rank is None or not self._has_failed(one):
+                continue
+            victim = one.cause is not None and one.cause.weight <= Weight.VICTIM
+            stopped = one.end is not None and one.end.signal == signal.SIGTERM
+            (waited if victim or (stopped and one.cause is None) else ended).append(one.rank)
+        return tuple(sorted(waited)), tuple(sorted(ended))
+
+
+def _ended(one: _Party) -> tuple[bool, float]:
+    return not (one.end is not None and one.end.root), one.ended
+
+
+def _fits(end: End | None, cause: causes.Cause) -> bool:
+    """Whether a process that ended so may have said this."""
+    number = None if end is None else end.signal
+    if number is None or number in CRASHES:
+        return True
+    return number == signal.SIGKILL and cause.weight is Weight.ROOT
+
+
+def _amid(window: Window, found: causes.Cause, index: int) -> tuple[causes.Cause, int]:
+    """The first exception that is no victim's, amid tracebacks of several processes in each other's lines."""
+    if sum(TRACEBACK in line for line in window.lines) < 2 or window.heavy < 0:
+        return found, index
+    for at, line in enumerate(window.lines):
+        if window.numbers[at] < window.heavy:
+            continue
+        text = message(line)
+        if _SUMMARY.match(text) and not (VICTIM.search(text) or PASSED_ON.match(text) or STOPPED.match(text)):
+            what = one_line(text.strip()[:2000])
+            return found._replace(weight=Weight.OWN, found=Finding("cause", what, certainty="unsure")), at
+        signs = SIGNS.found_in(text) if SIGNS.hint(text) else []
+        if signs and max(weight for weight, _ in signs) >= Weight.OWN and not VICTIM.search(text):
+            what = one_line(text.strip()[:2000])
+            return found._replace(weight=Weight.OWN, found=Finding("cause", what, certainty="unsure")), at
+    return found, index
+
+
+def _slice(text: bytes, start: int, length: int) -> bytes:
+    return text[start : start + length]
+
+
+def _short(node: str) -> str:
+    return node.partition(".")[0]
+
+
+def _named(one: _Party) -> str:
+    return (
+        " on ".join(filter(None, (one.name, one.node))) if one.name else one.node and f"a rank on {one.node}"
+    )
+
+
+def _settled(source: Source) -> Callable[[Speaker], tuple[int | None, str, str]]:
+    """How speakers of a console are to be understood: rank, node and name of each."""
+    heard = source.heard
+    told = heard.told
+    every = sum(heard.counts.values()) or 1
+    kinds = Counter[str]()
+    for speaker, count in heard.counts.items():
+        kinds[speaker.kind] += count
+        kinds["on a host"] += count * bool(speaker.node and speaker.kind != "actor")
+    labels = kinds["label"] >= SHARE * every
+    hosts = kinds["on a host"] >= SHARE * every
+    nodes = {one.node for one in heard.counts if one.node} if hosts else set()
+    alone = len(nodes) < 2
+
+    def named(one: Speaker) -> tuple[int | None, str, str]:
+        node = one.node if hosts or one.kind in ("rank", "actor") else ""
+        node = node or source.node
+        if one.kind == "rank" or (one.kind == "label" and labels):
+            return one.number, node, ""
+        if one.kind == "local":
+            rank = told.rank_of(one.node, one.number, alone=alone)
+            return (rank, node, "") if rank is not None else (None, node, f"local rank {one.number}")
+        if one.kind == "actor":
+            rank = told.actors.get((one.node, one.number))
+            rank = _only(told.actors, one.number) if rank is None else rank
+            return (rank, node, "") if rank is not None else (None, node, f"{one.name} pid {one.number}")
+        if source.rank is not None:
+            return source.rank, node, ""
+        return None, node, ""
+
+    return named
+
+
+def _only(actors: dict[tuple[str, int], int], pid: int) -> int | None:
+    found = [rank for (_, its), rank in actors.items() if its == pid]
+    return found[0] if len(found) == 1 else None
+
+
+def _seconds(line: bytes) -> float | None:
+    """The time that a line tells, as seconds of some clock of the same kind."""
+    found = _CLOCK.search(line[:300])
+    if found is None:
+        return None
+    if found[1]:
+        month, day, hour, minute, second = (int(found[at]) for at in range(2, 7))
+        rest = found[7]
+    else:
+        month, day, hour, minute, second = (int(found[at]) for at in range(8, 13))
+        rest = found[13]
+    part = float(b"0." + rest) if rest else 0.0
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + second + part
+
+
+def _lines(source: Source, window: Window, index: int, what: str) -> Iterator[Line]:
+    """The line where the cause begins, and the one that says it."""
+    yield Line(source.name, window.numbers[index] + 1, one_line(window.lines[index][:600]))
+    words = what.encode("utf-8", "surrogateescape")[:40]
+    for at in range(index, min(index + 400, len(window.lines))):
+        if words in window.lines[at] and at != index:
+            yield Line(source.name, window.numbers[at] + 1, one_line(window.lines[at][:600]))
+            return

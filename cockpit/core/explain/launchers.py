@@ -1,0 +1,270 @@
+"""What launchers print of the processes they started: who is where, and how each ended.
+
+Sources of the forms: torch (``distributed/elastic/multiprocessing/errors``, ``api.py``: ``failed (exitcode:
+-9) local_rank: 3 (pid: 77)``, the block of ``ChildFailedError``), DeepSpeed (``launcher/launch.py``), srun
+and slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process
+rank 3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cockpit.core.logs.prefixes import message
+from cockpit.core.ranks import read_ranks
+from cockpit.errors import CockpitError
+
+SIGNS = (
+    r"exitcode +: ",
+    r"\bRoot Cause \(first observed",
+    r"\bexitcode: -?\d",
+    r"\bexits with return code = ",
+    r"\bnode_rank=\d",
+    r"\bglobal_rank_mapping=",
+    r"\bsrun: error: ",
+    r"\bslurmstepd: error: ",
+    r"\bmpirun noticed that process rank\b",
+    r"\bprterun noticed that process rank\b",
+    r"\bProcess name: \[",
+    r"\bExit code: +\d",
+    r"\bworld_rank=\d",
+    r"\bWorker PID: \d",
+    r"\bKilling subprocess \d",
+    r"\bclosing signal SIG",
+)
+"""Signs of lines that :class:`Told` reads."""
+
+# Of a block of these, one line is sign enough.
+_TELLS = re.compile("|".join((*SIGNS, r"\b(?:rank|time|host) +: \S")).encode())
+
+LAUNCHERS = {
+    "accelerate": rb"accelerate/commands/|\baccelerate launch\b",
+    "deepspeed": rb"\[(?:launch|runner)\.py:\d|deepspeed/launcher/",
+    "torchrun": rb"torch[./]distributed[./](?:elastic|run|launcher)|\btorchrun\b|ChildFailedError",
+    "mpirun": rb"\b(?:mpirun|mpiexec|prterun)\b|\[\d{1,9},\d{1,6}\]<std",
+    "srun": rb"\bsrun: |\bslurmstepd: ",
+    "ray": rb"\bray::|\bray\.(?:exceptions|train)\b|\(\w{1,64} pid=\d",
+}
+"""How the lines of launchers are known."""
+
+_NAMED = {name: re.compile(regex) for name, regex in LAUNCHERS.items()}
+
+_FIELD = re.compile(rb"\s{0,8}(time|host|rank|exitcode|error_file|traceback) +: (.{0,200})")
+_RANK = re.compile(rb"(\d{1,6}) \(local_rank: (\d{1,6})\)")
+_CODE = re.compile(rb"(-?\d{1,3}) \(pid: (\d{1,10})\)")
+_FAILED = re.compile(rb"exitcode: (-?\d{1,3})\)? local_rank: (\d{1,6}) \(pid: (\d{1,10})\)")
+_RETURN = re.compile(rb"--local_rank=(\d{1,6})\b.{0,4000}?exits with return code = (-?\d{1,3})\b")
+_RETURN_ALONE = re.compile(rb"exits with return code = (-?\d{1,3})\b")
+_NODE_RANK = re.compile(rb"\bnum_local_procs=(\d{1,4}), node_rank=(\d{1,6})")
+_MAPPING = re.compile(rb"'([\w.-]{1,64})': \[([\d, ]{1,4000})\]")
+_TASKS = re.compile(
+    rb"\bsrun: error: ([\w.,\[\]-]{1,200}): tasks? ([\d,-]{1,400}): (.{1,100}?)(?: \(core dumped\))?\s*\Z"
+)
+_EXIT = re.compile(rb"Exited with exit code (\d{1,3})")
+_NOTICED = re.compile(
+    rb"noticed that process rank (\d{1,6}) with PID (\d{1,10}) on node (\S{1,64}) exited on signal (\d{1,2})"
+)
+_PROCESS = re.compile(rb"Process name: \[(?:\[[^\[\]\n]{1,60}\]|[^\[\]\n]{1,60}),(\d{1,6})\]")
+_EXIT_CODE = re.compile(rb"Exit code: +(\d{1,3})\b")
+_WORLD = re.compile(rb"ip=([\w.:-]{1,64}), pid=(\d{1,10})\) world_rank=(\d{1,6})")
+_WORKER = re.compile(rb"Worker IP address: ([\w.:-]{1,64}) .{0,80}?Worker PID: (\d{1,10})")
+_OOM = re.compile(
+    rb"(?i)\boom[-_]kill|\bout of memory: killed process\b|\bOOMKilled\b|\bOut Of Memory\b"
+    rb"|\bDetected \d{1,6} oom"
+    rb"|\bkilled due to (?:memory pressure|the node running low on memory)|\bmemory cgroup out of memory\b"
+)
+
+_BY_WORDS = {
+    b"Killed": signal.SIGKILL,
+    b"Out Of Memory": signal.SIGKILL,
+    b"Segmentation fault": signal.SIGSEGV,
+    b"Aborted": signal.SIGABRT,
+    b"Bus error": signal.SIGBUS,
+    b"Floating point exception": signal.SIGFPE,
+    b"Illegal instruction": signal.SIGILL,
+    b"Terminated": signal.SIGTERM,
+    b"Hangup": signal.SIGHUP,
+}
+_SIGNALS = {int(one) for one in signal.Signals}
+
+
+@dataclass(frozen=True)
+class End:
+    """How a process ended, as its launcher says.
+
+    :param code: negative: the number of a signal
+    :param rank: None: only its place on its node is told, or nothing
+    :param at: the line that says so
+    :param root: the launcher says that it was the first
+    """
+
+    code: int
+    at: int
+    rank: int | None = None
+    local: int | None = None
+    node: str = ""
+    pid: int | None = None
+    root: bool = False
+    lost: bool = False
+    """Nothing says with what it ended."""
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it, also as a shell tells it (137)."""
+        number = -self.code if self.code < 0 else self.code - 128
+        return number if number in _SIGNALS and not self.lost else None
+
+
+def tells(line: bytes) -> bool:
+    """Whether a line is one of a launcher that :class:`Told` reads."""
+    return _TELLS.search(line) is not None
+
+
+@dataclass
+class Told:
+    """What launchers have said so far."""
+
+    ends: list[End] = field(default_factory=list)
+    bases: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of a node, as its lines name it: its number among the nodes, and ranks a node."""
+    mapped: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """The ranks of each node, as DeepSpeed says."""
+    offsets: dict[str, int] = field(default_factory=dict)
+    """What to add to a place on a node for its rank, as torchrun says."""
+    actors: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Ranks by address and pid, as Ray says."""
+    ooms: list[tuple[int, str]] = field(default_factory=list)
+    """Lines that report that the kernel killed for lack of memory, and of which node; the first of them."""
+    launchers: dict[str, int] = field(default_factory=dict)
+    _block: dict[bytes, bytes] = field(default_factory=dict)
+    _root: bool = False
+    _named: int | None = None
+
+    MOST = 1 << 14
+    """Ends that are kept."""
+
+    def hear(self, line: bytes, at: int, node: str) -> None:
+        """Take in a line.
+
+        :param node: whose it is, as its prefix says
+        """
+        for name, regex in _NAMED.items():
+            if name not in self.launchers and regex.search(line):
+                self.launchers[name] = at
+        if _OOM.search(line) and len(self.ooms) < 64:
+            self.ooms.append((at, node))
+        if len(self.ends) >= self.MOST or not _TELLS.search(line):
+            return
+        text = message(line)
+        self._torch(text, at, node)
+        self._deepspeed(text, at, node)
+        self._slurm(text, at)
+        self._mpi(text, at)
+        for found in _WORKER.finditer(text):
+            self.ends.append(End(1, at, None, None, found[1].decode(), int(found[2]), lost=True))
+        for found in _WORLD.finditer(text):
+            if len(self.actors) < self.MOST:
+                self.actors[found[1].decode(), int(found[2])] = int(found[3])
+
+    def _torch(self, text: bytes, at: int, node: str) -> None:
+        if b"Root Cause (first observed" in text:
+            self._root = True
+        if found := _FAILED.search(text):
+            self.ends.append(End(int(found[1]), at, None, int(found[2]), node, int(found[3])))
+        if not (each := _FIELD.match(text)):
+            return
+        name, value = each[1], each[2].strip()
+        if name in (b"time", b"host"):
+            if name == b"time":
+                self._block = {}
+            self._block[name] = value
+        elif name == b"rank":
+            self._block[name] = value
+        elif name == b"exitcode" and (code := _CODE.match(value)):
+            rank = _RANK.match(self._block.get(b"rank", b""))
+            host = self._block.get(b"host", b"").decode("utf-8", "replace") or node
+            if rank:
+                number, local = int(rank[1]), int(rank[2])
+                self.offsets[host] = self.offsets[node] = number - local
+                self.ends.append(End(int(code[1]), at, number, local, host, int(code[2]), self._root))
+            self._block, self._root = {}, False
+
+    def _deepspeed(self, text: bytes, at: int, node: str) -> None:
+        if found := _NODE_RANK.search(text):
+            self.bases[node] = (int(found[2]), int(found[1]))
+        if b"global_rank_mapping=" in text:
+            for each in _MAPPING.finditer(text[:65536]):
+                if len(self.mapped) < self.MOST:
+                    self.mapped[each[1].decode()] = tuple(map(int, re.findall(rb"\d{1,6}", each[2])))
+        if found := _RETURN.search(text):
+            self.ends.append(End(int(found[2]), at, None, int(found[1]), node))
+        elif found := _RETURN_ALONE.search(text):
+            self.ends.append(End(int(found[1]), at, None, None, node))
+
+    def _slurm(self, text: bytes, at: int) -> None:
+        if not (found := _TASKS.search(text)):
+            return
+        exited = _EXIT.search(found[3])
+        number = _BY_WORDS.get(found[3])
+        code = int(exited[1]) if exited else -number if number else 1
+        host = found[1].decode() if b"[" not in found[1] and b"," not in found[1] else ""
+        try:
+            ranks = sorted(read_ranks(found[2].decode()))[: self.MOST]
+        except CockpitError:
+            return
+        self.ends += [End(code, at, rank, None, host) for rank in ranks]
+
+    def _mpi(self, text: bytes, at: int) -> None:
+        if found := _NOTICED.search(text):
+            self.ends.append(
+                End(
+                    -int(found[4]),
+                    at,
+                    int(found[1]),
+                    None,
+                    found[3].decode("utf-8", "replace"),
+                    int(found[2]),
+                )
+            )
+        if found := _PROCESS.search(text):
+            self._named = int(found[1])
+        if (found := _EXIT_CODE.search(text)) and self._named is not None:
+            # It names the first alone.
+            self.ends.append(End(int(found[1]), at, self._named, root=True))
+            self._named = None
+
+    def rank_of(self, node: str, local: int, *, alone: bool) -> int | None:
+        """The rank at a place of a node; None: that is not told.
+
+        :param alone: there is no other node, as far as is known
+        """
+        ranks = self.mapped.get(node) or self.mapped.get(node.partition(".")[0])
+        if ranks is None and len(self.mapped) == 1:
+            ranks = next(iter(self.mapped.values()))
+        if ranks is not None:
+            return ranks[local] if local < len(ranks) else None
+        if (base := self.bases.get(node)) is not None:
+            return base[0] * base[1] + local
+        if node in self.offsets:
+            return self.offsets[node] + local
+        return local if alone else None
+
+
+def renumbered(told: Iterable[Told], shifts: Iterable[int]) -> Told:
+    """What parts of one console tell, as one: their lines begin after so many others."""
+    from dataclasses import replace
+
+    whole = Told()
+    for one, shift in zip(told, shifts, strict=True):
+        whole.ends += [replace(end, at=end.at + shift) for end in one.ends]
+        whole.ooms += [(at + shift, node) for at, node in one.ooms]
+        for name, at in one.launchers.items():
+            whole.launchers.setdefault(name, at + shift)
+        whole.bases |= one.bases
+        whole.mapped |= one.mapped
+        whole.offsets |= one.offsets
+        whole.actors |= one.actors
+    return whole

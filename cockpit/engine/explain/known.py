@@ -1,0 +1,145 @@
+"""A run that this machine has, explained: from its record and its logs here."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+from cockpit.base.record import log_name
+from cockpit.core.explain.report import Cause, Line, Party, Report
+from cockpit.core.logs.causes import Cause as Words
+from cockpit.core.masks import ranks_of
+from cockpit.core.rules.explanation import explanation
+from cockpit.core.rules.row import Row
+from cockpit.core.rules.table import table
+from cockpit.core.run.first import first_of
+from cockpit.core.run.model import Rank, RunModel
+from cockpit.core.run.states import signal_name
+from cockpit.core.text import one_line
+from cockpit.engine.files import open_regular
+from cockpit.engine.logs.last_words import LastWords
+from cockpit.engine.records.folder import RunFolder
+
+BLOCK = 1 << 20
+NEAR = 16 << 10
+"""Bytes of a log behind a cause, and before it, in which a rule may find a sign."""
+
+
+def explained_run(name: str) -> Report:
+    """What a run's record and logs here tell.
+
+    :param name: its name, a part of it, or ``last``
+    :raises CockpitError: no run matches, or several do
+    """
+    folder = RunFolder.find(name)
+    model = folder.model()
+    paths = {
+        (node.name, rank): folder.spool_dir(node) / log_name(rank)
+        for node in folder.manifest.nodes
+        for rank in (None, *node.ranks)
+    }
+    parties = []
+    files = []
+    for (node, rank), path in sorted(
+        paths.items(), key=lambda one: (one[0][1] is None, one[0][1] or 0, one[0][0])
+    ):
+        lines, size = _counted(str(path))
+        known = model.ranks.get(-1 if rank is None else rank)
+        end = known.text if known is not None and known.failed else ""
+        if rank is not None or lines:
+            parties.append(Party(rank, node, "" if rank is not None else "launcher", lines, size, end))
+        if size:
+            files.append((str(path), lines, size, True, ()))
+    report = Report(tuple(files), (folder.manifest.launcher,), tuple(parties), run=folder.name)
+    with closing(LastWords(folder)) as words:
+        return _judged(report, folder, model, words)
+
+
+def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords) -> Report:
+    found = words.judge(model)
+    if found is None:
+        return report
+    first = first_of(model, words.of)
+    how = found.id if first is None else first.how
+    ranks = tuple(ranks_of(found.ranks))
+    said = words.of(model.ranks[ranks[0]]) if ranks else None
+    cause = said.cause if said is not None else None
+    if cause is None and first is not None:
+        cause = first.cause
+    lead = model.ranks.get(ranks[0]) if ranks else None
+    place, near = (None, ()) if cause is None or lead is None else _place(folder, words, lead, cause)
+    row = table().by_id.get(found.rule) if found.rule else None
+    if row is None:
+        row = _row(lead, cause, near)
+    told = found.detail or (cause.found.what if cause else "")
+    later = [rank.rank for rank in model.failures() if rank.rank not in ranks]
+    waited = tuple(number for number in later if not _broke(words, model.ranks[number]))
+    return Report(
+        report.files,
+        report.launchers,
+        report.parties,
+        how=how,
+        ranks=ranks,
+        nodes=found.nodes,
+        what=found.what,
+        cause=Cause(told, found.evidence, () if place is None else (place,)) if told else None,
+        row=row,
+        certainty=found.certainty,
+        waited=waited,
+        ended_too=tuple(number for number in later if number not in waited),
+        run=report.run,
+    )
+
+
+def _broke(words: LastWords, rank: Rank) -> bool:
+    from cockpit.core.logs.cause_words import Weight
+
+    said = words.of(rank)
+    return said is not None and said.cause is not None and said.cause.weight > Weight.VICTIM
+
+
+def _row(rank: Rank | None, cause: Words | None, near: tuple[bytes, ...]) -> Row | None:
+    facts = set()
+    if rank is not None and rank.signal is not None:
+        facts.add(signal_name(rank.signal))
+    if rank is not None and rank.oom_kills is not None:
+        facts.add("oom" if rank.oom_kills else "no-oom")
+    words = b"" if cause is None else cause.found.what.encode("utf-8", "surrogateescape")
+    return explanation(words, near, frozenset(facts))
+
+
+def _place(
+    folder: RunFolder, words: LastWords, rank: Rank, cause: Words
+) -> tuple[Line | None, tuple[bytes, ...]]:
+    """Where the words are that a rank says, and the lines near them, the nearest first."""
+    node, number = words.source(rank)
+    entry = next(one for one in folder.manifest.nodes if one.name == node)
+    path = folder.spool_dir(entry) / log_name(number)
+    lines = 0
+    try:
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+            left = cause.at
+            while left > 0 and (data := file.read(min(BLOCK, left))):
+                left -= len(data)
+                lines += data.count(b"\n")
+            file.seek(cause.at)
+            after = file.read(NEAR).split(b"\n")
+            start = max(0, cause.at - NEAR)
+            file.seek(start)
+            before = file.read(cause.at - start).split(b"\n")
+    except OSError:
+        return None, ()
+    return Line(str(path), lines + 1, one_line(after[0][:600])), (*after, *before[::-1])
+
+
+def _counted(path: str) -> tuple[int, int]:
+    """Lines and bytes of a file; none if it is not here."""
+    lines = 0
+    try:
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            while data := file.read(BLOCK):
+                lines += data.count(b"\n")
+    except OSError:
+        return 0, 0
+    return lines, size
