@@ -63,7 +63,7 @@ with open("rank1.pt", "wb") as file:
     file.write(b"<html>404</html>")
 torch.load("rank1.pt")
 """,
-        "weights-only",
+        "checkpoint-damaged",
     ),
     "a loader's worker is killed": Failure(
         """
@@ -207,6 +207,7 @@ steps(); others()
 import torch
 torch.zeros(1).cuda()
 """,
+        "torch-without-cuda",
     ),
     "collectives that differ": Failure(
         """

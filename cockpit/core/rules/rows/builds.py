@@ -121,6 +121,28 @@ ROWS: tuple[Row, ...] = (
         source="ld.so; flash-attention and apex threads",
     ),
     Row(
+        id="torch-without-cuda",
+        signs=(
+            r"\bTorch not compiled with CUDA enabled\b",
+            r"\btorch was not compiled with CUDA\b",
+        ),
+        means="The torch of this Python is the CPU build: another environment than meant, or pip took that wheel.",
+        zh="这个 Python 里的 torch 是 CPU 版：用错了环境，或 pip 装成了 CPU 版。",
+        next=(
+            Next(
+                "python -c 'import sys, torch; print(sys.executable, torch.__version__)'",
+                "on each node: +cpu at the end?",
+                "在各节点上看，版本是否以 +cpu 结尾",
+            ),
+            Next(
+                "python -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
+                "the build for CUDA",
+                "重装 CUDA 版",
+            ),
+        ),
+        source="torch/cuda/__init__.py",
+    ),
+    Row(
         id="libstdcxx-too-old",
         signs=(r"\bversion `?(?:GLIBCXX|CXXABI|GLIBC)_[\d.]{1,10}' not found",),
         means="A library was built on a newer system than this one, whose C or C++ library is older.",

@@ -74,6 +74,25 @@ ROWS: tuple[Row, ...] = (
         source="nvidia-smi",
     ),
     Row(
+        id="driver-not-found",
+        signs=(r"\bFound no NVIDIA driver on your system\b",),
+        means="No NVIDIA driver is visible here: a node without a GPU, or a container that was given none.",
+        zh="看不到 NVIDIA 驱动：节点没有 GPU，或容器没有拿到 GPU。",
+        next=(
+            Next(
+                "nvidia-smi; ls -l /dev/nvidia*",
+                "on the node, then in the container",
+                "先在节点上、再在容器里执行",
+            ),
+            Next(
+                "docker run --gpus all …",
+                "gives a container the GPUs (SLURM: --gpus-per-node)",
+                "把 GPU 交给容器（SLURM 用 --gpus-per-node）",
+            ),
+        ),
+        source="torch/csrc/cuda/Module.cpp",
+    ),
+    Row(
         id="driver-too-old",
         signs=(
             r"\bThe NVIDIA driver on your system is too old\b",

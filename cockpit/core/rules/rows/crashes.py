@@ -65,6 +65,17 @@ ROWS: tuple[Row, ...] = (
         source="DeepSpeed#3823, DeepSpeed#3232",
     ),
     Row(
+        id="sigkill-unknown",
+        ends=frozenset({"SIGKILL", "silent"}),
+        means="Somebody sent SIGKILL: most likely the kernel, out of memory; else a scheduler or a person.",
+        zh="有人发了 SIGKILL：最可能是内核因内存不足，其次是调度器或人。",
+        next=(
+            Next("sudo dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
+            *_WHO_KILLED,
+        ),
+        source="DeepSpeed#3823, DeepSpeed#4239",
+    ),
+    Row(
         id="sigkill-not-oom",
         signs=(
             r"\bexitcode *: -9\b",
@@ -318,6 +329,14 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         source="deepspeed/ops/op_builder/builder.py",
+    ),
+    Row(
+        id="sigfpe-silent",
+        ends=frozenset({"SIGFPE", "silent"}),
+        means="Native code divided an integer by zero: an empty batch, a size of 0, or a library's fault.",
+        zh="原生代码里整数除以零：空 batch、大小为 0，或库的问题。",
+        next=(_FAULTHANDLER, _CORE),
+        source="Linux signal(7)",
     ),
     Row(
         id="segfault",

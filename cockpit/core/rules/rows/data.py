@@ -108,6 +108,8 @@ ROWS: tuple[Row, ...] = (
             r"\bunexpected EOF, expected \d{1,15} more bytes\b",
             r"\bUnpicklingError: (?:pickle data was truncated|invalid load key)",
             r"^EOFError: Ran out of input",
+            r"\bWeightsUnpickler error: Unsupported operand \d",
+            r"^Unsupported operand \d{1,4}$",
         ),
         means="A checkpoint is damaged or only half written: the writer was ended, or the disk was full.",
         zh="checkpoint 损坏或没写完：写入进程被结束，或磁盘满了。",
@@ -127,7 +129,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="weights-only",
-        signs=(r"\bWeights only load failed\b",),
+        signs=(
+            r"\bWeights only load failed\. This file can still be loaded\b",
+            r"\bUnsupported global: GLOBAL \S{1,200} was not an allowed global\b",
+        ),
         means="torch 2.6 and later load only plain tensors by default, and this file holds other objects too.",
         zh="torch 2.6 起默认只加载纯张量，而这个文件里还有其他对象。",
         next=(

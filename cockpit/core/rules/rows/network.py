@@ -448,6 +448,11 @@ ROWS: tuple[Row, ...] = (
                 "Look for the rank that failed first: who prints this only lost the connection to it.",
                 "找最先出错的 rank，这里只是断开了连接。",
             ),
+            Next(
+                "cockpit explain FOLDER_OF_LOGS",
+                "finds it among the logs of all ranks",
+                "在所有 rank 的日志里找出它",
+            ),
         ),
         source="pytorch/ProcessGroupNCCL.cpp, gloo/transport/tcp/pair.cc",
     ),

@@ -82,8 +82,8 @@ ROWS: tuple[Row, ...] = (
         signs=(
             r"\bclient socket has (?:timed out|failed)[^\n]{0,120}?connect to [^\n]{0,30}?\(?\[?(?:127\.\d|localhost\b|::1\b)",
         ),
-        means="This rank looks for the master on its own node: MASTER_ADDR is localhost, or resolves to 127.x.",
-        zh="这个 rank 在本机上找主节点：MASTER_ADDR 是 localhost，或被解析成了 127.x。",
+        means="Nobody answered on this node itself: MASTER_ADDR is localhost or resolves to 127.x, right for one node only.",
+        zh="在本机上没有找到主节点：MASTER_ADDR 是 localhost 或被解析成 127.x，只适用于单机。",
         next=(
             Next(
                 "getent hosts $MASTER_ADDR",
