@@ -275,10 +275,10 @@ def test_a_bomb_is_left(tmp_path: Path) -> None:
 def test_many_ranks_and_much_noise_need_little_memory(tmp_path: Path) -> None:
     """Every line is an error of another rank: nothing may be passed over, and little be kept."""
     path = tmp_path / "console.log"
-    line = b"[rank%d]: Traceback (most recent call last): RuntimeError: %d %s\n"
+    line = b"[rank%d]: Traceback (most recent call last): RuntimeError: %d %s\n[rank%d]: KeyError: 7\n"
     with path.open("wb") as file:
         for step in range(60):
-            file.write(b"".join(line % (rank, step, b"y" * 200) for rank in range(4096)))
+            file.write(b"".join(line % (rank, step, b"y" * 200, rank) for rank in range(4096)))
     code, _, memory = measured(str(path))
     assert code == Exit.RANK_FAILED
     assert memory < MEMORY

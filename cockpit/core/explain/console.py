@@ -140,6 +140,7 @@ class Console:
         self._dull_bytes = 0
         self._passed = 0
         self._kept = 0
+        self._most = budget
         self._sample_counts: Counter[Speaker] = Counter()
         self._sample_sizes: Counter[Speaker] = Counter()
 
@@ -263,13 +264,15 @@ class Console:
         self._trim()
 
     def _trim(self, *, force: bool = False) -> None:
-        if self._kept <= self._budget and not force:
+        if self._kept <= self._most and not force:
             return
         windows = self.heard.windows.values()
         most = max(EACH_LEAST, min(EACH_MOST, self._budget // 2 // max(1, len(windows))))
         for window in windows:
             window.trim(most)
         self._kept = sum(window.size for window in windows)
+        # What many speakers need at least may be more than that: not all is trimmed again at once.
+        self._most = max(self._budget, 2 * self._kept)
 
 
 def joined(parts: list[Heard]) -> Heard:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from cockpit.core.explain.console import Heard, Window
+from cockpit.core.explain.console import LINE_MOST, Heard, Window
 from cockpit.core.explain.launchers import End
 from cockpit.core.explain.report import Cause, Line, Party, Report
 from cockpit.core.explain.speaking import Speaker
@@ -159,9 +159,13 @@ class _Court:
         for source, window in party.windows:
             text = b"\n".join(window.lines) + b"\n"
             found = causes.search(partial(_slice, text), len(text))
+            index = 0 if found is None else min(text.count(b"\n", 0, found.at), len(window.lines) - 1)
+            mixed = party.rank is None and any(end.code for end in source.heard.told.ends)
+            if mixed and (found is None or found.weight <= Weight.VICTIM):
+                # Others may train on for a while: their lines do not show that it was survived.
+                found, index = _among_others(window, found, index)
             if found is None or (best is not None and found.weight <= best.weight):
                 continue
-            index = min(text.count(b"\n", 0, found.at), len(window.lines) - 1)
             if party.rank is None and found.weight <= Weight.VICTIM:
                 found, index = _amid(window, found, index)
             if found.weight <= Weight.ERROR and not self._last(source, window, index):
@@ -416,6 +420,17 @@ def _amid(window: Window, found: causes.Cause, index: int) -> tuple[causes.Cause
             what = one_line(text.strip()[:2000])
             return found._replace(weight=Weight.OWN, found=Finding("cause", what, certainty="unsure")), at
     return found, index
+
+
+def _among_others(window: Window, found: causes.Cause | None, index: int) -> tuple[causes.Cause | None, int]:
+    """What one of several processes says of its end, without what others print of their training after it."""
+    first = bisect.bisect_left(window.numbers, window.heavy) if window.heavy >= 0 else len(window.lines)
+    kept = [at for at, line in enumerate(window.lines) if at < first or not PROGRESS.search(line[:LINE_MOST])]
+    text = b"\n".join(window.lines[at] for at in kept) + b"\n"
+    other = causes.search(partial(_slice, text), len(text))
+    if other is None or (found is not None and other.weight <= found.weight):
+        return found, index
+    return other, kept[min(text.count(b"\n", 0, other.at), len(kept) - 1)]
 
 
 def _slice(text: bytes, start: int, length: int) -> bytes:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cockpit.core.logs.prefixes import message
+from cockpit.core.logs.search import Expression, Rows
 from cockpit.core.ranks import read_ranks
 from cockpit.errors import CockpitError
 
@@ -38,19 +39,40 @@ SIGNS = (
 """Signs of lines that :class:`Told` reads."""
 
 # Of a block of these, one line is sign enough.
-_TELLS = re.compile("|".join((*SIGNS, r"\b(?:rank|time|host) +: \S")).encode())
+_TELLS = Rows([Expression(True, sign) for sign in (*SIGNS, r"\b(?:rank|time|host) +: \S")])
+
+_OOM = (
+    r"\boom[-_]kill",
+    r"\b[Oo]ut of memory: Killed process\b",
+    r"\bOOMKilled\b",
+    r": Out Of Memory\b",
+    r"\bDetected \d{1,6} oom",
+    r"\bkilled due to (?:memory pressure|the node running low on memory)",
+    r"\b[Mm]emory cgroup out of memory\b",
+    r"\bkilled by SIGKILL by OOM killer\b",
+)
 
 LAUNCHERS = {
-    "accelerate": rb"accelerate/commands/|\baccelerate launch\b",
-    "deepspeed": rb"\[(?:launch|runner)\.py:\d|deepspeed/launcher/",
-    "torchrun": rb"torch[./]distributed[./](?:elastic|run|launcher)|\btorchrun\b|ChildFailedError",
-    "mpirun": rb"\b(?:mpirun|mpiexec|prterun)\b|\[\d{1,9},\d{1,6}\]<std",
-    "srun": rb"\bsrun: |\bslurmstepd: ",
-    "ray": rb"\bray::|\bray\.(?:exceptions|train)\b|\(\w{1,64} pid=\d",
+    "accelerate": (r"\baccelerate/commands/", r"\baccelerate launch\b", r"/bin/accelerate\b"),
+    "deepspeed": (r"\[launch\.py:\d", r"\[runner\.py:\d", r"\bdeepspeed/launcher/"),
+    "torchrun": (
+        *(r"\btorch[./]distributed[./](?:elastic|run|launcher)", r"/bin/torchrun\b", r"\bChildFailedError\b"),
+    ),
+    "mpirun": (
+        *(rf"\b{name} (?:noticed|detected|was)\b" for name in ("mpirun", "mpiexec", "prterun")),
+        r"\]<std",
+    ),
+    "srun": (r"\bsrun: ", r"\bslurmstepd: "),
+    "ray": (r"\bray::\w", r"\bray\.(?:exceptions|train)\b", r"\(raylet\b", r"Worker pid=\d"),
 }
-"""How the lines of launchers are known."""
+"""Signs of the lines of launchers."""
 
-_NAMED = {name: re.compile(regex) for name, regex in LAUNCHERS.items()}
+_NAMES = Rows([Expression(name, sign) for name, signs in LAUNCHERS.items() for sign in signs])
+_OOMS = Rows([Expression(True, sign) for sign in _OOM])
+_HEARD = Rows(
+    [Expression(True, sign) for sign in (*_OOM, *SIGNS, r"\b(?:rank|time|host) +: \S")]
+    + [Expression(True, sign) for signs in LAUNCHERS.values() for sign in signs]
+)
 
 _FIELD = re.compile(rb"\s{0,8}(time|host|rank|exitcode|error_file|traceback) +: (.{0,200})")
 _RANK = re.compile(rb"(\d{1,6}) \(local_rank: (\d{1,6})\)")
@@ -71,11 +93,6 @@ _PROCESS = re.compile(rb"Process name: \[(?:\[[^\[\]\n]{1,60}\]|[^\[\]\n]{1,60})
 _EXIT_CODE = re.compile(rb"Exit code: +(\d{1,3})\b")
 _WORLD = re.compile(rb"ip=([\w.:-]{1,64}), pid=(\d{1,10})\) world_rank=(\d{1,6})")
 _WORKER = re.compile(rb"Worker IP address: ([\w.:-]{1,64}) .{0,80}?Worker PID: (\d{1,10})")
-_OOM = re.compile(
-    rb"(?i)\boom[-_]kill|\bout of memory: killed process\b|\bOOMKilled\b|\bOut Of Memory\b"
-    rb"|\bDetected \d{1,6} oom"
-    rb"|\bkilled due to (?:memory pressure|the node running low on memory)|\bmemory cgroup out of memory\b"
-)
 
 _BY_WORDS = {
     b"Killed": signal.SIGKILL,
@@ -89,6 +106,10 @@ _BY_WORDS = {
     b"Hangup": signal.SIGHUP,
 }
 _SIGNALS = {int(one) for one in signal.Signals}
+
+
+MOST, OOMS = 1 << 14, 64
+"""Ends that are kept, and lines of kernels."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +141,7 @@ class End:
 
 def tells(line: bytes) -> bool:
     """Whether a line is one of a launcher that :class:`Told` reads."""
-    return _TELLS.search(line) is not None
+    return bool(_TELLS.found_in(line))
 
 
 @dataclass
@@ -143,20 +164,18 @@ class Told:
     _root: bool = False
     _named: int | None = None
 
-    MOST = 1 << 14
-    """Ends that are kept."""
-
     def hear(self, line: bytes, at: int, node: str) -> None:
         """Take in a line.
 
         :param node: whose it is, as its prefix says
         """
-        for name, regex in _NAMED.items():
-            if name not in self.launchers and regex.search(line):
-                self.launchers[name] = at
-        if _OOM.search(line) and len(self.ooms) < 64:
+        if _HEARD.hint(line) is None:
+            return
+        for name, _ in _NAMES.found_in(line):
+            self.launchers.setdefault(name, at)
+        if len(self.ooms) < OOMS and _OOMS.found_in(line):
             self.ooms.append((at, node))
-        if len(self.ends) >= self.MOST or not _TELLS.search(line):
+        if len(self.ends) >= MOST or not _TELLS.found_in(line):
             return
         text = message(line)
         self._torch(text, at, node)
@@ -166,7 +185,7 @@ class Told:
         for found in _WORKER.finditer(text):
             self.ends.append(End(1, at, None, None, found[1].decode(), int(found[2]), lost=True))
         for found in _WORLD.finditer(text):
-            if len(self.actors) < self.MOST:
+            if len(self.actors) < MOST:
                 self.actors[found[1].decode(), int(found[2])] = int(found[3])
 
     def _torch(self, text: bytes, at: int, node: str) -> None:
@@ -197,7 +216,7 @@ class Told:
             self.bases[node] = (int(found[2]), int(found[1]))
         if b"global_rank_mapping=" in text:
             for each in _MAPPING.finditer(text[:65536]):
-                if len(self.mapped) < self.MOST:
+                if len(self.mapped) < MOST:
                     self.mapped[each[1].decode()] = tuple(map(int, re.findall(rb"\d{1,6}", each[2])))
         if found := _RETURN.search(text):
             self.ends.append(End(int(found[2]), at, None, int(found[1]), node))
@@ -212,7 +231,7 @@ class Told:
         code = int(exited[1]) if exited else -number if number else 1
         host = found[1].decode() if b"[" not in found[1] and b"," not in found[1] else ""
         try:
-            ranks = sorted(read_ranks(found[2].decode()))[: self.MOST]
+            ranks = sorted(read_ranks(found[2].decode()))[:MOST]
         except CockpitError:
             return
         self.ends += [End(code, at, rank, None, host) for rank in ranks]
