@@ -76,6 +76,7 @@ class _Party:
     size: int = 0
     windows: list[tuple[Source, Window]] = field(default_factory=list)
     end: End | None = None
+    told_by: list[Source] = field(default_factory=list)
     ended: float = 0.0
     cause: causes.Cause | None = None
     said: tuple[Source, Window, int] | None = None
@@ -147,6 +148,7 @@ class _Court:
             party = self._party(rank, end.node, name)
             better = party.end is None or (end.root and not party.end.root)
             if better and (end.code != 0):
+                party.told_by = [source]
                 first = party.end
                 party.end = end if first is None else replace(end, at=first.at)
                 party.ended = self._time(order, source, party.end.at)
@@ -325,7 +327,7 @@ class _Court:
             found = first.cause.found
             lines = tuple(_lines(source, window, index, found.what))
             cause = Cause(found.what, found.evidence, lines)
-            if first.how != "broke" or first.cause.weight != Weight.VICTIM or len(firsts) == 1:
+            if first.cause.weight >= Weight.VICTIM or first.cause.weight is Weight.ERROR:
                 words = found.what.encode("utf-8", "surrogateescape")
             around = window.lines[index : index + NEAR] + window.lines[max(0, index - NEAR) : index][::-1]
             near = tuple(around)
@@ -344,6 +346,7 @@ class _Court:
             what=self._what(first, firsts),
             cause=cause,
             row=row,
+            end_line=self._end_line(lead),
             certainty="likely" if first.how in ("broke", "left") and len(firsts) == 1 else "unsure",
             waited=followers[0],
             ended_too=followers[1],
@@ -371,13 +374,17 @@ class _Court:
     def _oom_line(self, one: _Party) -> Line | None:
         for source in self._sources:
             for at, node in source.heard.told.ooms:
-                if node and one.node and _short(node) != _short(one.node):
-                    continue
-                for window in source.heard.windows.values():
-                    index = bisect.bisect_left(window.numbers, at)
-                    if index < len(window.numbers) and window.numbers[index] == at:
-                        return Line(source.name, at + 1, one_line(message(window.lines[index])[:600]))
+                if not (node and one.node and _short(node) != _short(one.node)):
+                    line = _line(source, at)
+                    if line is not None:
+                        return line
         return None
+
+    def _end_line(self, one: _Party) -> Line | None:
+        """Where its launcher says how it ended."""
+        if one.end is None:
+            return None
+        return next((line for source in one.told_by if (line := _line(source, one.end.at)) is not None), None)
 
     def _what(self, first: First, firsts: Sequence[_Party]) -> str:
         lead = firsts[0]
@@ -402,6 +409,15 @@ class _Court:
             stopped = one.end is not None and one.end.signal == signal.SIGTERM
             (waited if victim or (stopped and one.cause is None) else ended).append(one.rank)
         return tuple(sorted(waited)), tuple(sorted(ended))
+
+
+def _line(source: Source, number: int) -> Line | None:
+    """A line of a console, if it was kept."""
+    for window in source.heard.windows.values():
+        index = bisect.bisect_left(window.numbers, number)
+        if index < len(window.numbers) and window.numbers[index] == number:
+            return Line(source.name, number + 1, one_line(message(window.lines[index])[:600]))
+    return None
 
 
 def _ended(one: _Party) -> tuple[bool, float]:
