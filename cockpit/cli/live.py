@@ -18,7 +18,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.summary import summary
+from cockpit.core.run.summary import meaning, summary
 from cockpit.engine.records.folder import Manifest
 from cockpit.errors import Exit
 
@@ -107,7 +107,9 @@ class Live:
             return
         if cause is not None and cause.id == "gone":
             say(f"{cause.what}: {cause.detail}")
-            say(f"its output: {cause.steps[0].command}")
+            for line in meaning(cause):
+                say(line)
+            say(f"its output: {cause.steps[-1].command}")
         for line in summary(model, run, logs=not self._leaving):
             say(line)
 

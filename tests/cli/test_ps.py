@@ -188,7 +188,7 @@ def test_a_run_that_failed_has_a_finding(capsys: pytest.CaptureFixture[str]) -> 
     assert told["state"] == "failed: rank 0 exited 1"
     assert (found["what"], found["detail"]) == ("rank 0 exited 1", "RuntimeError: CUDA out of memory")
     assert (found["ranks"], found["nodes"]) == ("0", ["gpu1"])
-    assert found["steps"][0]["command"] == "cockpit logs otter --rank 0"
+    assert (found["rule"], found["steps"][-1]["command"]) == ("gpu-oom", "cockpit logs otter --rank 0")
 
 
 def test_without_its_log_the_cause_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cockpit.base import events
-from cockpit.core.finding import Finding
+from cockpit.core.finding import Finding, Step
 from cockpit.core.logs.causes import cause
+from cockpit.core.rules.table import table
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
@@ -60,6 +61,13 @@ def test_nothing_is_found_while_nothing_has_failed() -> None:
     assert failure(model(events.RankExited(5, code=0)), "otter", lambda _: heard(LOG)) is None
 
 
+def besides_the_rule(told: Finding) -> tuple[Step, ...]:
+    """The steps after those of the rule that explains it, which come first."""
+    known = table().by_id[told.rule].next if told.rule else ()
+    assert [step.command for step in told.steps[: len(known)]] == [one.command for one in known]
+    return told.steps[len(known) :]
+
+
 def test_the_cause_is_in_the_log() -> None:
     told = found(model(events.RankExited(5, code=3)), LOG)
     assert (told.id, told.severity, told.certainty) == ("failed", "error", "likely")
@@ -67,7 +75,8 @@ def test_the_cause_is_in_the_log() -> None:
     assert (told.nodes, told.ranks) == (("b",), 1 << 5)
     assert told.evidence == ("train.py:188 forward", "attention.py:71 softmax")
     assert told.where == "attention.py:71 softmax"
-    (step,) = told.steps
+    assert told.rule == "gpu-oom"
+    (step,) = besides_the_rule(told)
     assert step.text == "cockpit logs 'my run' --rank 5: its log"
     assert step.in_app(str.upper) == "FAILED_LOG: its log"
 
@@ -88,7 +97,7 @@ def test_one_that_exits_with_0_while_the_others_go_on_is_why_they_fail() -> None
     told = found(left_first((1, 50.0, 0), (0, 50.4, 1), (2, 51.0, 1)), PEER)
     assert told.what == "rank 1 exited 0 while the others continued: rank 0 exited 1"
     assert (told.ranks, told.id, told.certainty, told.severity) == (0b10, "failed", "likely", "error")
-    assert "--rank 1" in told.steps[0].command
+    assert "--rank 1" in besides_the_rule(told)[0].command
     assert "Connection closed by peer" in told.detail
     # Those that it leaves see that before it is recorded.
     assert found(left_first((0, 50.0, 1), (1, 50.4, 0)), PEER).ranks == 0b10
@@ -102,7 +111,7 @@ def test_of_two_that_fail_at_once_the_one_that_says_more_of_itself_is_why() -> N
     both = left_first((2, 50.0, 1), (3, 50.7, 1))
     told = found(both, PEER, r3=LOG)
     assert (told.what, told.ranks, told.where) == ("rank 3 exited 1", 0b1000, "attention.py:71 softmax")
-    assert "--rank 3" in told.steps[0].command
+    assert "--rank 3" in besides_the_rule(told)[0].command
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,8 @@ def test_the_rank_that_is_gone_and_whose_log_ends_with_a_cause() -> None:
     assert told.ranks == 1 << 5
     assert told.detail == "RuntimeError: CUDA out of memory"
     assert told.where == "attention.py:71 softmax"
-    assert told.steps[0].text == "cockpit logs 'my run' --rank 5: its log"
+    assert told.rule == "gpu-oom"
+    assert told.steps[-1].text == "cockpit logs 'my run' --rank 5: its log"
     told = gone(went(0, 1, 5), "my run", lambda rank: heard(b"" if rank.rank == 5 else PEER), own)
     assert told is not None
     assert told.ranks == 1
@@ -178,7 +188,7 @@ def test_a_rank_that_a_signal_killed_early_can_be_tried_without_the_probe(
     run = model(events.SupervisorStarted(probe=probe), events.RankStarted(5, pid=7))
     code = None if number else 1
     run.apply(Event(1.0 + after, "b", events.RankExited(5, code=code, signal=number)))
-    steps = [step.text for step in found(run, b"").steps][1:]
+    steps = [step.text for step in besides_the_rule(found(run, b""))][1:]
     said = "--probe off: restart with this to rule out cockpit's probe in the rank"
     assert steps == [said] * suspect
     assert any("--probe off" in line for line in summary(run, "otter")) == suspect
@@ -212,7 +222,7 @@ def test_a_rank_that_the_oom_killer_likely_ended(log: bytes | None) -> None:
     assert (told.what, told.detail) == ("rank 5 killed by SIGKILL, likely by the OOM killer", OOM)
     assert (told.certainty, told.where, told.evidence) == ("likely", "", ())
     step = "b: dmesg -T | grep -i oom: what the kernel says, if users may read it"
-    assert [each.text for each in told.steps][1:] == [step]
+    assert [each.text for each in besides_the_rule(told)][1:] == [step]
     lines = summary(run, "otter")
     assert lines[0] == "first to fail: rank 5 on b, killed by SIGKILL, likely by the OOM killer"
     assert lines[2:4] == [OOM, step]
@@ -224,13 +234,13 @@ def test_a_helper_of_a_rank_that_the_oom_killer_ended() -> None:
     more = OOM.replace("1 process", "3 processes")
     assert (told.what, told.detail) == ("rank 5 exited 1", f"RuntimeError: CUDA out of memory; {more}")
     assert told.where == "attention.py:71 softmax"
-    assert "dmesg" in told.steps[1].command
+    assert "dmesg" in besides_the_rule(told)[1].command
 
 
 def test_a_rank_that_somebody_else_killed() -> None:
     told = found(model(events.RankExited(5, signal=9, oom_kills=0)), b"")
     assert (told.what, told.detail, told.certainty) == ("rank 5 killed by SIGKILL", NOT_OOM, "unsure")
-    assert len(told.steps) == 1
+    assert len(besides_the_rule(told)) == 1
     other = found(model(events.RankExited(5, signal=11, oom_kills=0)), b"")
     assert other.detail == "it crashed in native code, without a traceback"
 

@@ -91,13 +91,13 @@ class _Gap(NamedTuple):
 
 
 def _ends(rank: int, around: Sequence[Collective], steps: Mapping[int, Sequence[Step]]) -> list[int]:
-    """When the steps of a rank ended: what is entered right at an end is on the same side of it on all ranks."""
-    found = []
+    """When the steps of a rank ended: what is entered right then is on the same side of it on all ranks."""
+    found: list[int] = []
     for number, step in enumerate(steps[rank], steps[rank][0].number if steps[rank] else 0):
         near = [one for one in around if abs(one.arrivals[rank] - step.end_us) <= CLOCKS_US]
         after = [one.arrivals[rank] for one in near if _step_of(one, steps) > number]
         before = [one.arrivals[rank] + 1 for one in near if _step_of(one, steps) <= number]
-        found.append(max([min([step.end_us, *after]), *before]))
+        found.append(max([min([step.end_us, *after]), *before, *found[-1:]]))
     return found
 
 
@@ -137,15 +137,15 @@ def _waited(own: Iterable[_Gap], others: Iterable[_Gap], newest: int) -> dict[Pl
     for _ in range(ROUNDS):
         before, found = found, {}
         for (place, _), some in spells.items():
-            share = _share_of_two(free.get(place, []), some)
+            known_share = _share_of_two(free.get(place, []), some)
             longer: dict[Place, int] = {}
             for gap in some:
                 took = gap.end - gap.begin
-                if share is not None:
+                if known_share is not None:
                     elsewhere = sum(
                         us for at, us in before.items() if at[1] == gap.place[1] and at != gap.place
                     )
-                    more = int((took - share * (gap.length - elsewhere)) / (1 - share))
+                    more = int((took - known_share * (gap.length - elsewhere)) / (1 - known_share))
                     if gap.place in other:
                         more = max(more, took - int(AS_LONG * other[gap.place]))
                 elif gap.place in other:
@@ -233,33 +233,29 @@ def _beside(ranks: Iterable[_Rank]) -> set[tuple[Place, int]]:
     found = set()
     for place, steps in places.items():
         spells: dict[int, list[tuple[float, float]]] = {}
-        free: dict[int, int] = {}
         for spell in {(newest - step) // SPELL for step, _ in steps}:
-            means = 0
             of_rank: dict[int, list[tuple[float, float]]] = {}
             for (step, _), those in steps.items():
                 if len(those) > 1 and (newest - step) // SPELL == spell:
-                    means += 1
                     for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
                         of_rank.setdefault(rank, []).append(pair)
             spells[spell] = [pair for some in of_rank.values() for pair in _centred(some)]
-            free[spell] = len(spells[spell]) - means - len(of_rank)
-        always = _goes_along([pair for some in spells.values() for pair in some], sum(free.values()))
+        always = _goes_along([pair for some in spells.values() for pair in some])
         for spell, pairs in spells.items():
-            along = _goes_along(pairs, free[spell])
+            along = _goes_along(pairs)
             if always if along is None else along:
                 found.add((place, spell))
     return found
 
 
-def _goes_along(pairs: Sequence[tuple[float, float]], free: int) -> bool | None:
+def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool | None:
     """Whether the second grows with the first, by half of it or more; None: that may be chance."""
-    if len(pairs) < ENOUGH or free < 1:
+    if len(pairs) < ENOUGH:
         return None
     first = sum(one * one for one, _ in pairs)
     second = sum(other * other for _, other in pairs)
     both = sum(one * other for one, other in pairs)
-    chance = SURE * SURE * (first * second - both * both) / free
+    chance = SURE * SURE * (first * second - both * both) / len(pairs)
     for along, away in ((True, both), (False, first / 2 - both)):
         if along == (both > first / 2):
             return along if away * away > chance else None

@@ -5,7 +5,7 @@ A program is the body of a script, run after :data:`PRELUDE`; rank 1 fails, unle
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PRELUDE = """
 import os, signal, socket, subprocess, sys, time
@@ -34,14 +34,13 @@ def others():
 class Failure:
     """One way to fail.
 
-    :param rules: any of them explains it; none: no rule knows it, and nothing may be said
-    :param torch: it needs torch
+    :param rule: what explains it; empty: no rule knows it, and nothing may be said
+    :param recorded: what is recorded of its end tells it, which a console alone may not have
     """
 
     body: str
-    rules: tuple[str, ...] = ()
-    torch: bool = True
-    env: dict[str, str] = field(default_factory=dict)
+    rule: str = ""
+    recorded: bool = False
 
 
 FAILURES = {
@@ -53,7 +52,8 @@ torch.save({"weights": torch.zeros(1000)}, "rank1.pt")
 with open("rank1.pt", "r+b") as file:
     file.truncate(1500)
 torch.load("rank1.pt")
-"""
+""",
+        "checkpoint-damaged",
     ),
     "not a checkpoint": Failure(
         """
@@ -62,7 +62,8 @@ import torch
 with open("rank1.pt", "wb") as file:
     file.write(b"<html>404</html>")
 torch.load("rank1.pt")
-"""
+""",
+        "checkpoint-damaged",
     ),
     "a loader's worker is killed": Failure(
         """
@@ -74,7 +75,8 @@ class Data(torch.utils.data.Dataset):
         os.kill(os.getpid(), signal.SIGKILL)
 for x in torch.utils.data.DataLoader(Data(), num_workers=1):
     pass
-"""
+""",
+        "loader-killed",
     ),
     "the port is taken": Failure(
         """
@@ -82,7 +84,8 @@ taken = socket.create_server(("127.0.0.1", 0))
 if RANK != 0:
     time.sleep(4); os._exit(0)
 joined(taken.getsockname()[1])
-"""
+""",
+        "port-in-use",
     ),
     "nobody listens": Failure(
         """
@@ -91,26 +94,26 @@ from datetime import timedelta
 free = socket.create_server(("127.0.0.1", 0)); port = free.getsockname()[1]; free.close()
 os.environ["MASTER_ADDR"] = "127.0.0.1"
 joined(port, timeout=timedelta(seconds=2))
-"""
+""",
+        "master-loopback-address",
     ),
     "no such interface": Failure(
         """
 os.environ["GLOO_SOCKET_IFNAME"] = "ib7"
 others()
-torch, dist = joined(0, rank=0, world_size=1) if False else (None, None)
 import torch.distributed as dist
 store = dist.HashStore()
 dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-"""
+""",
+        "gloo-no-interface",
     ),
     "no room": Failure(
         """
 steps(); others()
 with open("/dev/full", "wb") as file:
     file.write(b"x" * 100_000)
-"""
-        ,
-        torch=False,
+""",
+        "disk-full",
     ),
     "too many files": Failure(
         """
@@ -119,7 +122,7 @@ import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 some = [open("/dev/null") for _ in range(100)]
 """,
-        torch=False,
+        "open-files",
     ),
     "no memory": Failure(
         """
@@ -128,14 +131,16 @@ import resource
 import torch
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 x = [torch.zeros(1 << 30) for _ in range(8)]
-"""
+""",
+        "host-allocation-failed",
     ),
     "killed from outside": Failure(
         """
 steps(); others()
 os.kill(os.getpid(), signal.SIGKILL)
 """,
-        torch=False,
+        "sigkill-silent",
+        recorded=True,
     ),
     "a crash in native code": Failure(
         """
@@ -144,7 +149,7 @@ import ctypes, faulthandler
 faulthandler.enable()
 ctypes.string_at(0)
 """,
-        torch=False,
+        "segfault",
     ),
     "a bus error": Failure(
         """
@@ -156,7 +161,8 @@ with open("mapped", "w+b") as file:
     file.truncate(0)
     pages[4096] = 1
 """,
-        torch=False,
+        "sigbus-silent",
+        recorded=True,
     ),
     "no ninja": Failure(
         """
@@ -164,25 +170,28 @@ steps(); others()
 os.environ["PATH"] = "/nowhere"
 import torch.utils.cpp_extension as cpp
 cpp.load_inline("nothing", "int f() { return 1; }", functions=["f"])
-"""
+""",
+        "ninja-missing",
     ),
     "no CUDA toolkit": Failure(
         """
 steps(); others()
 import torch.utils.cpp_extension as cpp
 cpp.CUDAExtension("op", ["op.cu"])
-"""
+""",
+        "cuda-home-missing",
     ),
     "an extension of another torch": Failure(
         """
 steps(); others()
 with open("ext.c", "w") as file:
-    file.write("extern void _ZN3c1019no_such_thing_in_itEv(void); void *PyInit_ext(void) { _ZN3c1019no_such_thing_in_itEv(); return 0; }")
+    file.write("void _ZN3c1019no_such_thing_in_itEv(void);")
+    file.write("void *PyInit_ext(void) { _ZN3c1019no_such_thing_in_itEv(); return 0; }")
 subprocess.run(["gcc", "-shared", "-fPIC", "-o", "ext.so", "ext.c"], check=True)
 sys.path.insert(0, ".")
 import ext
 """,
-        torch=False,
+        "other-torch",
     ),
     "an option that it does not know": Failure(
         """
@@ -190,14 +199,15 @@ steps(); others()
 import argparse
 argparse.ArgumentParser().parse_args(["--local_rank=1"])
 """,
-        torch=False,
+        "local-rank-argument",
     ),
     "torch without CUDA": Failure(
         """
 steps(); others()
 import torch
 torch.zeros(1).cuda()
-"""
+""",
+        "torch-without-cuda",
     ),
     "collectives that differ": Failure(
         """
@@ -205,7 +215,8 @@ os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
 torch, dist = joined()
 x = torch.zeros(3 + RANK)
 dist.all_reduce(x)
-"""
+""",
+        "collective-mismatch",
     ),
     "the other rank is gone": Failure(
         """
@@ -213,7 +224,7 @@ torch, dist = joined()
 if RANK == 1:
     os._exit(3)
 dist.all_reduce(torch.zeros(3))
-"""
+""",
     ),
     "no internet": Failure(
         """
@@ -221,9 +232,15 @@ steps(); others()
 os.environ["HF_HUB_OFFLINE"] = "1"
 from huggingface_hub import snapshot_download
 snapshot_download("somebody/a-model", cache_dir="cache")
-"""
+""",
+        "no-internet",
     ),
-    "a module that is not there": Failure("steps(); others()\nimport no_such_module_here\n", torch=False),
+    "a module that is not there": Failure(
+        """
+steps(); others()
+import no_such_module_here
+""",
+    ),
     "no permission": Failure(
         """
 steps(); others()
@@ -232,13 +249,11 @@ if os.geteuid() == 0:
     raise PermissionError(13, "Permission denied", "kept/rank1.pt")
 open("kept/rank1.pt", "wb")
 """,
-        torch=False,
     ),
     "a bug of its own": Failure(
         """
 steps(); others()
 {}["a key"]
 """,
-        torch=False,
     ),
 }

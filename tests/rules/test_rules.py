@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.core.finding import Finding
-from cockpit.core.rules.explanation import explanation, meant
+from cockpit.core.finding import Finding, Step
+from cockpit.core.rules.explanation import explanation, meant, translated
 from cockpit.core.rules.row import FACTS, Next, Row
 from cockpit.core.rules.table import Table, table
 
@@ -74,3 +74,13 @@ def test_a_finding_gets_the_meaning_and_what_to_type_first() -> None:
     found = meant(Finding("failed", "rank 1 exited 1"), LOUD)
     assert (found.rule, found.meaning, found.steps[0].text) == ("loud", "It is loud.", "hush: makes it quiet")
     assert meant(found, None) is found
+
+
+def test_what_a_rule_says_in_chinese() -> None:
+    one = table().rows[0]
+    found = meant(Finding("failed", "rank 1 exited 1", steps=(Step("cockpit logs run"),)), one)
+    chinese = translated(found, "zh")
+    assert chinese.meaning == one.zh
+    assert [step.reason for step in chinese.steps] == [*(each.zh for each in one.next), ""]
+    assert translated(chinese, "en") == found
+    assert translated(Finding("failed", "rank 1 exited 1"), "zh").meaning == ""

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 
 from cockpit.core.logs.causes import cause as find
 from cockpit.core.ranks import ranks_text
+from cockpit.core.rules.table import table
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import RunModel
@@ -27,7 +28,7 @@ LOG = b"""Traceback (most recent call last):
     scores = attention.softmax(scores)
   File "/work/attention.py", line 71, in softmax
     return scores.exp()
-RuntimeError: CUDA out of memory
+RuntimeError: softmax of nothing
 """
 KEYS = {"stop": "x", "keep": "K", "failed_log": "F"}
 
@@ -168,7 +169,7 @@ def test_a_rank_of_a_foreign_job_that_is_gone() -> None:
     assert [line.rstrip() for line in asyncio.run(main())] == [
         "▌ rank 3 is gone; its log ends with an error  gpu02, local rank 1 · at 04:03:41.0"
         "  how it ended is not known",
-        "▌ RuntimeError: CUDA out of memory  train.py:188 forward → attention.py:71 softmax  F: its log",
+        "▌ RuntimeError: softmax of nothing  train.py:188 forward → attention.py:71 softmax  F: its log",
     ]
 
 
@@ -185,10 +186,23 @@ def test_what_the_end_of_a_job_killed_has_not_failed() -> None:
 def test_who_why_and_what_next() -> None:
     assert shown(crashed(), stops_in=21) == [
         "▌ rank 13 failed first  gpu02, local rank 5 · exited 1 at 04:04:36.7  2.2 s before any other",
-        "▌ RuntimeError: CUDA out of memory  train.py:188 forward → attention.py:71 softmax  F: its log",
+        "▌ RuntimeError: softmax of nothing  train.py:188 forward → attention.py:71 softmax  F: its log",
         "▌ then 7 ranks (8-12,14-15) on gpu02 killed by SIGTERM"
         "  the other ranks stop in 21 s · x now · K keep them running",
     ]
+
+
+def test_what_it_means_and_what_to_type() -> None:
+    full = b"OSError: [Errno 28] No space left on device: '/work/checkpoints/latest.pt'\n"
+    lines = shown(crashed(), full, width=80)
+    row = table().by_id["disk-full"]
+    said = " ".join(line.removeprefix("▌").removeprefix(" means").strip() for line in lines[2:-2])
+    assert row.means.startswith(said.removesuffix("…"))
+    assert lines[2].startswith("▌ means  ")
+    assert lines[-2].startswith(f"▌ next   {row.next[0].command}")
+    assert shown(crashed(), full)[-2].endswith("F: its log")
+    assert lines[-1].startswith("▌ then 7 ranks")
+    assert all(cell_len(line) <= 80 for line in lines)
 
 
 def test_a_victim_that_was_recorded_before_is_not_the_first() -> None:
@@ -196,9 +210,9 @@ def test_a_victim_that_was_recorded_before_is_not_the_first() -> None:
     exits(model, 2, 1, ago=4.0)
     exits(model, 1, 3, ago=3.6)
     closed = b"[../gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.2]:4711"
-    lines = shown(model, LOG.replace(b"CUDA out of memory", closed), last_words=LOG)
+    lines = shown(model, LOG.replace(b"softmax of nothing", closed), last_words=LOG)
     assert lines[0].startswith("▌ rank 1 failed first")
-    assert "out of memory" in lines[1]
+    assert "softmax of nothing" in lines[1]
 
 
 def test_of_a_long_path_in_the_cause_the_middle_goes() -> None:
@@ -272,12 +286,12 @@ def test_without_a_cause_the_way_it_ended_tells_something(signal: int | None, sa
 def test_for_want_of_room_the_least_important_goes() -> None:
     assert shown(crashed(), stops_in=21, width=80) == [
         "▌ rank 13 failed first  gpu02 · exited 1  2.2 s before any other",
-        "▌ RuntimeError: CUDA out of memory  attention.py:71 softmax  F: its log",
+        "▌ RuntimeError: softmax of nothing  attention.py:71 softmax  F: its log",
         "▌ then 7 ranks failed  rest stops in 21 s · x now · K keep",
     ]
     assert shown(crashed(), stops_in=21, width=40) == [
         "▌ rank 13 failed first",
-        "▌ RuntimeError: CUDA out of memory",
+        "▌ RuntimeError: softmax of nothing",
         "▌ rest stops in 21 s · x now · K keep",
     ]
 

@@ -45,25 +45,18 @@ def beside(gaps: Mapping[int, Iterable[Gap]], newest: int) -> set[tuple[int, int
             if released - begin > CLOCKS_US and end < NEVER:
                 together.setdefault((key, released), []).append((rank, begin, end))
     places: dict[int, dict[int, dict[int, list[_Pair]]]] = {}
-    times_of: dict[tuple[int, int], int] = {}
     for (key, _), those in together.items():
         place, spell = when(key, newest)
         of_rank = places.setdefault(place, {}).setdefault(spell, {})
         if len(those) > 1:
-            times_of[place, spell] = times_of.get((place, spell), 0) + 1
             for (rank, _, _), times in zip(those, _centred([one[1:] for one in those]), strict=True):
                 of_rank.setdefault(rank, []).append(times)
     found = set()
     for place, spells in places.items():
         pairs = {spell: _within_ranks(of_rank) for spell, of_rank in spells.items()}
-        # Each mean that was taken off makes one of them follow from the others.
-        free = {
-            spell: len(pairs[spell]) - times_of.get((place, spell), 0) - len(of_rank)
-            for spell, of_rank in spells.items()
-        }
-        always = _goes_along([pair for some in pairs.values() for pair in some], sum(free.values()))
+        always = _goes_along([pair for some in pairs.values() for pair in some])
         for spell, some in pairs.items():
-            along = _goes_along(some, free[spell])
+            along = _goes_along(some)
             if always if along is None else along:
                 found.add((place, spell))
     return found
@@ -77,17 +70,14 @@ def _within_ranks(of_rank: Mapping[int, list[_Pair]]) -> list[_Pair]:
     return [pair for some in of_rank.values() for pair in _centred(some)]
 
 
-def _goes_along(pairs: Sequence[tuple[float, float]], free: int) -> bool | None:
-    """Whether the second grows with the first, by half of it or more; None: that may be chance.
-
-    :param free: how many of them do not follow from the others
-    """
-    if len(pairs) < ENOUGH or free < 1:
+def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool | None:
+    """Whether the second grows with the first, by half of it or more; None: that may be chance."""
+    if len(pairs) < ENOUGH:
         return None
     first = sum(one * one for one, _ in pairs)
     second = sum(other * other for _, other in pairs)
     both = sum(one * other for one, other in pairs)
-    by_chance = (first * second - both * both) / free
+    by_chance = (first * second - both * both) / len(pairs)
     if both > first / 2:
         return True if both * both > SURE * SURE * by_chance else None
     return False if (first / 2 - both) ** 2 > SURE * SURE * by_chance else None

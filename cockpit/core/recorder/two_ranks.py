@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median, median_low
 from typing import NamedTuple
 
-from cockpit.core.recorder.overlap import PLACES, STEP, when
+from cockpit.core.recorder.overlap import STEP, when
 
 ENOUGH = 4
 """Times that a rank did not have to wait at a place, from which its share of a step can be told."""
@@ -32,7 +32,7 @@ ALIKE = (2 / 3, 3 / 2)
 """From how much to how much of the time of a gap is as long."""
 
 ROUNDS = 3
-"""Times that waits are found, each time with what is known of the others of the step: it is longer by them."""
+"""Times that waits are found, each time with those of the rest of the step, which is longer by them."""
 
 AS_LONG = 1.25
 """Times what the other one took is the measure at most: a rank may have been slow there before."""
@@ -126,7 +126,8 @@ def _share(spells: Mapping[int, Sequence[float]], some: Iterable[Behind]) -> flo
         return None
     shares = [share for spell in spells.values() for share in spell]
     # In steps in which it was slow elsewhere the share was less.
-    found = max(median_low(spell) for spell in [shares, *spells.values()] if len(spell) >= min(ENOUGH, len(shares)))
+    enough = min(ENOUGH, len(shares))
+    found = max(median_low(spell) for spell in [shares, *spells.values()] if len(spell) >= enough)
     if found > MOST:
         return None
     if len(shares) >= ENOUGH:

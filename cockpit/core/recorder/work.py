@@ -9,7 +9,7 @@ than the innocent partner of a slow rank, which would then seem slow too:
   span only what comes after the last such moment counts.
 - What is left lies in one gap between two such moments. If others got through the same gap of the same step
   without waiting, this rank waited there at most by how much longer it took. One other rank will not do: it
-  may be the slow one, which took longer to get there; of the end of a step see :mod:`.ends`.
+  may be the slow one, which took longer to get there; of the end of a step see :mod:`.step_tail`.
 - What is entered right at the end of a step may seem to be on its other side, by a clock that is not quite
   right: it is in that step in which those are who enter it at another time. Else the gap after it would be
   taken for one of the next step, and be the measure there.
@@ -17,6 +17,8 @@ than the innocent partner of a slow rank, which would then seem slow too:
   than the others, by chance, goes on later by as much, nobody waits: the collective goes on beside the
   computation. Else a rank that is a little late would be late anew in each bucket. A dozen steps are judged
   together, for once somebody is slow, the others do wait where they did not before.
+
+Of two ranks one has nobody else to be compared with: see :mod:`.two_ranks`.
 
 Blame goes by work, not by who arrives last: the innocent partner of a slow rank is last as often.
 """
@@ -250,7 +252,7 @@ class _Sides:
         """When the steps of a rank ended, by the clock of its recorder."""
         entered, ends = sorted(rank.entered), rank.ends
         times = [one[0] for one in entered]
-        found = []
+        found: list[int] = []
         for place, end in enumerate(ends):
             before, after = 0, NEVER
             for at, index, _, _ in entered[
@@ -260,7 +262,8 @@ class _Sides:
                     after = min(after, at)
                 else:
                     before = max(before, at + 1)
-            found.append(max(before, min(end, after)))
+            # Of steps that are shorter than clocks are wrong none ends before the one before it.
+            found.append(max(before, min(end, after), *found[-1:]))
         return found
 
     def _step(self, index: int) -> int:
@@ -295,8 +298,7 @@ class _Sweep:
     A place is the same on all ranks of a stage: the stage, what was entered, for which time in that step. The
     programs of ranks are nearly always the same, so places are found by following what came before.
 
-    :param pair: whether there are two ranks: then the one that is waited for is all that the other can be
-        compared with
+    :param pair: whether there are two ranks
     """
 
     def __init__(self, *, pair: bool = False) -> None:
@@ -310,7 +312,7 @@ class _Sweep:
         self._ends = Ends()
         self._two = TwoRanks()
         self._waited: dict[int, dict[int, int]] = {}
-        """Of two ranks, how long each waited in which gaps, at most."""
+        """Of two ranks, how long each waited in which gaps."""
         self._beside: set[tuple[int, int]] = set()
         self._newest = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cockpit.core.finding import Finding, Step
+from cockpit.core.finding import Finding
 from cockpit.core.rules.row import Row
 from cockpit.core.rules.table import Table, table
 
@@ -36,5 +36,13 @@ def meant(found: Finding, row: Row | None) -> Finding:
     """The finding, with what a rule says of it."""
     if row is None:
         return found
-    steps = tuple(Step(one.command, one.reason) for one in row.next)
-    return replace(found, rule=row.id, meaning=row.means, steps=(*steps, *found.steps))
+    return replace(found, rule=row.id, meaning=row.meaning(), steps=(*row.steps(), *found.steps))
+
+
+def translated(found: Finding, lang: str) -> Finding:
+    """The finding with what its rule says in a language; else it is English."""
+    row = table().by_id.get(found.rule)
+    if row is None:
+        return found
+    steps = found.steps[len(row.next) :]
+    return replace(found, meaning=row.meaning(lang), steps=(*row.steps(lang), *steps))

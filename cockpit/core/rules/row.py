@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cockpit.core.finding import Step
+
 FACTS = frozenset(
     {"SIGKILL", "SIGBUS", "SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE", "SIGHUP", "oom", "no-oom", "silent"}
 )
@@ -25,6 +27,20 @@ class Next:
     zh: str
 
 
+@dataclass(frozen=True)
+class Deep:
+    """What only the torch test of ``doctor --deep`` needs: its options, and looser signs.
+
+    :param signs: expressions, small letters match capitals too; there nothing but torch speaks
+    :param step: what to type; empty: the first of the row's own
+    :param hint: how the meaning goes on
+    """
+
+    signs: tuple[str, ...]
+    step: str = ""
+    hint: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """How to know one failure, and what to say of it.
@@ -40,6 +56,7 @@ class Row:
     :param severity: ``error``: it may be why a rank ended; ``warning``, ``info``: it is not, and is said
         beside it
     :param source: the thread or the source file where it is known from
+    :param deep: how ``doctor --deep`` knows it; None: not
     """
 
     id: str
@@ -51,3 +68,13 @@ class Row:
     but: str = ""
     ends: frozenset[str] = frozenset()
     severity: str = "error"
+
+    def meaning(self, lang: str = "en") -> str:
+        """What happened, in a language: ``en`` or ``zh``."""
+        return self.zh if lang == "zh" else self.means
+
+    def steps(self, lang: str = "en") -> tuple[Step, ...]:
+        """What to do, in a language."""
+        return tuple(Step(one.command, one.zh if lang == "zh" else one.reason) for one in self.next)
+
+    deep: Deep | None = None

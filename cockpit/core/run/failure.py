@@ -29,9 +29,11 @@ Near = Callable[[Rank, Cause], Sequence[bytes]]
 """Gives the lines of a rank's log near its cause, the nearest first."""
 
 
-def failure(
-    run: Run, name: str, listen: Listen | None = None, near: Near = lambda rank, cause: ()
-) -> Finding | None:
+def _nothing(rank: Rank, cause: Cause) -> Sequence[bytes]:
+    return ()
+
+
+def failure(run: Run, name: str, listen: Listen | None = None, near: Near = _nothing) -> Finding | None:
     """The rank that broke first, and why; None if none has failed.
 
     :param name: the run's
@@ -128,7 +130,9 @@ def blamed(run: Run, cause: Finding | None) -> Rank | None:
     return run.first_failure()
 
 
-def gone(run: Run, name: str, listen: Listen, own: Callable[[Rank], bool]) -> Finding | None:
+def gone(
+    run: Run, name: str, listen: Listen, own: Callable[[Rank], bool], near: Near = _nothing
+) -> Finding | None:
     """The rank that is gone and whose output ends as that of one that failed: nobody saw how it ended.
 
     What it says of itself counts more than what it saw of others; among equals the first that went counts.
@@ -148,7 +152,7 @@ def gone(run: Run, name: str, listen: Listen, own: Callable[[Rank], bool]) -> Fi
         return None
     cause, rank = max(ends, key=lambda end: end[0].weight)
     whose = "its log" if own(rank) else "its launcher's output"
-    return replace(
+    found = replace(
         cause.found,
         id="gone",
         what=f"rank {rank.rank} is gone; {whose} ends with an error",
@@ -158,6 +162,7 @@ def gone(run: Run, name: str, listen: Listen, own: Callable[[Rank], bool]) -> Fi
         steps=(_to_log(rank, name),),
         nodes=(rank.node,),
     )
+    return meant(found, explanation(cause.said, near(rank, cause)))
 
 
 def _to_log(rank: Rank, name: str) -> Step:

@@ -34,7 +34,7 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
     first = blamed(model, model.judged)
     if first is not None:
         lines.append(f"first to fail: {first_text(model, model.judged)}")
-        lines += _meaning(model.judged)
+        lines += meaning(model.judged)
         if logs:
             lines.append(f"its output: cockpit logs {quote(run)} --rank {first.rank}")
         if kills := oom_kills(model, first):
@@ -54,7 +54,7 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
     return lines
 
 
-def _meaning(told: Finding | None) -> list[str]:
+def meaning(told: Finding | None) -> list[str]:
     """What a rule says of it, and what to type."""
     return [f"meaning: {told.meaning}", f"next: {told.steps[0].text}"] if told and told.meaning else []
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
+from cockpit import config
 from cockpit.base.record import log_name, rank_nccl
 from cockpit.base.times import Tick
 from cockpit.core.finding import Finding
 from cockpit.core.logs.causes import SEARCHED, TAIL, Cause, search
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.tracebacks import read_lines
+from cockpit.core.rules.explanation import translated
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.engine.logs.spooled import SpooledLogs, last_times
 from cockpit.engine.nccl import Files
 from cockpit.engine.records.folder import RunFolder
+from cockpit.lang import language
 
 AT_ONCE = 4 * SEARCHED
 """Bytes of all logs that one judgement looks through; then the ends alone of those that are left."""
@@ -43,6 +47,7 @@ class LastWords:
         self._folder = folder
         self._logs = SpooledLogs(folder)
         self._nccl = Files(folder)
+        self._lang = language(config.load().lang, os.environ)
         self._foreign = folder.manifest.foreign is not None
         self._found: dict[int, tuple[tuple[int, int], Said]] = {}
         self._by_nccl: dict[int, Cause] = {}
@@ -59,9 +64,9 @@ class LastWords:
         name = self._folder.name
         found = failure(model, name, self.of, self.near)
         if found is None and self._foreign:
-            found = gone(model, name, self.of, lambda rank: self.source(rank)[1] is not None)
-        model.judged = found
-        return found
+            found = gone(model, name, self.of, lambda rank: self.source(rank)[1] is not None, self.near)
+        model.judged = found and translated(found, self._lang)
+        return model.judged
 
     def source(self, rank: Rank) -> Source:
         """Whose log says how a rank ended: its own; if it has none, as in a foreign job, its launcher's."""

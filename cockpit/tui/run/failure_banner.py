@@ -17,10 +17,14 @@ from cockpit.core.run.notices.words import findings
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.panes.text_pane import fold
 from cockpit.tui.run.banner import Banner
 
 GROUPS = 3
 """At most this many ways in which other ranks ended are listed."""
+
+LABEL, MEANS = 7, 2
+"""Columns of what a line is about; lines that a meaning takes at most."""
 
 SOON = 2
 """At most this many notices are listed, the worst first."""
@@ -30,7 +34,7 @@ AGES = 1e9
 
 
 class FailureBanner(Banner):
-    """Up to five lines; none while nothing has failed, and nothing is about to.
+    """Up to six lines; none while nothing has failed, and nothing is about to.
 
     :param run: the run's name, for what to type
     :param keys: the key of a command, by its id
@@ -119,12 +123,14 @@ class FailureBanner(Banner):
             yield [*parts, Part(((steps, "dim"),), 2)]
             return
         yield parts
-        yield [Part((("means  ", "dim"), (found.meaning, "")), 0)]
-        yield [Part((("next   ", "dim"), (found.steps[0].text, "strong")), 0), *self._more(found)]
+        for at, text in enumerate(fold(found.meaning, max(20, self.app.size.width - 3 - LABEL))[:MEANS]):
+            yield [Part(((("" if at else "means").ljust(LABEL), "dim"), (text.rstrip(), "")), 0)]
+        yield [Part((("next".ljust(LABEL), "dim"), (found.steps[0].text, "strong")), 0), *self._more(found)]
 
     def _more(self, found: Finding) -> Iterator[Part]:
+        """What else may be done; a key takes little room."""
         for at, step in enumerate(found.steps[1:]):
-            yield Part(((step.in_app(self._keys), "dim"),), at + 1)
+            yield Part(((step.in_app(self._keys), "dim"),), 1 if step.action else at + 2)
 
     def _rest(
         self, model: RunModel, others: Sequence[Rank], stops_at: float | None, now: float

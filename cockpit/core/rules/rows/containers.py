@@ -1,7 +1,140 @@
-"""Rows of containers."""
+"""Containers: what an image, or docker's defaults, do not give."""
 
 from __future__ import annotations
 
-from cockpit.core.rules.row import Row
+from cockpit.core.rules.row import Deep, Next, Row
 
-ROWS: tuple[Row, ...] = ()
+_SHM_SIZE = Next(
+    "docker run --shm-size=16g …",
+    "or --ipc=host; Kubernetes: an emptyDir with medium Memory on /dev/shm",
+    "或 --ipc=host；Kubernetes 中把 medium: Memory 的 emptyDir 挂到 /dev/shm",
+)
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        id="shm-full",
+        signs=(
+            r"\bposix_fallocate failed[^\n]{0,80}?No space left",
+            r"\bfailed to extend /dev/shm/",
+            r"\bError while creating shared memory segment /dev/shm/nccl",
+            r"/dev/shm\b[^\n]{0,200}?No space left on device",
+            r"\bNo space left on device[^\n]{0,60}?/dev/shm\b",
+            r"\bunable to (?:write to|open|mmap|resize|allocate)[^\n]{0,60}?(?:</torch_\d|shared memory)",
+            r"\bunable to write to file </torch_",
+        ),
+        deep=Deep(
+            (
+                r"posix_fallocate failed.{0,200}No space left|failed to extend /dev/shm/nccl|"
+                r"(?:Error while creating|shm_open).{0,200}/dev/shm/nccl",
+            ),
+            hint=": docker run --shm-size=16g, or remove nccl-* of dead runs",
+        ),
+        means="/dev/shm is too small or full.",
+        zh="/dev/shm 太小或者满了：docker 默认只有 64 MB，也可能有上次残留的文件。",
+        next=(
+            Next("df -h /dev/shm; ls -l /dev/shm", "its size, and what fills it", "看大小和被什么占满"),
+            _SHM_SIZE,
+        ),
+        source="nccl#290, nccl#525, nccl#342, pytorch/ci-infra#490",
+    ),
+    Row(
+        id="loader-shm-full",
+        signs=(
+            r"\bDataLoader worker \(pid[^)\n]{0,40}\) is killed by signal: Bus error",
+            r"\bUnexpected bus error encountered in worker\b",
+        ),
+        means="A data loader's worker found no room in /dev/shm, through which it hands over batches.",
+        zh="DataLoader worker 通过 /dev/shm 传递数据，而 /dev/shm 空间不足。",
+        next=(
+            _SHM_SIZE,
+            Next("df -h /dev/shm", "on that node, while it trains", "训练时在该节点上查看"),
+            Next(
+                "",
+                "Fewer workers, or a smaller prefetch_factor, need less.",
+                "减少 num_workers 或 prefetch_factor 可降低占用。",
+            ),
+        ),
+        source="simplerecon#3, hopsworks#1557, Megatron-LM#878",
+    ),
+    Row(
+        id="driver-mismatch",
+        signs=(r"\bFailed to initialize NVML: Driver/library version mismatch",),
+        means="The NVIDIA driver was updated under the running kernel: module and libraries are of two versions.",
+        zh="NVIDIA 驱动升级后内核模块没有更新，与用户态库版本不一致。",
+        next=(
+            Next(
+                "cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*",
+                "both versions",
+                "查看两边的版本",
+            ),
+            Next(
+                "", "Reboot the node, or have the module reloaded.", "重启节点，或让管理员重新加载驱动模块。"
+            ),
+        ),
+        source="nvidia-smi",
+    ),
+    Row(
+        id="driver-not-found",
+        signs=(r"\bFound no NVIDIA driver on your system\b",),
+        means="No NVIDIA driver is visible here: a node without a GPU, or a container that was given none.",
+        zh="看不到 NVIDIA 驱动：节点没有 GPU，或容器没有拿到 GPU。",
+        next=(
+            Next(
+                "nvidia-smi; ls -l /dev/nvidia*",
+                "on the node, then in the container",
+                "先在节点上、再在容器里执行",
+            ),
+            Next(
+                "docker run --gpus all …",
+                "gives a container the GPUs (SLURM: --gpus-per-node)",
+                "把 GPU 交给容器（SLURM 用 --gpus-per-node）",
+            ),
+        ),
+        source="torch/csrc/cuda/Module.cpp",
+    ),
+    Row(
+        id="driver-too-old",
+        signs=(
+            r"\bThe NVIDIA driver on your system is too old\b",
+            r"\bCUDA driver version is insufficient for CUDA runtime version\b",
+            r"\bforward compatibility was attempted on non supported HW\b",
+        ),
+        means="This node's NVIDIA driver is older than the CUDA that torch was built with needs.",
+        zh="本节点的 NVIDIA 驱动太旧，不支持 torch 所用的 CUDA 版本。",
+        next=(
+            Next(
+                "nvidia-smi | head -4",
+                "on each node: driver, and the newest CUDA that it knows",
+                "在各节点查看驱动及其支持的最高 CUDA 版本",
+            ),
+            Next(
+                "python -m pip install torch --index-url https://download.pytorch.org/whl/cu118",
+                "a torch for an older CUDA",
+                "安装针对较旧 CUDA 的 torch",
+            ),
+        ),
+        source="torch/csrc/cuda/Module.cpp, CUDA error 35 and 804",
+    ),
+    Row(
+        id="container-without-gpu",
+        signs=(
+            r"\bcould not select device driver \"[^\"\n]{0,20}\" with capabilities: \[\[gpu\]\]",
+            r"\bnvidia-container-cli: initialization error: ",
+        ),
+        means="Docker cannot give GPUs to containers here: the NVIDIA container toolkit is missing or broken.",
+        zh="docker 无法把 GPU 交给容器：没有安装 NVIDIA container toolkit，或配置有误。",
+        next=(
+            Next(
+                "nvidia-ctk --version; docker info | grep -i runtimes",
+                "is it installed, and known to docker?",
+                "看是否安装并已注册到 docker",
+            ),
+            Next(
+                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+                "registers it; restarts running containers",
+                "注册 runtime；会重启正在运行的容器",
+            ),
+        ),
+        source="docker daemon, NVIDIA/nvidia-container-toolkit",
+    ),
+)

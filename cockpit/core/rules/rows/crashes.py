@@ -1,8 +1,44 @@
-"""Crashes: what killed a process that says nothing, or little, of it."""
+"""Crashes: signals, GPUs that fail, and what launchers say of them."""
 
 from __future__ import annotations
 
 from cockpit.core.rules.row import Next, Row
+
+_FAULTHANDLER = Next(
+    "export PYTHONFAULTHANDLER=1", "prints the Python stack of the next crash", "下次崩溃时打印 Python 栈"
+)
+_CORE = Next(
+    "coredumpctl gdb PID", "or gdb python CORE: its native stack", "或 gdb python CORE，看原生调用栈"
+)
+_BLOCKING = Next(
+    "export CUDA_LAUNCH_BLOCKING=1",
+    "rerun: then the stack is that of the failing call",
+    "重跑，此时的栈才是出错的调用",
+)
+_KILLED = (
+    "Somebody sent SIGKILL, and it was not the kernel's OOM killer: a person, a scheduler or a launcher."
+)
+_KILLED_ZH = "有人发了 SIGKILL，但不是内核 OOM killer：可能是人、调度器或启动器。"
+_WHO_KILLED = (
+    Next("sacct -j JOB -o jobid,state,exitcode,end", "has SLURM ended it?", "看是不是 SLURM 结束的"),
+    Next(
+        "sudo journalctl -S '-10min' | grep -iE 'kill|oom|session'",
+        "on that node: earlyoom, systemd, a logout?",
+        "在该节点看 earlyoom、systemd 或退出登录",
+    ),
+)
+_NO_TERMINAL = (
+    Next(
+        "tmux new -s train",
+        "start it in there; or with `cockpit run`, which needs no terminal",
+        "在 tmux 里启动；或用 cockpit run，不依赖终端",
+    ),
+    Next(
+        "setsid COMMAND > LOG 2>&1 < /dev/null &",
+        "torchrun ends by SIGHUP under nohup, too",
+        "torchrun 即使用 nohup 也会因 SIGHUP 退出",
+    ),
+)
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -19,5 +55,358 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         source="pytorch/ci-infra#490, Megatron-LM#878",
+    ),
+    Row(
+        id="sigkill-silent",
+        ends=frozenset({"SIGKILL", "no-oom", "silent"}),
+        means=_KILLED,
+        zh=_KILLED_ZH,
+        next=_WHO_KILLED,
+        source="DeepSpeed#3823, DeepSpeed#3232",
+    ),
+    Row(
+        id="sigkill-unknown",
+        ends=frozenset({"SIGKILL", "silent"}),
+        means="Somebody sent SIGKILL: most likely the kernel, out of memory; else a scheduler or a person.",
+        zh="有人发了 SIGKILL：最可能是内核因内存不足，其次是调度器或人。",
+        next=(
+            Next("sudo dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
+            *_WHO_KILLED,
+        ),
+        source="DeepSpeed#3823, DeepSpeed#4239",
+    ),
+    Row(
+        id="sigkill-not-oom",
+        signs=(
+            r"\bexitcode *: -9\b",
+            r"\bSignal 9 \(SIGKILL\)",
+            r"\bdied with <Signals\.SIGKILL",
+            r"\bexits with return code = -9\b",
+            r"\bline \d{1,6}: +\d{1,10} Killed\b",
+            r"\bexited on signal 9\b",
+            r"\btasks? [\d,-]{1,200}: Killed\b",
+            r"\bfailed \(exitcode: -9\)",
+            r"^Killed[ \t]*$",
+        ),
+        ends=frozenset({"SIGKILL", "no-oom"}),
+        means=_KILLED,
+        zh=_KILLED_ZH,
+        next=_WHO_KILLED,
+        source="DeepSpeed#3823, DeepSpeed#3232",
+    ),
+    Row(
+        id="gpu-lost",
+        signs=(
+            r"\bhas fallen off the bus\b",
+            r"\bUnable to determine the device handle for GPU\b",
+            r"\bGPU is lost\.",
+            r"\bNVRM: Xid \([^)\n]{1,40}\): 79\b",
+        ),
+        means="A GPU dropped off the PCIe bus: its rank hangs or dies, and only a reset or reboot brings it back.",
+        zh="GPU 从 PCIe 总线掉线：对应 rank 会卡住或退出，只有复位或重启才能恢复。",
+        next=(
+            Next(
+                "timeout 10 nvidia-smi -L; sudo dmesg -T | grep -i xid",
+                "which GPU; nvidia-smi itself may hang",
+                "看是哪块 GPU；nvidia-smi 自己也可能卡住",
+            ),
+            Next(
+                "#SBATCH --exclude=NODE",
+                "train without that node (cockpit run: --exclude), and report it",
+                "先排除该节点（cockpit run 用 --exclude）并报修",
+            ),
+        ),
+        source="returnn#1486, NVIDIA Xid 79",
+    ),
+    Row(
+        id="gpu-ecc",
+        signs=(
+            r"\buncorrectable ECC error encountered\b",
+            r"\bCUDA_ERROR_ECC_UNCORRECTABLE\b",
+            r"\bcudaErrorECCUncorrectable\b",
+            r"\bNVRM: Xid \([^)\n]{1,40}\): (?:48|64|94|95|140)\b",
+            r"\bhipErrorECCNotCorrectable\b",
+        ),
+        means="A GPU's memory has an error that it cannot correct: the hardware, not the program.",
+        zh="GPU 显存出现无法纠正的 ECC 错误：是硬件问题，不是程序问题。",
+        next=(
+            Next(
+                "nvidia-smi -q -d ECC,ROW_REMAPPER",
+                "on that node: which GPU; is a reset pending?",
+                "在该节点看是哪块 GPU、是否等待复位",
+            ),
+            Next(
+                "#SBATCH --exclude=NODE",
+                "train without that node (cockpit run: --exclude), and report it",
+                "先排除该节点（cockpit run 用 --exclude）并报修",
+            ),
+        ),
+        source="MFC#1748, MFC#1750, jade#194, accelerate#1192",
+    ),
+    Row(
+        id="device-assert",
+        signs=(
+            r"\.cuh?:\d{1,9}: [^\n]{1,600}?\bAssertion [`'][^\n]{1,300}? failed",
+            r"\bdevice-side assert triggered\b",
+            r"\bDevice-side assertion [`'][^\n]{1,300}? failed",
+        ),
+        means="An assertion in a GPU kernel failed: mostly an index out of range, as a label or a token.",
+        zh="GPU kernel 里的断言失败：多半是索引越界，例如标签或 token id。",
+        next=(
+            Next(
+                "grep -m1 'Assertion' LOG",
+                "the first one says which check failed",
+                "第一条 Assertion 说明哪个检查失败",
+            ),
+            _BLOCKING,
+            Next(
+                "",
+                "Compare the largest token id or label with the size of the embedding or the classes.",
+                "比较最大 token id 或标签与 embedding、类别数。",
+            ),
+        ),
+        source="pytorch aten/src/ATen/native/cuda, CUDAException",
+    ),
+    Row(
+        id="illegal-memory-access",
+        signs=(
+            r"\b(?:CUDA|HIP) error: (?:an illegal memory access was encountered|misaligned address|unspecified launch failure)",
+            r"\bCUDA_ERROR_ILLEGAL_ADDRESS\b",
+            r"\b[Cc](?:uda|UDA) failure (?:\d{1,4} )?'an illegal memory access",
+            r"\bMemory access fault by GPU\b",
+            r"\bhipErrorIllegalAddress\b",
+        ),
+        means="A GPU kernel touched memory that is not its own; the line that reports it comes later than the fault.",
+        zh="GPU kernel 访问了非法地址；报错的位置比真正出错的地方晚。",
+        next=(
+            _BLOCKING,
+            Next(
+                "compute-sanitizer python train.py …",
+                "on one GPU and a small case: which kernel",
+                "在单卡小样例上找出是哪个 kernel",
+            ),
+            Next(
+                "sudo dmesg -T | grep -i xid",
+                "Xid 31 is the program; others may be the GPU",
+                "Xid 31 是程序问题，其他可能是硬件",
+            ),
+        ),
+        source="pytorch CUDAException, ProcessGroupNCCL.cpp",
+    ),
+    Row(
+        id="nvlink-failed",
+        signs=(
+            r"\buncorrectable NVLink error\b",
+            r"\bNVRM: Xid \([^)\n]{1,40}\): 74\b",
+        ),
+        means="A link between GPUs of this node fails: the hardware, not the program.",
+        zh="本节点 GPU 之间的 NVLink 出错：是硬件问题，不是程序问题。",
+        next=(
+            Next(
+                "nvidia-smi nvlink -e; nvidia-smi nvlink -s",
+                "which GPU, which link",
+                "看是哪块 GPU、哪条链路",
+            ),
+            Next(
+                "#SBATCH --exclude=NODE",
+                "train without that node (cockpit run: --exclude), and report it",
+                "先排除该节点（cockpit run 用 --exclude）并报修",
+            ),
+        ),
+        source="CUDA error 220, NVIDIA Xid 74",
+    ),
+    Row(
+        id="gpu-xid",
+        signs=(r"\bNVRM: Xid \([^)\n]{1,40}\): \d",),
+        severity="warning",
+        means="The NVIDIA driver reported an error of a GPU (Xid): the number tells program from hardware.",
+        zh="NVIDIA 驱动报告了 GPU 错误（Xid）：编号可区分是程序还是硬件问题。",
+        next=(
+            Next(
+                "sudo dmesg -T | grep -i xid",
+                "13, 31, 43 and 45: the program; 48, 74, 79, 94 and 95: hardware",
+                "13、31、43、45 是程序问题；48、74、79、94、95 是硬件问题",
+            ),
+        ),
+        source="NVIDIA Xid catalogue",
+    ),
+    Row(
+        id="ray-out-of-memory",
+        signs=(
+            r"\bkilled due to the node running low on memory\b",
+            r"\bexceeds the memory usage threshold of \d",
+            r"\bkilled due to memory pressure\b",
+        ),
+        means="Ray's memory monitor killed a worker, as the node was nearly out of host memory.",
+        zh="节点内存快用尽，Ray 的内存监控杀掉了 worker。",
+        next=(
+            Next(
+                "ray memory",
+                "what holds objects; then fewer workers per node",
+                "看对象占用，再减少每节点 worker 数",
+            ),
+            Next(
+                "export RAY_memory_usage_threshold=0.98",
+                "kills later; before `ray start`, on each node",
+                "推迟触发；在各节点 `ray start` 之前设置",
+            ),
+        ),
+        source="ray#28778, ray#29341, OpenRLHF#936",
+    ),
+    Row(
+        id="ray-actor-died",
+        signs=(
+            r"\bActorDiedError\b",
+            r"\bray\.exceptions\.WorkerCrashedError\b",
+            r"\bRayActorError: The actor died\b",
+            r"\bThe actor is dead because its (?:worker process|node) has died\b",
+        ),
+        but=r"\bINTENDED_USER_EXIT\b|\bray\.kill\b",
+        means="An actor's process is gone: its own last lines say why, not this traceback of who called it.",
+        zh="某个 actor 进程退出了：原因在它自己的最后几行日志里，不在调用方的栈里。",
+        next=(
+            Next(
+                "ray logs actor --id ACTOR_ID",
+                "its own output; or /tmp/ray/session_latest/logs on its node",
+                "看它自己的日志，或其节点的 /tmp/ray/session_latest/logs",
+            ),
+            Next(
+                "sudo dmesg -T | grep -i 'killed process'",
+                "on its node: out of memory?",
+                "在其节点看是否内存不足",
+            ),
+        ),
+        source="ray#28778",
+    ),
+    Row(
+        id="sighup",
+        ends=frozenset({"SIGHUP"}),
+        means="SIGHUP: the terminal or ssh session that it was started from has closed.",
+        zh="SIGHUP：启动它的终端或 ssh 会话关闭了。",
+        next=_NO_TERMINAL,
+        source="ms-swift#5884, EfficientViM#3",
+    ),
+    Row(
+        id="sighup-received",
+        signs=(
+            r"\bgot signal: 1\b(?!\d)",
+            r"\bReceived 1 death signal\b",
+            r"\bReceived Signals\.SIGHUP death signal\b",
+            r"\bclosing signal SIGHUP\b",
+        ),
+        means="torchrun got SIGHUP: the terminal or ssh session that it was started from has closed.",
+        zh="torchrun 收到 SIGHUP：启动它的终端或 ssh 会话关闭了。",
+        next=_NO_TERMINAL,
+        source="ms-swift#5884, EfficientViM#3",
+    ),
+    Row(
+        id="sigsegv-silent",
+        ends=frozenset({"SIGSEGV", "silent"}),
+        means="It crashed in native code (a segmentation fault) without a word.",
+        zh="在原生代码里段错误崩溃，没有任何输出。",
+        next=(_FAULTHANDLER, _CORE),
+        source="Linux signal(7)",
+    ),
+    Row(
+        id="sigabrt-silent",
+        ends=frozenset({"SIGABRT", "silent"}),
+        means="Native code aborted it (SIGABRT) without a word: a failed check in a library, or a watchdog.",
+        zh="被原生代码中止（SIGABRT），没有任何输出：库里的检查失败，或 watchdog。",
+        next=(_FAULTHANDLER, _CORE),
+        source="SimpleTuner#759",
+    ),
+    Row(
+        id="sigill-silent",
+        ends=frozenset({"SIGILL", "silent"}),
+        means="It ran an instruction that this CPU does not have: built for a newer one, such as with AVX-512.",
+        zh="执行了本机 CPU 不支持的指令：程序是为更新的 CPU 编译的，例如 AVX-512。",
+        next=(
+            Next("lscpu | grep -o 'avx[^ ]*' | sort -u", "on each node: do they differ?", "在各节点上比较"),
+            Next(
+                "",
+                "Build extensions such as cpu_adam on this kind of node.",
+                "在这种节点上重新编译 cpu_adam 等扩展。",
+            ),
+        ),
+        source="deepspeed/ops/op_builder/builder.py",
+    ),
+    Row(
+        id="sigfpe-silent",
+        ends=frozenset({"SIGFPE", "silent"}),
+        means="Native code divided an integer by zero: an empty batch, a size of 0, or a library's fault.",
+        zh="原生代码里整数除以零：空 batch、大小为 0，或库的问题。",
+        next=(_FAULTHANDLER, _CORE),
+        source="Linux signal(7)",
+    ),
+    Row(
+        id="segfault",
+        signs=(
+            r"\bFatal Python error: Segmentation fault\b",
+            r"\bSignal 11 \(SIGSEGV\)",
+            r"\bdied with <Signals\.SIGSEGV",
+            r"\bexitcode *: -11\b",
+            r"\bexits with return code = -11\b",
+            r"(?:^|: |\d )Segmentation fault(?: \(core dumped\)| {2,}|[ \t]*$)",
+            r"\*\*\* SIGSEGV ",
+            r"\bSignal: Segmentation fault \(11\)",
+            r"\bexited on signal 11\b",
+            r"!!! Segfault encountered !!!",
+            r"\bCaught signal 11 \(Segmentation fault",
+        ),
+        means="It crashed in native code: an extension, a decoder or a library of another version.",
+        zh="在原生代码里崩溃：扩展、解码库，或版本不匹配的库。",
+        next=(
+            Next(
+                "",
+                "The first Python frame below names the library that crashed.",
+                "下面第一个 Python 栈帧就是崩溃的库。",
+            ),
+            _FAULTHANDLER,
+            _CORE,
+        ),
+        source="CPython faulthandler.c, torch/distributed/elastic, UCX",
+    ),
+    Row(
+        id="aborted",
+        signs=(
+            r"\bSignal 6 \(SIGABRT\)",
+            r"\bexitcode *: -6\b",
+            r"\bdied with <Signals\.SIGABRT",
+            r"\bexits with return code = -6\b",
+            r"\btasks? [\d,-]{1,200}: Aborted\b",
+            r"\bexited on signal 6\b",
+            r"\bFatal Python error: Aborted\b",
+            r"^Aborted(?: \(core dumped\))?[ \t]*$",
+        ),
+        means="Native code aborted it: torch's watchdog, or a C++ exception; if it was not the first, a victim.",
+        zh="被原生代码中止：torch 的 watchdog 或 C++ 异常；如果不是最早的，它只是受害者。",
+        next=(
+            Next(
+                "",
+                "Look above for `what():` or the watchdog, and for the rank that failed first.",
+                "往上找 `what():` 或 watchdog，并找最先出错的 rank。",
+            ),
+        ),
+        source="SimpleTuner#759, slurm srun",
+    ),
+    Row(
+        id="root-cause-block",
+        signs=(r"\bRoot Cause \(first observed failure\):", r"^Root Cause:$"),
+        severity="info",
+        means="torchrun's view of this node only: the first failure of all may be on another node.",
+        zh="这是 torchrun 在本节点上看到的结果，最早的错误可能在其他节点。",
+        next=(
+            Next("", "Compare the `time` of these blocks over all nodes.", "比较所有节点上这些块的 time。"),
+        ),
+        source="SimpleTuner#759, torch/distributed/elastic/multiprocessing/errors",
+    ),
+    Row(
+        id="launcher-ends-others",
+        signs=(r"\bsigkill_handler\] Killing subprocess \d",),
+        severity="info",
+        means="DeepSpeed's launcher ends the other ranks of its node after one failed: a consequence.",
+        zh="有 rank 出错后，DeepSpeed 启动器结束同节点的其他 rank：这是结果，不是原因。",
+        next=(Next("", "Search upwards for the first rank that failed.", "往上找最先出错的 rank。"),),
+        source="DeepSpeed#3524, DeepSpeedExamples#475",
     ),
 )

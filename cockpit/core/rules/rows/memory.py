@@ -1,7 +1,153 @@
-"""Rows of memory."""
+"""Memory: of the host and of the GPU."""
 
 from __future__ import annotations
 
-from cockpit.core.rules.row import Row
+from cockpit.core.rules.row import Next, Row
 
-ROWS: tuple[Row, ...] = ()
+_HANDLED = r"(?i:\bretry|\bskipp|\bignor|\bfall(?:ing)? ?back)"
+_WHO_USES = Next(
+    "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv",
+    "who holds memory on that node?",
+    "看该节点上谁占着显存",
+)
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        id="sigkill-oom",
+        ends=frozenset({"SIGKILL", "oom"}),
+        means="The kernel's OOM killer ended it: the node, or its cgroup, ran out of host memory.",
+        zh="被内核 OOM killer 结束：节点或其 cgroup 的主机内存用尽。",
+        next=(
+            Next(
+                "",
+                "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank (meta device).",
+                "内存随 rank 数增长：减少 loader worker、关掉 pin_memory、用 meta device 避免每个 rank 都加载权重。",
+            ),
+            Next(
+                "",
+                "With offload: to NVMe instead of CPU, or fewer ranks per node.",
+                "用 offload 时改用 NVMe，或减少每节点 rank 数。",
+            ),
+        ),
+        source="DeepSpeed#4239, LlamaFactory#4629, LlamaFactory#9116, ChatGLM-6B#736",
+    ),
+    Row(
+        id="kernel-oom",
+        signs=(
+            r"\b[Oo]ut of memory: Killed process \d",
+            r"\bMemory cgroup out of memory: Kill",
+            r"\boom-kill:constraint=",
+            r"\bOOMKilled\b",
+        ),
+        but=r"\bOOMKilled\W{1,4}(?:false|False|0)",
+        means="The kernel's OOM killer ended a process: the node, or its container, ran out of host memory.",
+        zh="内核 OOM killer 结束了进程：节点或容器的主机内存用尽。",
+        next=(
+            Next(
+                "free -h; cat /sys/fs/cgroup/memory.max",
+                "the node's memory, and the container's limit",
+                "看节点内存和容器限额",
+            ),
+            Next(
+                "",
+                "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank.",
+                "内存随 rank 数增长：减少 loader worker、关掉 pin_memory、权重只在一个 rank 上加载。",
+            ),
+        ),
+        source="linux mm/oom_kill.c",
+    ),
+    Row(
+        id="gpu-oom-others",
+        signs=(
+            r"\bout of memory\. Tried to allocate [^\n]{1,300}?\bProcess \d{1,10} has [^\n]{1,40}? memory in use",
+        ),
+        but=_HANDLED,
+        means="The GPU is full, and other processes hold a part of its memory.",
+        zh="显存不足，而且有其他进程占用了这块 GPU 的一部分显存。",
+        next=(
+            _WHO_USES,
+            Next(
+                "ps -o pid,ppid,user,lstart,args -p PID",
+                "is it left from an ended run, or of this one?",
+                "看是残留进程还是本次训练的进程",
+            ),
+            Next(
+                "export CUDA_VISIBLE_DEVICES=…", "are two ranks on one GPU?", "是不是两个 rank 用了同一块 GPU"
+            ),
+        ),
+        source="DeepSpeed#1016, c10/cuda/CUDACachingAllocator.cpp",
+    ),
+    Row(
+        id="gpu-oom",
+        signs=(
+            r"\b(?:CUDA|HIP|NPU|XPU|MPS backend) out of memory\b",
+            r"\b(?:CUDA|HIP) error: out of memory\b",
+            r"\b[Cc](?:uda|UDA) failure (?:\d{1,4} )?'out of memory'",
+            r"\b(?:CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory|cudaErrorMemoryAllocation)\b",
+            r"\bRESOURCE_EXHAUSTED: [^\n]{0,60}?[Oo]ut of memory\b",
+            r"\bCUBLAS_STATUS_ALLOC_FAILED\b",
+            r"\bcuda runtime error \(2\) : out of memory\b",
+            r"\bOOM when allocating tensor\b",
+            r"^torch(?:\.cuda)?\.OutOfMemoryError\b",
+        ),
+        but=_HANDLED,
+        means="The GPU has no memory left for what was asked of it.",
+        zh="显存不足，分配失败。",
+        next=(
+            Next(
+                "",
+                "A smaller micro batch or sequence, activation checkpointing, ZeRO or FSDP.",
+                "减小 micro batch 或序列长度，或用 activation checkpointing、ZeRO、FSDP。",
+            ),
+            Next(
+                "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                "if much is reserved but unallocated: fragmentation",
+                "如果 reserved but unallocated 很大，是碎片问题",
+            ),
+            _WHO_USES,
+        ),
+        source="c10/cuda/CUDACachingAllocator.cpp, nccl/src/include/checks.h",
+    ),
+    Row(
+        id="host-allocation-failed",
+        signs=(
+            r"\bDefaultCPUAllocator: (?:can't allocate memory|not enough memory)\b",
+            r"^MemoryError\b",
+            r"^OSError: \[Errno 12\] Cannot allocate memory",
+            r"\bwhat\(\): +std::bad_alloc\b",
+        ),
+        means="Host memory was refused to it: the node, or a limit of its own (ulimit -v, cgroup), is exhausted.",
+        zh="主机内存分配失败：节点内存或自身限额（ulimit -v、cgroup）用尽。",
+        next=(
+            Next("free -h; ulimit -v; cat /sys/fs/cgroup/memory.max", "what is the limit?", "看限制在哪里"),
+            Next(
+                "",
+                "Is a size wrong by a factor? The message says how much was asked for.",
+                "看报错里申请的大小是否合理。",
+            ),
+        ),
+        source="c10/core/impl/alloc_cpu.cpp, CPython",
+    ),
+    Row(
+        id="no-more-threads",
+        signs=(
+            r"\bcan't start new thread\b",
+            r"\blibgomp: Thread creation failed\b",
+            r"\bpthread_create failed[^\n]{0,60}?Resource temporarily unavailable",
+            r"\bBlockingIOError: \[Errno 11\] Resource temporarily unavailable",
+        ),
+        means="No more threads or processes may start: the limit of the user or of the cgroup is reached.",
+        zh="无法再创建线程或进程：达到了用户或 cgroup 的上限。",
+        next=(
+            Next(
+                "ulimit -u; cat /sys/fs/cgroup/pids.max", "the limits where ranks run", "看 rank 环境里的限制"
+            ),
+            Next(
+                "export OMP_NUM_THREADS=1",
+                "each rank and each loader worker starts as many threads",
+                "每个 rank 和 worker 都会起这么多线程",
+            ),
+        ),
+        source="CPython, libgomp, OpenBLAS",
+    ),
+)

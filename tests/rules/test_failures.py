@@ -1,0 +1,98 @@
+"""Failures that really happen: the run, ``ps`` and ``explain`` of the console alone say the same of each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.needs import require_module
+from tests.rules.failures import FAILURES, PRELUDE
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+
+REPO = Path(__file__).parents[2]
+AT_ONCE = 3
+
+
+class Told(NamedTuple):
+    """What three answers say of one failure, as findings for programs."""
+
+    over: dict[str, Any]
+    ps: dict[str, Any]
+    explain: dict[str, Any]
+
+
+def cockpit(*words: str, cwd: Path) -> tuple[int, str]:
+    """Run it; its exit code and output."""
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(REPO),
+        "XDG_STATE_HOME": str(cwd / "state"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "cockpit", *words],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    return done.returncode, done.stdout
+
+
+def happen(name: str, folder: Path) -> Told:
+    """Have it happen in a run, and once more under torchrun alone."""
+    folder.mkdir()
+    (folder / "train.py").write_text(PRELUDE + FAILURES[name].body)
+    words = ("-w", "localhost:2", "--launcher", "command", "--python", sys.executable)
+    code, out = cockpit("run", *words, "--headless", "--json", "--", "train.py", cwd=folder)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert code == 1, out
+    _, ps = cockpit("ps", "last", "--json", cwd=folder)
+    alone = folder / "alone"
+    alone.mkdir()
+    (alone / "train.py").write_text(PRELUDE + FAILURES[name].body)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0"]
+    with (folder / "console.log").open("wb") as console:
+        subprocess.run(
+            [*launcher, "--tee=3", "train.py"],
+            cwd=alone,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            timeout=200,
+        )
+    failed, explained = cockpit("explain", "console.log", "--json", cwd=folder)
+    assert failed == 1, explained
+    return Told(events[-1]["failed"], judged(json.loads(ps)), json.loads(explained))
+
+
+def judged(told: dict[str, Any]) -> dict[str, Any]:
+    """The finding about the failure, of a run's state."""
+    return next(found for found in told["findings"] if found["id"] == "failed")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    require_module("torch")
+    folder = tmp_path_factory.mktemp("failures")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        made = {name: pool.submit(happen, name, folder / str(at)) for at, name in enumerate(FAILURES)}
+        return {name: one.result() for name, one in made.items()}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_the_end_ps_and_the_console_say_the_same(told: dict[str, Told], name: str) -> None:
+    one, wanted = told[name], FAILURES[name]
+    assert one.over["rule"] == one.ps["rule"]
+    assert one.over["meaning"] == one.ps["meaning"]
+    assert one.ps["rule"] == wanted.rule
+    assert one.explain["rule"] in ((one.ps["rule"], "") if wanted.recorded else (one.ps["rule"],))
