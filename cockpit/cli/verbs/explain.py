@@ -133,6 +133,9 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
             yield f"  in: {' > '.join(report.cause.places)}"
         for line in report.cause.lines:
             yield f"  {line.file}:{line.number}: {line.text}"
+    end = report.end_line
+    if end is not None and (report.cause is None or end.text != report.cause.what):
+        yield f"  ended: {end.file}:{end.number}: {end.text}"
     if report.row is not None:
         yield f"  means: {meaning(report.row, lang)}"
         for command, reason in steps(report.row, lang):
