@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "damaged gzip file" in refused(str(tmp_path / "bad.log.gz"), capsys)
     assert "no logs in this folder" in refused(str(tmp_path / "folder"), capsys)
     assert "no such file" in refused(str(tmp_path / "none.log"), capsys)
-    assert "no such file and no such run" in refused("nosuchrun", capsys)
+    assert "no such file; no such run" in refused("nosuchrun", capsys)
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,9 +94,7 @@ def _report(words: list[str]) -> Report:
         except CockpitError as error:
             if "/" in words[0] or "." in words[0]:
                 raise CockpitError("no such file", where=words[0]) from None
-            if error.what == "no such run":
-                raise CockpitError("no such file and no such run", where=words[0], hint=error.hint) from None
-            raise
+            raise CockpitError(f"no such file; {error.what}", where=words[0], hint=error.hint) from None
     from cockpit.engine.explain.reading import explained
 
     return explained(sources.items(words))
