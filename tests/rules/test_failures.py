@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.needs import require_module
+from tests.ports import free_port
 from tests.rules.failures import FAILURES, PRELUDE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
@@ -45,11 +48,12 @@ def cockpit(*words: str, cwd: Path) -> tuple[int, str]:
         text=True,
         timeout=200,
     )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.returncode, done.stdout
 
 
 def happen(name: str, folder: Path) -> Told:
-    """Have it happen in a run, and once more under torchrun alone."""
+    """Have it happen in a run, and once more without cockpit."""
     folder.mkdir()
     (folder / "train.py").write_text(PRELUDE + FAILURES[name].body)
     words = ("-w", "localhost:2", "--launcher", "command", "--python", sys.executable)
@@ -59,20 +63,31 @@ def happen(name: str, folder: Path) -> Told:
     _, ps = cockpit("ps", "last", "--json", cwd=folder)
     alone = folder / "alone"
     alone.mkdir()
-    (alone / "train.py").write_text(PRELUDE + FAILURES[name].body)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0"]
-    with (folder / "console.log").open("wb") as console:
-        subprocess.run(
-            [*launcher, "--tee=3", "train.py"],
-            cwd=alone,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdout=console,
-            stderr=subprocess.STDOUT,
-            timeout=200,
-        )
+    shutil.copy(folder / "train.py", alone)
+    labelled(alone, folder / "console.log")
     failed, explained = cockpit("explain", "console.log", "--json", cwd=folder)
     assert failed == 1, explained
     return Told(events[-1]["failed"], judged(json.loads(ps)), json.loads(explained))
+
+
+def labelled(folder: Path, console: Path) -> None:
+    """Run both ranks; what they print goes to one file, as by ``srun --label``."""
+    env = {
+        **os.environ,
+        **{"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "WORLD_SIZE": "2"},
+        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
+    }
+    run = f"{shlex.quote(sys.executable)} train.py 2>&1"
+    ranks = [
+        subprocess.Popen(
+            ["sh", "-c", f"{run} | sed -u 's/^/{rank}: /' >>\"$0\"", str(console)],
+            cwd=folder,
+            env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in (0, 1)
+    ]
+    for one in ranks:
+        one.wait(100)
 
 
 def judged(told: dict[str, Any]) -> dict[str, Any]:
