@@ -35,12 +35,12 @@ class Failure:
     """One way to fail.
 
     :param rule: what explains it; empty: no rule knows it, and nothing may be said
-    :param recorded: what is recorded of its end tells it, which a console alone may not have
+    :param alone: the rule for a console, which does not have what is recorded; empty: the same
     """
 
     body: str
     rule: str = ""
-    recorded: bool = False
+    alone: str = ""
 
 
 FAILURES = {
@@ -140,7 +140,7 @@ steps(); others()
 os.kill(os.getpid(), signal.SIGKILL)
 """,
         "sigkill-silent",
-        recorded=True,
+        alone="sigkill-unknown",
     ),
     "a crash in native code": Failure(
         """
@@ -162,7 +162,6 @@ with open("mapped", "w+b") as file:
     pages[4096] = 1
 """,
         "sigbus-silent",
-        recorded=True,
     ),
     "no ninja": Failure(
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
@@ -48,6 +49,13 @@ class Gate:
         every = dict.fromkeys([*signs, *level_words.ERROR, *rules, *launchers.SIGNS])
         return Rows([Expression("", regex) for regex in every])
 
+    @cached_property
+    def _numbered(self) -> re.Pattern[bytes]:
+        """Texts that are looked for, without their digits: with others a line may be of interest."""
+        texts = {text.encode() for text in self._rows.texts}
+        bare = {text.translate(None, _DIGITS) for text in texts if text.translate(None, _DIGITS) != text}
+        return re.compile(b"|".join(map(re.escape, sorted(bare))))
+
     def found_in(self, block: bytes) -> Iterator[tuple[int, int]]:
         """Where lines begin that are of interest, and how much they are; each once, in order."""
         dull = self._dull
@@ -65,7 +73,7 @@ class Gate:
             if found is not None:
                 if worth := self._worth(line, found.start()):
                     yield start, worth
-            elif len(shape) <= SHAPE_MOST:
+            elif len(shape) <= SHAPE_MOST and not self._numbered.search(shape):
                 dull.add(shape)
         if len(dull) > SHAPES:
             dull.clear()

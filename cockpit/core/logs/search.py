@@ -54,6 +54,11 @@ class Rows(Generic[T]):
                 found.append((self.rows[number].tells, match))
         return found
 
+    @property
+    def texts(self) -> set[str]:
+        """What is looked for, of the expressions that need a text."""
+        return {end for texts in self._ends for end in texts}
+
     def _pattern(self, number: int) -> re.Pattern[bytes]:
         pattern = self._compiled[number]
         if pattern is None:
@@ -74,7 +79,7 @@ class Rows(Generic[T]):
     def _quick(self) -> re.Pattern[bytes]:
         # Each alternative begins with a character that stands for itself: only then `re` is quick.
         ends: dict[str, set[str]] = {}
-        for end in {end for texts in self._ends for end in texts}:
+        for end in self.texts:
             ends.setdefault(end[0], set()).add(re.escape(end[1:]))
         for at in self._textless:
             regex = self.rows[at].regex
@@ -89,7 +94,7 @@ class Rows(Generic[T]):
     @cached_property
     def _linked(self) -> dict[bytes, tuple[int, ...]]:
         """The rows of each text that was found, and of those that may begin within it and were skipped."""
-        every = {end for texts in self._ends for end in texts}
+        every = self.texts
         linked: dict[bytes, tuple[int, ...]] = {}
         for found in every:
             near = {end for end in every if _begins_in(end, found)}
