@@ -23,7 +23,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 REPO = Path(__file__).parents[2]
 AT_ONCE = 3
-ENDS = {signal.SIGKILL: "Killed", signal.SIGSEGV: "Segmentation fault", signal.SIGBUS: "Bus error"}
+ENDS: dict[int, str] = {
+    signal.SIGKILL: "Killed",
+    signal.SIGSEGV: "Segmentation fault",
+    signal.SIGBUS: "Bus error",
+}
 """In srun's words."""
 
 

@@ -8,6 +8,7 @@ from cockpit.core.finding import Finding, Step
 from cockpit.core.rules.explanation import explanation, meant, translated
 from cockpit.core.rules.row import FACTS, Next, Row
 from cockpit.core.rules.table import Table, table
+from tests.rules.calm import fired, healthy
 
 LOUD = Row(
     id="loud", means="It is loud.", zh="很吵。", next=(Next("hush", "makes it quiet", "安静"),), source="s"
@@ -84,3 +85,9 @@ def test_what_a_rule_says_in_chinese() -> None:
     assert [step.reason for step in chinese.steps] == [*(each.zh for each in one.next), ""]
     assert translated(chinese, "en") == found
     assert translated(Finding("failed", "rank 1 exited 1"), "zh").meaning == ""
+
+
+def test_no_rule_explains_what_is_healthy() -> None:
+    lines, found = fired(healthy(0.1))
+    assert lines >= 100_000
+    assert [id for severity, id in found if severity == "error"] == []
