@@ -205,6 +205,12 @@ PAGE = obj(
     },
 )
 
+LINE: dict[str, Said] = {
+    "file": "string: its file",
+    "number": "integer: its number, from 1 on",
+    "text": "string: the line",
+}
+
 NCCL: dict[str, Said] = {
     "findings": each("what is wrong by that, worst first", obj("a finding", FINDING)),
     "differs": each(
@@ -554,6 +560,7 @@ SCHEMAS: dict[str, Schema] = {
                     "names": each("how it is known, if its rank is not", "string: a name"),
                     "nodes": each("its node", "string: a node"),
                     "certainty": {"description": "how sure it is", "enum": ["sure", "likely", "unsure"]},
+                    "line": obj("where its launcher says how it ended; null: nowhere", LINE, null=True),
                 },
                 null=True,
             ),
@@ -564,14 +571,7 @@ SCHEMAS: dict[str, Schema] = {
                     "places": each("in the user's code, outermost first", "string: file:line function"),
                     "lines": each(
                         "where it is printed",
-                        obj(
-                            "a line",
-                            {
-                                "file": "string: its file",
-                                "number": "integer: its number, from 1 on",
-                                "text": "string: the line",
-                            },
-                        ),
+                        obj("a line", LINE),
                     ),
                 },
                 null=True,

@@ -19,7 +19,7 @@ SHOWN = 12
 SMALL = "a an and are can do does for from how i in is it my of on the to what when which why"
 """Words that a question has and no section is about."""
 
-NO_ANSWERS = ("comparison", "contributing", "decisions", "how-it-works", "protocol", "proven")
+NO_ANSWERS = ("agents", "comparison", "contributing", "decisions", "how-it-works", "protocol", "proven")
 """Pages that answer no question of somebody who uses it."""
 
 

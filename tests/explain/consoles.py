@@ -11,7 +11,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-LAUNCHERS = ("torchrun", "torchrun-plain", "deepspeed", "srun", "srun-plain", "mpirun", "accelerate", "ray")
+LAUNCHERS = (
+    *("torchrun", "torchrun-plain", "torchrun-tee", "deepspeed", "deepspeed-plain", "srun", "srun-plain"),
+    *("mpirun", "mpirun-plain", "accelerate", "ray"),
+)
 WORLDS = (1, 64, 1024)
 
 
@@ -93,6 +96,7 @@ FAULTS = (
         -11,
     ),
     Fault("bus", (), "", -7),
+    Fault("quiet", (), "", 3),
     Fault(
         "assert",
         (
@@ -165,7 +169,7 @@ def console(launcher: str, world: int, seed: int, steps: int | None = None) -> C
     fault = FAULTS[seed % len(FAULTS)]
     rank = rng.randrange(world)
     made = _Made(rng)
-    local = 8 if world >= 8 else world
+    local = 8 if world >= 8 and launcher != "deepspeed-plain" else world
 
     def host(number: int) -> str:
         return f"gpu{number // local + 1:02d}"
@@ -197,6 +201,9 @@ def _prefix(launcher: str, local: int, host: Prefix) -> Prefix:
     return {
         "torchrun": lambda number: f"[rank{number}]: ",
         "torchrun-plain": lambda number: "",
+        "torchrun-tee": lambda number: f"{host(number)}: [default{number % local}]:",
+        "deepspeed-plain": lambda number: "",
+        "mpirun-plain": lambda number: "",
         "accelerate": lambda number: f"[rank{number}]: ",
         "deepspeed": lambda number: f"{host(number)}: [rank{number}]: ",
         "srun": lambda number: f"{number:>4}: ",
@@ -208,7 +215,7 @@ def _prefix(launcher: str, local: int, host: Prefix) -> Prefix:
 
 def _begin(made: _Made, launcher: str, world: int, local: int, host: Prefix) -> float:
     nodes = range(0, world, local)
-    if launcher in ("torchrun", "torchrun-plain"):
+    if launcher.startswith("torchrun"):
         made.say(
             0.0,
             "W1120 03:00:00.101000 811 torch/distributed/run.py:793] *****************************************",
@@ -216,17 +223,21 @@ def _begin(made: _Made, launcher: str, world: int, local: int, host: Prefix) -> 
             " each process to be 1 in default, to avoid your system being overloaded, please further tune the variable"
             " for optimal performance in your application as needed.",
         )
-    if launcher == "deepspeed":
+    if launcher.startswith("deepspeed"):
+
+        def tag(first: int) -> str:
+            return f"{host(first)}: " if launcher == "deepspeed" else ""
+
         mapping = ", ".join(f"'{host(first)}': {list(range(first, first + local))}" for first in nodes)
         for first in nodes:
             made.say(
                 0.0,
-                f"{host(first)}: [2026-11-20 03:00:00,101] [INFO] [launch.py:146:main] WORLD INFO DICT: {{}}",
-                f"{host(first)}: [2026-11-20 03:00:00,101] [INFO] [launch.py:152:main] nnodes={len(nodes)},"
+                f"{tag(first)}[2026-11-20 03:00:00,101] [INFO] [launch.py:146:main] WORLD INFO DICT: {{}}",
+                f"{tag(first)}[2026-11-20 03:00:00,101] [INFO] [launch.py:152:main] nnodes={len(nodes)},"
                 f" num_local_procs={local}, node_rank={first // local}",
-                f"{host(first)}: [2026-11-20 03:00:00,101] [INFO] [launch.py:163:main]"
+                f"{tag(first)}[2026-11-20 03:00:00,101] [INFO] [launch.py:163:main]"
                 f" global_rank_mapping=defaultdict(<class 'list'>, {{{mapping}}})",
-                f"{host(first)}: [2026-11-20 03:00:00,101] [INFO] [launch.py:164:main] dist_world_size={world}",
+                f"{tag(first)}[2026-11-20 03:00:00,101] [INFO] [launch.py:164:main] dist_world_size={world}",
             )
     if launcher == "ray":
         made.say(0.0, "(TorchTrainer pid=3999) Started distributed worker processes: ")
@@ -259,6 +270,11 @@ def _break(
                 prefix(number) + f"gpu01:77:99 [{number % 8}] NCCL INFO comm 0x55 destroyed",
             )
     end = made.say(at, *(prefix(rank) + line for line in fault.lines))
+    if rng.random() < 0.3:
+        # Those that do not wait for it yet print a step more, or two.
+        for number in rng.sample(range(world), min(world, 6)):
+            if number != rank:
+                made.say(end + 1e-3 * rng.random(), prefix(number) + "step 41/500 loss 2.590 lr 1e-4")
     last = end
     words = VICTIMS[rng.randrange(len(VICTIMS))]
     silent = rng.random() < 0.3
@@ -280,24 +296,25 @@ def _ends(
     host: Prefix,
     rng: random.Random,
 ) -> Iterator[str]:
-    if launcher in ("torchrun", "torchrun-plain", "accelerate"):
+    if launcher.startswith("torchrun") or launcher == "accelerate":
         yield from _torch(launcher, rank, fault, victims, local, host)
-    elif launcher == "deepspeed":
-        node = host(rank)
+    elif launcher.startswith("deepspeed"):
+        node = f"{host(rank)}: " if launcher == "deepspeed" else ""
         first = rank // local * local
         yield from (
-            f"{node}: [2026-11-20 03:14:05,700] [INFO] [launch.py:319:sigkill_handler] Killing subprocess {4000 + number}"
+            f"{node}[2026-11-20 03:14:05,700] [INFO] [launch.py:319:sigkill_handler] Killing subprocess {4000 + number}"
             for number in range(first, min(world, first + local))
         )
         yield (
-            f"{node}: [2026-11-20 03:14:05,900] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u',"
+            f"{node}[2026-11-20 03:14:05,900] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u',"
             f" 'train.py', '--local_rank={rank % local}'] exits with return code = {fault.code}"
         )
         code = fault.code % 256
-        yield f"pdsh@login1: {node}: ssh exited with exit code {code}"
+        if node:
+            yield f"pdsh@login1: {node}ssh exited with exit code {code}"
     elif launcher in ("srun", "srun-plain"):
         yield from _slurm(rank, fault, victims, local, host)
-    elif launcher == "mpirun":
+    elif launcher.startswith("mpirun"):
         if fault.code < 0:
             name = {9: "Killed", 11: "Segmentation fault", 7: "Bus error"}[-fault.code]
             yield "-" * 74
@@ -386,17 +403,20 @@ def _slurm(rank: int, fault: Fault, victims: Sequence[int], local: int, host: Pr
     else:
         yield f"srun: error: {node}: task {rank}: Exited with exit code {fault.code}"
     yield "srun: Terminating StepId=4711.0"
+    yield "srun: launch/slurm: _step_signal: Terminating StepId=4711.0"
+    yield f"slurmstepd-{node}: error: *** STEP 4711.0 ON {node} CANCELLED AT 2026-11-20T03:14:06 ***"
+    how = "Terminated" if rank % 2 else "Exited with exit code 1"
     by_node: dict[str, list[int]] = {}
     for number in victims:
         by_node.setdefault(host(number), []).append(number)
     for name, numbers in by_node.items():
         told = ",".join(map(str, numbers))
-        yield f"srun: error: {name}: task{'s' * (len(numbers) > 1)} {told}: Exited with exit code 1"
+        yield f"srun: error: {name}: task{'s' * (len(numbers) > 1)} {told}: {how}"
 
 
 def _ray(rank: int, fault: Fault, local: int) -> Iterator[str]:
     pid, address = 4000 + rank, f"10.0.{rank // local}.2"
-    if fault.code < 0:
+    if not fault.lines or fault.code < 0:
         yield (
             f"(raylet, ip={address}) A worker died or was killed while executing a task by an unexpected system error."
             f" To troubleshoot the problem, check the logs for the dead worker. RayTask ID: ffff Worker ID: 28ab Node ID:"

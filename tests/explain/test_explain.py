@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "damaged gzip file" in refused(str(tmp_path / "bad.log.gz"), capsys)
     assert "no logs in this folder" in refused(str(tmp_path / "folder"), capsys)
     assert "no such file" in refused(str(tmp_path / "none.log"), capsys)
-    assert "no such file and no such run" in refused("nosuchrun", capsys)
+    assert "no such file; no such run" in refused("nosuchrun", capsys)
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,3 +282,18 @@ def test_many_ranks_and_much_noise_need_little_memory(tmp_path: Path) -> None:
     code, _, memory = measured(str(path))
     assert code == Exit.RANK_FAILED
     assert memory < MEMORY
+
+
+def test_what_nccl_says_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "console.log"
+    said = b"".join(
+        b"gpu0%d:40%d:50 [0] NCCL INFO NET/Socket : Using [0]%s:10.0.0.%d<0>\n" % (at, at, face, at)
+        for at, face in ((1, b"eth0"), (2, b"docker0"))
+    )
+    path.write_bytes(said + FAILED)
+    assert main(["explain", str(path), "--nccl", "--json"]) == Exit.RANK_FAILED
+    printed = json.loads(capsys.readouterr().out)
+    fits("explain", printed)
+    assert "docker0" in json.dumps(printed["nccl"])
+    assert main(["explain", str(path), "--nccl"]) == Exit.RANK_FAILED
+    assert "docker0" in capsys.readouterr().out

@@ -94,9 +94,7 @@ def _report(words: list[str]) -> Report:
         except CockpitError as error:
             if "/" in words[0] or "." in words[0]:
                 raise CockpitError("no such file", where=words[0]) from None
-            if error.what == "no such run":
-                raise CockpitError("no such file and no such run", where=words[0], hint=error.hint) from None
-            raise
+            raise CockpitError(f"no such file; {error.what}", where=words[0], hint=error.hint) from None
     from cockpit.engine.explain.reading import explained
 
     return explained(sources.items(words))
@@ -133,6 +131,9 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
             yield f"  in: {' > '.join(report.cause.places)}"
         for line in report.cause.lines:
             yield f"  {line.file}:{line.number}: {line.text}"
+    end = report.end_line
+    if end is not None and (report.cause is None or end.text != report.cause.what):
+        yield f"  ended: {end.file}:{end.number}: {end.text}"
     if report.row is not None:
         yield f"  means: {meaning(report.row, lang)}"
         for command, reason in steps(report.row, lang):

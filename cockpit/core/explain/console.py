@@ -22,7 +22,6 @@ from cockpit.core.logs.causes import SURVIVED
 PIECE = 16 << 10
 """Bytes that are searched, and read or passed over, at once."""
 READ_FIRST = 1 << 20
-"""Bytes at the beginning that are read whatever is in them: launchers say there who is where."""
 READ_LAST = 64
 """Pieces at the end that are."""
 NEAR_AFTER = 2
@@ -125,14 +124,14 @@ class Console:
     """Takes in the bytes of one console, in their order.
 
     :param budget: bytes to keep
-    :param first: whether its beginning is the beginning of the console
+    :param first: bytes that are read whatever is in them, at the beginning: launchers say there who is where
     """
 
-    def __init__(self, gate: Gate, budget: int = ALL, *, first: bool = True) -> None:
+    def __init__(self, gate: Gate, budget: int = ALL, *, first: int = READ_FIRST) -> None:
         self._gate = gate
         self._budget = budget
         self.heard = Heard()
-        self._read_until = READ_FIRST if first else 0
+        self._read_until = first
         self._carry = b""
         self._within = False  # the carry goes on with a line whose beginning was taken
         self._near = 0
@@ -176,6 +175,11 @@ class Console:
             for speaker, count in self._sample_sizes.items():
                 self.heard.sizes[speaker] += round(count * dull / sampled)
             self.heard.exact = False
+        if len(self.heard.counts) == 1:
+            # All lines are one speaker's, as far as was seen.
+            (speaker,) = self.heard.counts
+            self.heard.counts[speaker], self.heard.sizes[speaker] = self.heard.lines, self.heard.size
+            self.heard.exact = True
         self._trim(force=True)
         return self.heard
 

@@ -16,8 +16,10 @@ from cockpit.core.explain.report import Cause, Line, Party, Report
 from cockpit.core.explain.speaking import Speaker
 from cockpit.core.finding import Finding
 from cockpit.core.logs import causes
-from cockpit.core.logs.cause_words import PASSED_ON, PROGRESS, SIGNS, STOPPED, VICTIM, Weight
+from cockpit.core.logs.cause_words import NOISE_BEFORE, PASSED_ON, PROGRESS, SIGNS, STOPPED, VICTIM, Weight
+from cockpit.core.logs.causes import SURVIVED
 from cockpit.core.logs.prefixes import TRACEBACK, message
+from cockpit.core.logs.tracebacks import read_lines, read_tracebacks, shown
 from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import ranks_named
 from cockpit.core.rules.explanation import explanation
@@ -74,6 +76,7 @@ class _Party:
     size: int = 0
     windows: list[tuple[Source, Window]] = field(default_factory=list)
     end: End | None = None
+    told_by: list[Source] = field(default_factory=list)
     ended: float = 0.0
     cause: causes.Cause | None = None
     said: tuple[Source, Window, int] | None = None
@@ -145,6 +148,7 @@ class _Court:
             party = self._party(rank, end.node, name)
             better = party.end is None or (end.root and not party.end.root)
             if better and (end.code != 0):
+                party.told_by = [source]
                 first = party.end
                 party.end = end if first is None else replace(end, at=first.at)
                 party.ended = self._time(order, source, party.end.at)
@@ -160,14 +164,20 @@ class _Court:
             text = b"\n".join(window.lines) + b"\n"
             found = causes.search(partial(_slice, text), len(text))
             index = 0 if found is None else min(text.count(b"\n", 0, found.at), len(window.lines) - 1)
-            mixed = party.rank is None and any(end.code for end in source.heard.told.ends)
+            mixed = party.rank is None and not party.name and any(end.code for end in source.heard.told.ends)
             if mixed and (found is None or found.weight <= Weight.VICTIM):
                 # Others may train on for a while: their lines do not show that it was survived.
-                found, index = _among_others(window, found, index)
+                start = _unsurvived(window, self._world(source))
+                found, index = _among_others(window, found, index, start)
+            ended = mixed or (party.end is not None and party.end.signal is None)
+            if ended and (found is None or found.weight <= Weight.NOISE):
+                found, index = _at_the_end(window, found, index, self._world(source) if mixed else SURVIVED)
             if found is None or (best is not None and found.weight <= best.weight):
                 continue
-            if party.rank is None and found.weight <= Weight.VICTIM:
-                found, index = _amid(window, found, index)
+            if party.rank is None and not party.name and found.weight <= Weight.VICTIM:
+                found, index = _amid(window, found, index, _unsurvived(window, self._world(source)))
+            if found.weight is Weight.NOISE:
+                continue
             if found.weight <= Weight.ERROR and not self._last(source, window, index):
                 continue
             best = found
@@ -175,6 +185,10 @@ class _Court:
             order = self._sources.index(source)
             party.at = self._when(order, source, window, index)
         party.cause = best
+
+    def _world(self, source: Source) -> int:
+        """How many processes there are, about."""
+        return max((end.rank + 1 for end in source.heard.told.ends if end.rank is not None), default=8)
 
     def _last(self, source: Source, window: Window, index: int) -> bool:
         """Whether hardly anything follows, of its speaker and in all."""
@@ -313,7 +327,7 @@ class _Court:
             found = first.cause.found
             lines = tuple(_lines(source, window, index, found.what))
             cause = Cause(found.what, found.evidence, lines)
-            if first.how != "broke" or first.cause.weight != Weight.VICTIM or len(firsts) == 1:
+            if first.cause.weight >= Weight.VICTIM or first.cause.weight is Weight.ERROR:
                 words = found.what.encode("utf-8", "surrogateescape")
             around = window.lines[index : index + NEAR] + window.lines[max(0, index - NEAR) : index][::-1]
             near = tuple(around)
@@ -332,6 +346,7 @@ class _Court:
             what=self._what(first, firsts),
             cause=cause,
             row=row,
+            end_line=self._end_line(lead),
             certainty="likely" if first.how in ("broke", "left") and len(firsts) == 1 else "unsure",
             waited=followers[0],
             ended_too=followers[1],
@@ -359,13 +374,17 @@ class _Court:
     def _oom_line(self, one: _Party) -> Line | None:
         for source in self._sources:
             for at, node in source.heard.told.ooms:
-                if node and one.node and _short(node) != _short(one.node):
-                    continue
-                for window in source.heard.windows.values():
-                    index = bisect.bisect_left(window.numbers, at)
-                    if index < len(window.numbers) and window.numbers[index] == at:
-                        return Line(source.name, at + 1, one_line(message(window.lines[index])[:600]))
+                if not (node and one.node and _short(node) != _short(one.node)):
+                    line = _line(source, at)
+                    if line is not None:
+                        return line
         return None
+
+    def _end_line(self, one: _Party) -> Line | None:
+        """Where its launcher says how it ended."""
+        if one.end is None:
+            return None
+        return next((line for source in one.told_by if (line := _line(source, one.end.at)) is not None), None)
 
     def _what(self, first: First, firsts: Sequence[_Party]) -> str:
         lead = firsts[0]
@@ -392,6 +411,15 @@ class _Court:
         return tuple(sorted(waited)), tuple(sorted(ended))
 
 
+def _line(source: Source, number: int) -> Line | None:
+    """A line of a console, if it was kept."""
+    for window in source.heard.windows.values():
+        index = bisect.bisect_left(window.numbers, number)
+        if index < len(window.numbers) and window.numbers[index] == number:
+            return Line(source.name, number + 1, one_line(message(window.lines[index])[:600]))
+    return None
+
+
 def _ended(one: _Party) -> tuple[bool, float]:
     return not (one.end is not None and one.end.root), one.ended
 
@@ -404,13 +432,26 @@ def _fits(end: End | None, cause: causes.Cause) -> bool:
     return number == signal.SIGKILL and cause.weight is Weight.ROOT
 
 
-def _amid(window: Window, found: causes.Cause, index: int) -> tuple[causes.Cause, int]:
+def _unsurvived(window: Window, world: int) -> int:
+    """Where the first traceback is that was not survived; each of so many processes may train a step more."""
+    start, progress = len(window.lines), 0
+    for at in range(len(window.lines) - 1, -1, -1):
+        line = window.lines[at]
+        if TRACEBACK in line:
+            start, progress = at, 0
+        elif PROGRESS.search(line[:LINE_MOST]):
+            progress += 1
+            if progress > world:
+                break
+    return start
+
+
+def _amid(window: Window, found: causes.Cause, index: int, start: int) -> tuple[causes.Cause, int]:
     """The first exception that is no victim's, amid tracebacks of several processes in each other's lines."""
-    if sum(TRACEBACK in line for line in window.lines) < 2 or window.heavy < 0:
+    if sum(TRACEBACK in line for line in window.lines[start:]) < 2:
         return found, index
-    for at, line in enumerate(window.lines):
-        if window.numbers[at] < window.heavy:
-            continue
+    for at in range(start, len(window.lines)):
+        line = window.lines[at]
         text = message(line)
         if _SUMMARY.match(text) and not (VICTIM.search(text) or PASSED_ON.match(text) or STOPPED.match(text)):
             what = one_line(text.strip()[:2000])
@@ -422,10 +463,35 @@ def _amid(window: Window, found: causes.Cause, index: int) -> tuple[causes.Cause
     return found, index
 
 
-def _among_others(window: Window, found: causes.Cause | None, index: int) -> tuple[causes.Cause | None, int]:
+def _at_the_end(
+    window: Window, found: causes.Cause | None, index: int, most: int
+) -> tuple[causes.Cause | None, int]:
+    """The last traceback of a process that has failed, though a line beside it says that it goes on."""
+    text = b"\n".join(window.lines)
+    starts: list[int] = []
+    lines = read_lines(text, starts)
+    each = next(iter(read_tracebacks(lines)[::-1]), None)
+    if each is None or any(
+        NOISE_BEFORE.search(line) for line in lines[max(0, each.start - 2) : each.start + 1]
+    ):
+        return found, index
+    if sum(PROGRESS.search(line[:LINE_MOST]) is not None for line in lines[each.end + 1 :]) >= most:
+        return found, index
+    weight = Weight.VICTIM if VICTIM.search(each.summary) else Weight.OWN
+    if PASSED_ON.match(each.summary) or STOPPED.match(each.summary):
+        return found, index
+    at = starts[each.start]
+    what = one_line(each.summary[:2000])
+    told = Finding("cause", what, evidence=shown(each.frames), certainty="unsure")
+    return causes.Cause(weight, told, at), text.count(b"\n", 0, at)
+
+
+def _among_others(
+    window: Window, found: causes.Cause | None, index: int, start: int
+) -> tuple[causes.Cause | None, int]:
     """What one of several processes says of its end, without what others print of their training after it."""
-    first = bisect.bisect_left(window.numbers, window.heavy) if window.heavy >= 0 else len(window.lines)
-    kept = [at for at, line in enumerate(window.lines) if at < first or not PROGRESS.search(line[:LINE_MOST])]
+    lines = window.lines
+    kept = [at for at, line in enumerate(lines) if at < start or not PROGRESS.search(line[:LINE_MOST])]
     text = b"\n".join(window.lines[at] for at in kept) + b"\n"
     other = causes.search(partial(_slice, text), len(text))
     if other is None or (found is not None and other.weight <= found.weight):

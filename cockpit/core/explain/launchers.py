@@ -78,8 +78,8 @@ _FIELD = re.compile(rb"\s{0,8}(time|host|rank|exitcode|error_file|traceback) +: 
 _RANK = re.compile(rb"(\d{1,6}) \(local_rank: (\d{1,6})\)")
 _CODE = re.compile(rb"(-?\d{1,3}) \(pid: (\d{1,10})\)")
 _FAILED = re.compile(rb"exitcode: (-?\d{1,3})\)? local_rank: (\d{1,6}) \(pid: (\d{1,10})\)")
-_RETURN = re.compile(rb"--local_rank=(\d{1,6})\b.{0,4000}?exits with return code = (-?\d{1,3})\b")
-_RETURN_ALONE = re.compile(rb"exits with return code = (-?\d{1,3})\b")
+_LOCAL = re.compile(rb"--local_rank=(\d{1,6})\b")
+_RETURN = re.compile(rb"exits with return code = (-?\d{1,3})\b")
 _NODE_RANK = re.compile(rb"\bnum_local_procs=(\d{1,4}), node_rank=(\d{1,6})")
 _MAPPING = re.compile(rb"'([\w.-]{1,64})': \[([\d, ]{1,4000})\]")
 _TASKS = re.compile(
@@ -108,6 +108,8 @@ _BY_WORDS = {
 _SIGNALS = {int(one) for one in signal.Signals}
 
 
+SLURM_MOST = 2000
+"""Bytes of a line of srun that are looked at."""
 MOST, OOMS = 1 << 14, 64
 """Ends that are kept, and lines of kernels."""
 
@@ -219,12 +221,11 @@ class Told:
                 if len(self.mapped) < MOST:
                     self.mapped[each[1].decode()] = tuple(map(int, re.findall(rb"\d{1,6}", each[2])))
         if found := _RETURN.search(text):
-            self.ends.append(End(int(found[2]), at, None, int(found[1]), node))
-        elif found := _RETURN_ALONE.search(text):
-            self.ends.append(End(int(found[1]), at, None, None, node))
+            place = _LOCAL.match(text, text.rfind(b"--local_rank=", 0, found.start()))
+            self.ends.append(End(int(found[1]), at, None, None if place is None else int(place[1]), node))
 
     def _slurm(self, text: bytes, at: int) -> None:
-        if not (found := _TASKS.search(text)):
+        if not (found := _TASKS.search(text[:SLURM_MOST])):
             return
         exited = _EXIT.search(found[3])
         number = _BY_WORDS.get(found[3])

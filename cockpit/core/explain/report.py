@@ -58,6 +58,7 @@ class Report:
     :param names: who did, else
     :param what: who it was, and how it ended, in a sentence
     :param row: what that means
+    :param end_line: where its launcher says how it ended
     :param waited: ranks that only followed: they waited for it, or were stopped
     :param ended_too: ranks that failed after it
     """
@@ -73,6 +74,7 @@ class Report:
     cause: Cause | None = None
     row: Row | None = None
     certainty: str = "unsure"
+    end_line: Line | None = None
     waited: tuple[int, ...] = ()
     ended_too: tuple[int, ...] = ()
     run: str = ""
@@ -117,6 +119,7 @@ class Report:
                 "names": list(self.names),
                 "nodes": list(self.nodes),
                 "certainty": self.certainty,
+                "line": self.end_line._asdict() if self.end_line else None,
             }
             if self.failed
             else None,

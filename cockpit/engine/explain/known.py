@@ -7,22 +7,20 @@ from contextlib import closing
 
 from cockpit.base.record import log_name
 from cockpit.core.explain.report import Cause, Line, Party, Report
+from cockpit.core.logs.cause_words import Weight
 from cockpit.core.logs.causes import Cause as Words
 from cockpit.core.masks import ranks_of
-from cockpit.core.rules.explanation import explanation
-from cockpit.core.rules.row import Row
 from cockpit.core.rules.table import table
 from cockpit.core.run.first import first_of
 from cockpit.core.run.model import Rank, RunModel
-from cockpit.core.run.states import signal_name
 from cockpit.core.text import one_line
 from cockpit.engine.files import open_regular
 from cockpit.engine.logs.last_words import LastWords
 from cockpit.engine.records.folder import RunFolder
 
 BLOCK = 1 << 20
-NEAR = 16 << 10
-"""Bytes of a log behind a cause, and before it, in which a rule may find a sign."""
+LINE = 600
+"""Bytes of the line of a cause that are shown."""
 
 
 def explained_run(name: str) -> Report:
@@ -67,10 +65,7 @@ def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords
     if cause is None and first is not None:
         cause = first.cause
     lead = model.ranks.get(ranks[0]) if ranks else None
-    place, near = (None, ()) if cause is None or lead is None else _place(folder, words, lead, cause)
-    row = table().by_id.get(found.rule) if found.rule else None
-    if row is None:
-        row = _row(lead, cause, near)
+    place = None if cause is None or lead is None else _place(folder, words, lead, cause)
     told = found.detail or (cause.found.what if cause else "")
     later = [rank.rank for rank in model.failures() if rank.rank not in ranks]
     waited = tuple(number for number in later if not _broke(words, model.ranks[number]))
@@ -83,7 +78,7 @@ def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords
         nodes=found.nodes,
         what=found.what,
         cause=Cause(told, found.evidence, () if place is None else (place,)) if told else None,
-        row=row,
+        row=table().by_id.get(found.rule),
         certainty=found.certainty,
         waited=waited,
         ended_too=tuple(number for number in later if number not in waited),
@@ -92,26 +87,12 @@ def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords
 
 
 def _broke(words: LastWords, rank: Rank) -> bool:
-    from cockpit.core.logs.cause_words import Weight
-
     said = words.of(rank)
     return said is not None and said.cause is not None and said.cause.weight > Weight.VICTIM
 
 
-def _row(rank: Rank | None, cause: Words | None, near: tuple[bytes, ...]) -> Row | None:
-    facts = set()
-    if rank is not None and rank.signal is not None:
-        facts.add(signal_name(rank.signal))
-    if rank is not None and rank.oom_kills is not None:
-        facts.add("oom" if rank.oom_kills else "no-oom")
-    words = b"" if cause is None else cause.found.what.encode("utf-8", "surrogateescape")
-    return explanation(words, near, frozenset(facts))
-
-
-def _place(
-    folder: RunFolder, words: LastWords, rank: Rank, cause: Words
-) -> tuple[Line | None, tuple[bytes, ...]]:
-    """Where the words are that a rank says, and the lines near them, the nearest first."""
+def _place(folder: RunFolder, words: LastWords, rank: Rank, cause: Words) -> Line | None:
+    """Where the words are that a rank says."""
     node, number = words.source(rank)
     entry = next(one for one in folder.manifest.nodes if one.name == node)
     path = folder.spool_dir(entry) / log_name(number)
@@ -123,13 +104,10 @@ def _place(
                 left -= len(data)
                 lines += data.count(b"\n")
             file.seek(cause.at)
-            after = file.read(NEAR).split(b"\n")
-            start = max(0, cause.at - NEAR)
-            file.seek(start)
-            before = file.read(cause.at - start).split(b"\n")
+            line = file.read(LINE).partition(b"\n")[0]
     except OSError:
-        return None, ()
-    return Line(str(path), lines + 1, one_line(after[0][:600])), (*after, *before[::-1])
+        return None
+    return Line(str(path), lines + 1, one_line(line))
 
 
 def _counted(path: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
-from cockpit.core.explain.console import ALL, Console, Heard, joined
+from cockpit.core.explain.console import ALL, READ_FIRST, Console, Heard, joined
 from cockpit.core.explain.gate import Gate
 from cockpit.core.explain.judging import Source, judged
 from cockpit.core.explain.report import Report
@@ -20,6 +20,8 @@ MUCH = 24 << 20
 """Bytes from which on two processes are quicker than one."""
 PROCESSES = 2
 BUDGET_LEAST = 32 << 10
+FIRST_LEAST = 64 << 10
+"""Bytes at the beginning of each of many files that are read whatever is in them."""
 _LINE_END = 1 << 16
 
 
@@ -96,7 +98,8 @@ def _size(part: _Part) -> int:
 
 
 def _read(part: _Part) -> _Read:
-    console = Console(_gate(), part.budget, first=not part.start)
+    first = max(FIRST_LEAST, READ_FIRST * part.budget // ALL)
+    console = Console(_gate(), part.budget, first=0 if part.start else first)
     notes: list[str] = []
     try:
         for block in blocks(part.item, part.start, part.end, notes):
