@@ -21,7 +21,7 @@ ROWS: tuple[Row, ...] = (
             r"\bninja \.{3,60} [^\n]{0,12}\[FAIL\]",
         ),
         means="ninja is not on PATH of the ranks: over ssh, or by a python's full path, PATH is shorter than in your shell.",
-        zh="rank 的 PATH 里没有 ninja：通过 ssh 或 python 绝对路径启动时，PATH 比登录 shell 里的短。",
+        zh="rank 的 PATH 里没有 ninja：通过 ssh 或 python 绝对路径启动时，PATH 比你终端里的短。",
         next=(
             Next(
                 "ssh NODE 'command -v ninja; echo $PATH'",
@@ -68,7 +68,7 @@ ROWS: tuple[Row, ...] = (
             r"\bInstalled CUDA version [\d.]{1,10} does not match the version torch was compiled with\b",
         ),
         means="nvcc here is of another CUDA version than torch was built with, so extensions are not built.",
-        zh="本机 nvcc 的 CUDA 版本与 torch 编译时的不同，扩展无法编译。",
+        zh="本机 nvcc 的 CUDA 版本与编译 torch 时用的不同，扩展无法编译。",
         next=(
             Next("nvcc --version; ls -d /usr/local/cuda-*", "which ones are there?", "看装了哪些版本"),
             Next(
@@ -93,7 +93,7 @@ ROWS: tuple[Row, ...] = (
         means="The compiler misses headers of Python or CUDA on this node.",
         zh="编译器在本节点上找不到 Python 或 CUDA 的头文件。",
         next=(
-            Next("sudo apt-get install python3-dev", "for Python.h", "缺 Python.h 时"),
+            Next("sudo apt-get install python3-dev", "for Python.h", "缺 Python.h 时安装"),
             Next(
                 "ls $CUDA_HOME/include/cublas_v2.h",
                 "for CUDA's: is the toolkit whole?",
@@ -132,7 +132,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "python -c 'import sys, torch; print(sys.executable, torch.__version__)'",
                 "on each node: +cpu at the end?",
-                "在各节点上看，版本是否以 +cpu 结尾",
+                "在各节点上看版本是否以 +cpu 结尾",
             ),
             Next(
                 "python -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
@@ -156,7 +156,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "",
                 "GLIBC: build the package on this system, or take an image with a newer one.",
-                "GLIBC：在本系统上重新编译，或换更新的镜像。",
+                "GLIBC：在本系统上重新编译这个包，或换用 GLIBC 更新的镜像。",
             ),
         ),
         source="ld.so",
@@ -169,7 +169,7 @@ ROWS: tuple[Row, ...] = (
             r"\bCUDA_ERROR_NO_BINARY_FOR_GPU\b",
         ),
         means="torch or an extension was not compiled for this kind of GPU.",
-        zh="torch 或某个扩展没有为这种 GPU 编译。",
+        zh="torch 或某个扩展在编译时没有包含这种 GPU 的架构。",
         next=(
             Next(
                 "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'",
@@ -197,7 +197,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
                 "if the library is there",
-                "库存在时加上路径",
+                "如果库在这里，就把路径加上",
             ),
         ),
         source="ld.so",
@@ -216,7 +216,7 @@ ROWS: tuple[Row, ...] = (
         means="An extension was not built on this node: the compiler's first error, further up, says why.",
         zh="扩展在本节点上编译失败：往上找编译器的第一个 error，那才是原因。",
         next=(
-            Next("grep -nE 'error:|FAILED:|cannot find' LOG | head", "the first error", "第一个错误"),
+            Next("grep -nE 'error:|FAILED:|cannot find' LOG | head", "the first error", "看第一个错误"),
             Next("ds_report", "which operators can be built here", "看哪些算子可以编译"),
             Next(
                 "export TORCH_EXTENSIONS_DIR=/tmp/torch_extensions_$USER",
@@ -241,7 +241,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "export TORCH_EXTENSIONS_DIR=/tmp/torch_extensions_$USER",
                 "the same for extensions",
-                "扩展缓存同理",
+                "扩展的缓存也改到本地磁盘",
             ),
         ),
         source="DeepSpeed#5205, DeepSpeed#6540",

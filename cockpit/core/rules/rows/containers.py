@@ -32,7 +32,7 @@ ROWS: tuple[Row, ...] = (
         means="/dev/shm is too small or full.",
         zh="/dev/shm 太小或者满了：docker 默认只有 64 MB，也可能有上次残留的文件。",
         next=(
-            Next("df -h /dev/shm; ls -l /dev/shm", "its size, and what fills it", "看大小和被什么占满"),
+            Next("df -h /dev/shm; ls -l /dev/shm", "its size, and what fills it", "看它有多大、被什么占满"),
             _SHM_SIZE,
         ),
         source="nccl#290, nccl#525, nccl#342, pytorch/ci-infra#490",
@@ -60,7 +60,7 @@ ROWS: tuple[Row, ...] = (
         id="driver-mismatch",
         signs=(r"\bFailed to initialize NVML: Driver/library version mismatch",),
         means="The NVIDIA driver was updated under the running kernel: module and libraries are of two versions.",
-        zh="NVIDIA 驱动升级后内核模块没有更新，与用户态库版本不一致。",
+        zh="NVIDIA 驱动升级后内核模块没有重新加载，与用户态库的版本不一致。",
         next=(
             Next(
                 "cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*",

@@ -5,38 +5,38 @@ from __future__ import annotations
 from cockpit.core.rules.row import Next, Row
 
 _FAULTHANDLER = Next(
-    "export PYTHONFAULTHANDLER=1", "prints the Python stack of the next crash", "下次崩溃时打印 Python 栈"
+    "export PYTHONFAULTHANDLER=1", "prints the Python stack of the next crash", "下次崩溃时打印 Python 调用栈"
 )
 _CORE = Next(
-    "coredumpctl gdb PID", "or gdb python CORE: its native stack", "或 gdb python CORE，看原生调用栈"
+    "coredumpctl gdb PID", "or gdb python CORE: its native stack", "看原生调用栈；或用 gdb python CORE"
 )
 _BLOCKING = Next(
     "export CUDA_LAUNCH_BLOCKING=1",
     "rerun: then the stack is that of the failing call",
-    "重跑，此时的栈才是出错的调用",
+    "设置后重跑，这时的调用栈才指向出错的调用",
 )
 _KILLED = (
     "Somebody sent SIGKILL, and it was not the kernel's OOM killer: a person, a scheduler or a launcher."
 )
-_KILLED_ZH = "有人发了 SIGKILL，但不是内核 OOM killer：可能是人、调度器或启动器。"
+_KILLED_ZH = "收到 SIGKILL，但不是内核的 OOM killer 发的：可能来自人、调度器或启动器。"
 _WHO_KILLED = (
     Next("sacct -j JOB -o jobid,state,exitcode,end", "has SLURM ended it?", "看是不是 SLURM 结束的"),
     Next(
         "sudo journalctl -S '-10min' | grep -iE 'kill|oom|session'",
         "on that node: earlyoom, systemd, a logout?",
-        "在该节点看 earlyoom、systemd 或退出登录",
+        "在该节点上看是不是 earlyoom、systemd 或退出登录所致",
     ),
 )
 _NO_TERMINAL = (
     Next(
         "tmux new -s train",
         "start it in there; or with `cockpit run`, which needs no terminal",
-        "在 tmux 里启动；或用 cockpit run，不依赖终端",
+        "在 tmux 里启动；或用 cockpit run，它不依赖终端",
     ),
     Next(
         "setsid COMMAND > LOG 2>&1 < /dev/null &",
         "torchrun ends by SIGHUP under nohup, too",
-        "torchrun 即使用 nohup 也会因 SIGHUP 退出",
+        "脱离终端；torchrun 就算加了 nohup，收到 SIGHUP 也会退出",
     ),
 )
 
@@ -45,9 +45,9 @@ ROWS: tuple[Row, ...] = (
         id="sigbus-silent",
         ends=frozenset({"SIGBUS", "silent"}),
         means="A bus error: memory-mapped pages could not be backed, usually because /dev/shm or a disk is full.",
-        zh="总线错误：内存映射的页写不进去，通常是 /dev/shm 或磁盘满了。",
+        zh="总线错误：内存映射的页分配不到空间，通常是 /dev/shm 或磁盘满了。",
         next=(
-            Next("df -h /dev/shm /tmp", "shows whether one is full", "看哪一个满了"),
+            Next("df -h /dev/shm /tmp", "shows whether one is full", "看哪个满了"),
             Next(
                 "--shm-size=16g",
                 "for docker run: its /dev/shm has 64 MB",
@@ -68,7 +68,7 @@ ROWS: tuple[Row, ...] = (
         id="sigkill-unknown",
         ends=frozenset({"SIGKILL", "silent"}),
         means="Somebody sent SIGKILL: most likely the kernel, out of memory; else a scheduler or a person.",
-        zh="有人发了 SIGKILL：最可能是内核因内存不足，其次是调度器或人。",
+        zh="收到 SIGKILL：最可能是内核因内存不足发的，其次是调度器或人。",
         next=(
             Next("sudo dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
             *_WHO_KILLED,
@@ -103,7 +103,7 @@ ROWS: tuple[Row, ...] = (
             r"\bNVRM: Xid \([^)\n]{1,40}\): 79\b",
         ),
         means="A GPU dropped off the PCIe bus: its rank hangs or dies, and only a reset or reboot brings it back.",
-        zh="GPU 从 PCIe 总线掉线：对应 rank 会卡住或退出，只有复位或重启才能恢复。",
+        zh="GPU 掉卡（从 PCIe 总线上消失）：它的 rank 会卡住或退出，只有复位 GPU 或重启节点才能恢复。",
         next=(
             Next(
                 "timeout 10 nvidia-smi -L; sudo dmesg -T | grep -i xid",
@@ -133,7 +133,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "nvidia-smi -q -d ECC,ROW_REMAPPER",
                 "on that node: which GPU; is a reset pending?",
-                "在该节点看是哪块 GPU、是否等待复位",
+                "在该节点上看是哪块 GPU、是否等待复位",
             ),
             Next(
                 "#SBATCH --exclude=NODE",
@@ -156,13 +156,13 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "grep -m1 'Assertion' LOG",
                 "the first one says which check failed",
-                "第一条 Assertion 说明哪个检查失败",
+                "第一条 Assertion 说明是哪个检查失败",
             ),
             _BLOCKING,
             Next(
                 "",
                 "Compare the largest token id or label with the size of the embedding or the classes.",
-                "比较最大 token id 或标签与 embedding、类别数。",
+                "检查最大的 token id 或标签是否超出 embedding 的大小或类别数。",
             ),
         ),
         source="pytorch aten/src/ATen/native/cuda, CUDAException",
@@ -177,13 +177,13 @@ ROWS: tuple[Row, ...] = (
             r"\bhipErrorIllegalAddress\b",
         ),
         means="A GPU kernel touched memory that is not its own; the line that reports it comes later than the fault.",
-        zh="GPU kernel 访问了非法地址；报错的位置比真正出错的地方晚。",
+        zh="GPU kernel 访问了非法地址；报错的那一行晚于真正出错的地方。",
         next=(
             _BLOCKING,
             Next(
                 "compute-sanitizer python train.py …",
                 "on one GPU and a small case: which kernel",
-                "在单卡小样例上找出是哪个 kernel",
+                "用单卡跑小样例，找出是哪个 kernel",
             ),
             Next(
                 "sudo dmesg -T | grep -i xid",
@@ -220,7 +220,7 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bNVRM: Xid \([^)\n]{1,40}\): \d",),
         severity="warning",
         means="The NVIDIA driver reported an error of a GPU (Xid): the number tells program from hardware.",
-        zh="NVIDIA 驱动报告了 GPU 错误（Xid）：编号可区分是程序还是硬件问题。",
+        zh="NVIDIA 驱动报告了 GPU 错误（Xid）：看编号可以区分程序问题和硬件问题。",
         next=(
             Next(
                 "sudo dmesg -T | grep -i xid",
@@ -243,12 +243,12 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "ray memory",
                 "what holds objects; then fewer workers per node",
-                "看对象占用，再减少每节点 worker 数",
+                "看对象被什么占着，再减少每个节点的 worker 数",
             ),
             Next(
                 "export RAY_memory_usage_threshold=0.98",
                 "kills later; before `ray start`, on each node",
-                "推迟触发；在各节点 `ray start` 之前设置",
+                "更晚才杀 worker；在各节点 `ray start` 之前设置",
             ),
         ),
         source="ray#28778, ray#29341, OpenRLHF#936",
@@ -268,12 +268,12 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "ray logs actor --id ACTOR_ID",
                 "its own output; or /tmp/ray/session_latest/logs on its node",
-                "看它自己的日志，或其节点的 /tmp/ray/session_latest/logs",
+                "看它自己的日志，或看它所在节点的 /tmp/ray/session_latest/logs",
             ),
             Next(
                 "sudo dmesg -T | grep -i 'killed process'",
                 "on its node: out of memory?",
-                "在其节点看是否内存不足",
+                "在它所在的节点上看是否内存不足",
             ),
         ),
         source="ray#28778",
@@ -303,7 +303,7 @@ ROWS: tuple[Row, ...] = (
         id="sigsegv-silent",
         ends=frozenset({"SIGSEGV", "silent"}),
         means="It crashed in native code (a segmentation fault) without a word.",
-        zh="在原生代码里段错误崩溃，没有任何输出。",
+        zh="原生代码发生段错误（SIGSEGV）而崩溃，没有任何输出。",
         next=(_FAULTHANDLER, _CORE),
         source="Linux signal(7)",
     ),
@@ -311,7 +311,7 @@ ROWS: tuple[Row, ...] = (
         id="sigabrt-silent",
         ends=frozenset({"SIGABRT", "silent"}),
         means="Native code aborted it (SIGABRT) without a word: a failed check in a library, or a watchdog.",
-        zh="被原生代码中止（SIGABRT），没有任何输出：库里的检查失败，或 watchdog。",
+        zh="被原生代码中止（SIGABRT），没有任何输出：库里某项检查失败，或 watchdog 触发。",
         next=(_FAULTHANDLER, _CORE),
         source="SimpleTuner#759",
     ),
@@ -334,7 +334,7 @@ ROWS: tuple[Row, ...] = (
         id="sigfpe-silent",
         ends=frozenset({"SIGFPE", "silent"}),
         means="Native code divided an integer by zero: an empty batch, a size of 0, or a library's fault.",
-        zh="原生代码里整数除以零：空 batch、大小为 0，或库的问题。",
+        zh="原生代码里整数除以零：空 batch、大小为 0，或库的 bug。",
         next=(_FAULTHANDLER, _CORE),
         source="Linux signal(7)",
     ),
@@ -354,12 +354,12 @@ ROWS: tuple[Row, ...] = (
             r"\bCaught signal 11 \(Segmentation fault",
         ),
         means="It crashed in native code: an extension, a decoder or a library of another version.",
-        zh="在原生代码里崩溃：扩展、解码库，或版本不匹配的库。",
+        zh="在原生代码里崩溃：问题在扩展、解码库或版本不匹配的库。",
         next=(
             Next(
                 "",
                 "The first Python frame below names the library that crashed.",
-                "下面第一个 Python 栈帧就是崩溃的库。",
+                "看下面第一个 Python 栈帧，它指出崩溃的是哪个库。",
             ),
             _FAULTHANDLER,
             _CORE,
@@ -379,7 +379,7 @@ ROWS: tuple[Row, ...] = (
             r"^Aborted(?: \(core dumped\))?[ \t]*$",
         ),
         means="Native code aborted it: torch's watchdog, or a C++ exception; if it was not the first, a victim.",
-        zh="被原生代码中止：torch 的 watchdog 或 C++ 异常；如果不是最早的，它只是受害者。",
+        zh="被原生代码中止：torch 的 watchdog 或 C++ 异常；如果它不是最早出错的，就只是受牵连。",
         next=(
             Next(
                 "",
@@ -394,9 +394,13 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bRoot Cause \(first observed failure\):", r"^Root Cause:$"),
         severity="info",
         means="torchrun's view of this node only: the first failure of all may be on another node.",
-        zh="这是 torchrun 在本节点上看到的结果，最早的错误可能在其他节点。",
+        zh="这只是 torchrun 在本节点上看到的，最早的错误可能在其他节点。",
         next=(
-            Next("", "Compare the `time` of these blocks over all nodes.", "比较所有节点上这些块的 time。"),
+            Next(
+                "",
+                "Compare the `time` of these blocks over all nodes.",
+                "比较所有节点上这段输出里的 `time`，最早的才是起因。",
+            ),
         ),
         source="SimpleTuner#759, torch/distributed/elastic/multiprocessing/errors",
     ),
@@ -405,7 +409,7 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bsigkill_handler\] Killing subprocess \d",),
         severity="info",
         means="DeepSpeed's launcher ends the other ranks of its node after one failed: a consequence.",
-        zh="有 rank 出错后，DeepSpeed 启动器结束同节点的其他 rank：这是结果，不是原因。",
+        zh="有 rank 出错后，DeepSpeed 启动器会结束同一节点的其他 rank：这是结果，不是原因。",
         next=(Next("", "Search upwards for the first rank that failed.", "往上找最先出错的 rank。"),),
         source="DeepSpeed#3524, DeepSpeedExamples#475",
     ),

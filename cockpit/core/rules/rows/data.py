@@ -11,13 +11,13 @@ ROWS: tuple[Row, ...] = (
         id="loader-killed",
         signs=(r"\bDataLoader worker \(pid[^)\n]{0,40}\) is killed by signal: Killed\b",),
         means="A data loader's worker was killed from outside: most likely the node ran out of host memory.",
-        zh="DataLoader worker 被外部杀掉，很可能是主机内存不足。",
+        zh="DataLoader worker 被外部杀掉，很可能是节点内存不足。",
         next=(
             Next("sudo dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
             Next(
                 "",
                 "Fewer workers: each holds its own copy of what the data set keeps in Python.",
-                "减少 num_workers：每个 worker 都有一份 Python 数据的副本。",
+                "减少 num_workers：数据集里的 Python 对象，每个 worker 都有一份副本。",
             ),
         ),
         source="torch/utils/data/_utils/signal_handling.py",
@@ -29,17 +29,17 @@ ROWS: tuple[Row, ...] = (
             r"\bUnexpected (?:segmentation fault|floating-point exception) encountered in worker\b",
         ),
         means="A data loader's worker crashed in native code: a decoder, or a library that does not survive fork.",
-        zh="DataLoader worker 在原生代码里崩溃：解码库，或不支持 fork 的库。",
+        zh="DataLoader worker 在原生代码里崩溃：问题在解码库，或不支持 fork 的库。",
         next=(
             Next(
                 "export PYTHONFAULTHANDLER=1",
                 "prints its Python stack the next time",
-                "下次崩溃时打印 Python 栈",
+                "下次崩溃时打印 Python 调用栈",
             ),
             Next(
                 "",
                 "With num_workers=0 the error shows in the rank itself.",
-                "设 num_workers=0 可在主进程看到错误。",
+                "设 num_workers=0，错误就会直接在 rank 的进程里报出来。",
             ),
         ),
         source="torch/utils/data/_utils/signal_handling.py",
@@ -48,13 +48,13 @@ ROWS: tuple[Row, ...] = (
         id="loader-exited",
         signs=(r"\bDataLoader worker \(pid\(s\) [\d, ]{1,400}\) exited unexpectedly\b",),
         means="A data loader's worker is gone without a word: killed, out of memory, or it crashed.",
-        zh="DataLoader worker 悄然退出：被杀、内存不足或崩溃。",
+        zh="DataLoader worker 退出了，没有留下任何输出：被杀、内存不足或崩溃。",
         next=(
             Next("sudo dmesg -T | tail -30", "killed for memory, or a crash?", "看是内存不足还是崩溃"),
             Next(
                 "",
                 "With num_workers=0 the error shows in the rank itself.",
-                "设 num_workers=0 可在主进程看到错误。",
+                "设 num_workers=0，错误就会直接在 rank 的进程里报出来。",
             ),
         ),
         source="torch/utils/data/dataloader.py",
@@ -67,17 +67,17 @@ ROWS: tuple[Row, ...] = (
             r"\breceived 0 items of ancdata\b",
         ),
         means="The process reached its limit of open files: loader workers pass each tensor through one.",
-        zh="打开文件数达到上限：DataLoader worker 传递每个张量都要占一个。",
+        zh="进程打开的文件数达到上限：DataLoader worker 每传一个张量都要占一个。",
         next=(
             Next(
                 "ulimit -n 65536",
                 "before the launch, on each node (cockpit run: --setup 'ulimit -n 65536')",
-                "启动前在各节点设置（cockpit run 用 --setup）",
+                "启动前在各节点设置（cockpit run 用 --setup 'ulimit -n 65536'）",
             ),
             Next(
                 "",
                 "torch.multiprocessing.set_sharing_strategy('file_system') needs fewer.",
-                "改用 set_sharing_strategy('file_system') 可减少占用。",
+                "改用 torch.multiprocessing.set_sharing_strategy('file_system') 可减少占用。",
             ),
         ),
         source="torch/utils/data/dataloader.py, torch/multiprocessing/reductions.py",
@@ -139,7 +139,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "torch.load(FILE, weights_only=False)",
                 "only for a file that you trust: it may run code",
-                "仅用于可信文件，可能执行其中的代码",
+                "只用于你信任的文件：加载时可能执行其中的代码",
             ),
             Next(
                 "torch.serialization.add_safe_globals([CLASS])",
@@ -171,7 +171,7 @@ ROWS: tuple[Row, ...] = (
         id="tracker-without-key",
         signs=(r"\bapi_key not configured \(no-tty\)",),
         means="wandb has no API key on that node, and nobody can be asked for one.",
-        zh="该节点上没有 wandb API key，又无法交互输入。",
+        zh="该节点上没有 wandb API key，又没有人可以输入。",
         next=(
             Next(
                 "wandb login",
@@ -227,7 +227,7 @@ ROWS: tuple[Row, ...] = (
                 "for the ranks: take the cache, ask nobody",
                 "让 rank 只用缓存、不联网",
             ),
-            Next("export HTTPS_PROXY=http://PROXY:PORT", "if the cluster has one", "如果集群有代理"),
+            Next("export HTTPS_PROXY=http://PROXY:PORT", "if the cluster has one", "集群有代理时设置"),
         ),
         source="transformers/utils/hub.py, huggingface_hub, CPython urllib",
     ),

@@ -61,17 +61,17 @@ ROWS: tuple[Row, ...] = (
         id="stale-handle",
         signs=(r"\b[Ss]tale (?:NFS )?file handle\b", r"\[Errno 116\]"),
         means="A file on a network file system was replaced or removed under this node, or its server restarted.",
-        zh="网络文件系统上的文件被替换或删除，或服务器重启过，句柄失效。",
+        zh="文件句柄失效：网络文件系统上的文件被替换或删除，或服务器重启过。",
         next=(
             Next(
                 "ls FOLDER; mount | grep nfs",
                 "does it answer now? on how many nodes at once?",
-                "看是否恢复、几个节点同时出错",
+                "看现在能否访问、有几个节点同时出错",
             ),
             Next(
                 "",
                 "The same second on many nodes: it was the server. Else: who replaced the file?",
-                "多节点同一秒出错就是服务器问题，否则查谁替换了文件。",
+                "如果许多节点在同一秒出错，就是服务器的问题；否则查是谁替换了文件。",
             ),
         ),
         source="linux fs/nfs",
@@ -81,7 +81,7 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bnfs: server \S{1,200} (?:not responding, still trying|not responding, timed out)",),
         severity="warning",
         means="The NFS server does not answer: everything that touches it hangs until it is back.",
-        zh="NFS 服务器没有响应：访问它的进程都会卡住，直到恢复。",
+        zh="NFS 服务器没有响应：访问它的进程都会卡住，直到它恢复。",
         next=(
             Next(
                 "timeout 5 ls FOLDER; sudo dmesg -T | grep 'nfs: server'",

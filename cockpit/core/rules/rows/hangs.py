@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.core.rules.row import Next, Row
 
 _STACKS = Next(
-    "cockpit stacks RUN", "while it hangs: which rank is elsewhere?", "卡住时查看哪个 rank 不在 collective 里"
+    "cockpit stacks RUN", "while it hangs: which rank is elsewhere?", "卡住时执行，看哪个 rank 停在别处"
 )
 
 ROWS: tuple[Row, ...] = (
@@ -21,12 +21,12 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "",
                 "Compare the two fingerprints of the message: OpType, shape, type, number.",
-                "比较报错里的两组信息：OpType、形状、类型、序号。",
+                "比较报错里的两份 fingerprint：OpType、形状、类型、序号。",
             ),
             Next(
                 "",
                 "Look for a branch on the rank, on data, or a last batch that only some ranks have.",
-                "找依赖 rank 或数据的分支，或只有部分 rank 才有的最后一个 batch。",
+                "检查代码里是否有依赖 rank 或数据的分支，或只有部分 rank 才有的最后一个 batch。",
             ),
         ),
         source="pytorch#78022, pytorch#100207, ms-swift#9443, Lightning#19106",
@@ -39,7 +39,7 @@ ROWS: tuple[Row, ...] = (
             r"\bMessage truncated : received \d{1,15} bytes instead of \d",
         ),
         means="NCCL got data of another size than it waited for: ranks called different collectives or sizes.",
-        zh="NCCL 收到的数据大小与预期不符：各 rank 调用的 collective 或大小不一致。",
+        zh="NCCL 收到的数据大小与预期不符：各 rank 调用的 collective 或数据大小不一致。",
         next=(
             Next(
                 "export TORCH_DISTRIBUTED_DEBUG=DETAIL",
@@ -58,7 +58,7 @@ ROWS: tuple[Row, ...] = (
             r"\bdue to ProcessGroupNCCL watchdog hang\b",
         ),
         means="A rank's own watchdog thread hung: in a CUDA call, or behind a thread that holds the GIL.",
-        zh="该 rank 的 watchdog 线程卡住了：停在某个 CUDA 调用，或有线程一直占着 GIL。",
+        zh="该 rank 的 watchdog 线程卡住了：停在某个 CUDA 调用里，或有线程一直占着 GIL。",
         next=(
             Next(
                 "py-spy dump --native --pid PID",
@@ -69,7 +69,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800",
                 "if it is only slow, as in a long checkpoint",
-                "如果只是慢（如长时间保存），加大超时",
+                "如果只是慢（如保存 checkpoint 很久），就加大超时",
             ),
         ),
         source="LlamaFactory#6964, LlamaFactory#8549, verl#1158, sglang#1691, pytorch#117312",
@@ -82,17 +82,17 @@ ROWS: tuple[Row, ...] = (
             r"\bException \(either an error or timeout\) detected by watchdog at work\b",
         ),
         means="A rank waited in a collective until the timeout: another did not come, and that one is to blame.",
-        zh="有 rank 在 collective 里等到超时：别的 rank 没有来，问题多半在它那里。",
+        zh="有 rank 在 collective 里等到超时：问题在没有来的那个 rank。",
         next=(
             Next(
                 "",
                 "Look for the rank that says nothing, or failed before: most that print this only waited.",
-                "找没有输出或更早出错的 rank，打印这句的大多只是在等。",
+                "找没有输出或更早出错的 rank；打印这句的 rank 大多只是在等。",
             ),
             Next(
                 "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
                 "the next time: a file per rank says who was missing",
-                "下次会为每个 rank 写文件，可看出谁缺席",
+                "下次启动前设置；每个 rank 会写一个文件，能看出谁没有来",
             ),
             _STACKS,
         ),
@@ -108,7 +108,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "",
                 "DistributedDataParallel(…, find_unused_parameters=True), or use all of them in the loss.",
-                "用 find_unused_parameters=True，或让所有参数都参与 loss。",
+                "用 DistributedDataParallel(…, find_unused_parameters=True)，或让所有参数都参与 loss。",
             ),
         ),
         source="torch/csrc/distributed/c10d/reducer.cpp",
@@ -122,7 +122,7 @@ ROWS: tuple[Row, ...] = (
         ),
         severity="info",
         means="A rank ran into the timeout and asked all to write their flight recorder; it is not the culprit yet.",
-        zh="某个 rank 超时后通知所有 rank 写出 flight recorder，它不一定是肇事者。",
+        zh="某个 rank 超时后通知所有 rank 写出 flight recorder，它不一定是起因。",
         next=(
             Next(
                 "torchfrtrace --prefix PREFIX FOLDER",
@@ -137,7 +137,7 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bStack trace of the \w{1,20} collective\b[^\n]{0,20}? not found\b",),
         severity="info",
         means="The flight recorder was off, so torch cannot say which call had waited.",
-        zh="flight recorder 没有打开，torch 无法给出等待中的调用栈。",
+        zh="flight recorder 没有打开，torch 无法指出是哪个调用在等。",
         next=(
             Next(
                 "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_DEBUG_INFO_TEMP_FILE=FOLDER/trace_",
@@ -157,7 +157,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/tmp/$USER/trace_",
                 "a local folder, on each node",
-                "改用各节点本地目录",
+                "改用各节点的本地目录",
             ),
         ),
         source="LlamaFactory#8261",
@@ -170,8 +170,8 @@ ROWS: tuple[Row, ...] = (
         ),
         severity="info",
         means="torch ends this rank after a collective failed: a consequence; the cause is above, or on another rank.",
-        zh="collective 失败后 torch 结束了本 rank：这是结果，原因在上文或其他 rank。",
-        next=(Next("", "Look for the first failure, on all ranks.", "在所有 rank 中找最早的错误。"),),
+        zh="collective 失败后 torch 结束了本 rank：这是结果，原因在上面的日志里，或在其他 rank 上。",
+        next=(Next("", "Look for the first failure, on all ranks.", "在所有 rank 的日志里找最早的错误。"),),
         source="torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
     ),
 )

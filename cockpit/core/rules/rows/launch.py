@@ -29,7 +29,7 @@ ROWS: tuple[Row, ...] = (
         id="hostfile-no-nodes",
         signs=(r"Num nodes is >1 but no extra nodes available via hostfile",),
         means="Several nodes were asked for, but DeepSpeed has read no hostfile that names them.",
-        zh="要求了多个节点，但 DeepSpeed 没有读到列出这些节点的 hostfile。",
+        zh="训练要用多个节点，但 DeepSpeed 没有读到列出这些节点的 hostfile。",
         next=(
             Next(
                 "deepspeed --hostfile /absolute/path/hostfile …", "names the file", "用绝对路径指定 hostfile"
@@ -108,7 +108,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "ssh-keygen -F NODE; ssh-keyscan NODE | ssh-keygen -lf -",
                 "old and new fingerprint: ask whoever runs the node which is right",
-                "新旧指纹，请向管理员核对",
+                "列出新旧指纹，向管理员核对",
             ),
             Next("ssh-keygen -R NODE", "forgets the old key, once it is verified", "核实之后再删除旧密钥"),
         ),
@@ -181,7 +181,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "",
                 "Wait up to 10 minutes: each further try prolongs it.",
-                "等待最多 10 分钟；反复重试会延长处罚。",
+                "最多等 10 分钟；每次重试都会延长处罚。",
             ),
             Next(
                 "sudo sshd -T | grep -i persource",
@@ -201,7 +201,7 @@ ROWS: tuple[Row, ...] = (
             r"\b[Ee]xceeded MaxStartups\b",
         ),
         means="The ssh server or jump host drops logins: too many at once (MaxStartups), or a penalty; the node is up.",
-        zh="ssh 服务器或跳板机丢弃了登录：同时登录太多（MaxStartups）或正在处罚，节点本身没有问题。",
+        zh="ssh 服务器或跳板机拒绝了登录：同时登录的太多（MaxStartups），或还在处罚期；节点本身没有问题。",
         next=(
             Next(
                 "export PDSH_SSH_ARGS_APPEND='-o ConnectionAttempts=5'", "tries again (pdsh)", "pdsh 自动重试"
@@ -220,7 +220,7 @@ ROWS: tuple[Row, ...] = (
             r"\bChannelOpenError: (?:open failed|Session)",
         ),
         means="The ssh server allows no more sessions on one connection (MaxSessions, 10 by default).",
-        zh="ssh 服务器限制了单个连接上的会话数（MaxSessions，默认 10）。",
+        zh="单个 ssh 连接上的会话数达到了服务器的上限（MaxSessions，默认 10）。",
         next=(
             Next("ssh -o ControlPath=none NODE true", "with a connection of its own", "改用独立连接"),
             Next("sudo sshd -T | grep -i maxsessions", "on that node: its limit", "在该节点上查看上限"),
@@ -256,7 +256,7 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bThe IPv[46] network addresses of \([^\n]{1,200}\) cannot be retrieved \(gai error: ",),
         severity="warning",
         means="This node cannot resolve the name in MASTER_ADDR; torch retries until its timeout.",
-        zh="本节点解析不了 MASTER_ADDR 的名字，torch 会一直重试到超时。",
+        zh="本节点解析不了 MASTER_ADDR 里的主机名，torch 会一直重试到超时。",
         next=(
             Next("getent hosts $MASTER_ADDR", "on this node", "在本节点上执行"),
             Next("export MASTER_ADDR=ADDRESS", "an address instead of the name", "直接用 IP 地址"),
@@ -270,12 +270,12 @@ ROWS: tuple[Row, ...] = (
             r"\b(?:pdsh|mpirun|mpiexec): (?:command )?not found\b",
         ),
         means="The launcher's tool (pdsh, mpirun) is not installed on the node that launches.",
-        zh="启动节点上没有安装启动工具（pdsh 或 mpirun）。",
+        zh="执行启动命令的节点上没有安装启动工具（pdsh 或 mpirun）。",
         next=(
             Next(
                 "sudo apt-get install pdsh",
                 "or let cockpit run launch: it needs none",
-                "或者用 cockpit run，不需要它",
+                "或者改用 cockpit run，它不需要 pdsh",
             ),
             Next(
                 "deepspeed --launcher openmpi …", "another launcher that is installed", "换一个已安装的启动器"
@@ -308,7 +308,7 @@ ROWS: tuple[Row, ...] = (
             r"\b(?:slurmstepd: error: couldn't chdir to|slurmstepd: error: execve\(\): )",
         ),
         means="The working folder, the script or the Python of the launch does not exist on that node.",
-        zh="该节点上没有启动所用的工作目录、脚本或 Python。",
+        zh="启动所用的工作目录、脚本或 Python 在该节点上不存在。",
         next=(
             Next(
                 "ssh NODE ls -ld FOLDER",
@@ -326,7 +326,7 @@ ROWS: tuple[Row, ...] = (
         ),
         severity="warning",
         means="The first address of `hostname -I` was taken as master: a bridge's or loopback, or none at all.",
-        zh="主节点地址取自 `hostname -I` 的第一项：是网桥或回环地址，或者是空的。",
+        zh="主节点地址取自 `hostname -I` 的第一项，而它是网桥或回环地址，或者是空的。",
         next=(
             Next(
                 "ssh FIRST_NODE hostname -I",
@@ -336,7 +336,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "deepspeed --master_addr ADDRESS …",
                 "one that the other nodes reach",
-                "指定其他节点能访问的地址",
+                "指定其他节点能连上的地址",
             ),
         ),
         source="DeepSpeed#2612, deepspeed/launcher/runner.py",
@@ -381,7 +381,7 @@ ROWS: tuple[Row, ...] = (
             r"\bAccess denied: user \S{1,100}[^\n]{0,60}? has no active jobs on this node",
         ),
         means="SLURM lets nobody log in to a node without a job there: yours has ended, or is on other nodes.",
-        zh="没有作业在该节点上运行时 SLURM 不允许登录：作业已经结束，或者在别的节点上。",
+        zh="节点上没有你的作业时，SLURM 不允许你登录：你的作业已经结束，或者在别的节点上。",
         next=(
             Next("squeue --me -o '%i %T %N'", "your jobs and their nodes", "查看自己的作业和所在节点"),
             Next(

@@ -16,17 +16,17 @@ ROWS: tuple[Row, ...] = (
         id="sigkill-oom",
         ends=frozenset({"SIGKILL", "oom"}),
         means="The kernel's OOM killer ended it: the node, or its cgroup, ran out of host memory.",
-        zh="被内核 OOM killer 结束：节点或其 cgroup 的主机内存用尽。",
+        zh="被内核的 OOM killer 杀掉：节点或其 cgroup 的内存用尽。",
         next=(
             Next(
                 "",
                 "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank (meta device).",
-                "内存随 rank 数增长：减少 loader worker、关掉 pin_memory、用 meta device 避免每个 rank 都加载权重。",
+                "内存随 rank 数增长：减少 DataLoader worker、关掉 pin_memory、权重只在一个 rank 上加载（meta device）。",
             ),
             Next(
                 "",
                 "With offload: to NVMe instead of CPU, or fewer ranks per node.",
-                "用 offload 时改用 NVMe，或减少每节点 rank 数。",
+                "如果用了 offload，改为 offload 到 NVMe，或减少每个节点的 rank 数。",
             ),
         ),
         source="DeepSpeed#4239, LlamaFactory#4629, LlamaFactory#9116, ChatGLM-6B#736",
@@ -41,7 +41,7 @@ ROWS: tuple[Row, ...] = (
         ),
         but=r"\bOOMKilled\W{1,4}(?:false|False|0)",
         means="The kernel's OOM killer ended a process: the node, or its container, ran out of host memory.",
-        zh="内核 OOM killer 结束了进程：节点或容器的主机内存用尽。",
+        zh="内核的 OOM killer 杀掉了一个进程：节点或容器的内存用尽。",
         next=(
             Next(
                 "free -h; cat /sys/fs/cgroup/memory.max",
@@ -51,7 +51,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "",
                 "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank.",
-                "内存随 rank 数增长：减少 loader worker、关掉 pin_memory、权重只在一个 rank 上加载。",
+                "内存随 rank 数增长：减少 DataLoader worker、关掉 pin_memory、权重只在一个 rank 上加载。",
             ),
         ),
         source="linux mm/oom_kill.c",
@@ -72,7 +72,9 @@ ROWS: tuple[Row, ...] = (
                 "看是残留进程还是本次训练的进程",
             ),
             Next(
-                "export CUDA_VISIBLE_DEVICES=…", "are two ranks on one GPU?", "是不是两个 rank 用了同一块 GPU"
+                "export CUDA_VISIBLE_DEVICES=…",
+                "are two ranks on one GPU?",
+                "看是不是两个 rank 用了同一块 GPU",
             ),
         ),
         source="DeepSpeed#1016, c10/cuda/CUDACachingAllocator.cpp",
@@ -102,7 +104,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 "if much is reserved but unallocated: fragmentation",
-                "如果 reserved but unallocated 很大，是碎片问题",
+                "如果 reserved but unallocated 很大，就是碎片问题",
             ),
             _WHO_USES,
         ),
@@ -117,13 +119,13 @@ ROWS: tuple[Row, ...] = (
             r"\bwhat\(\): +std::bad_alloc\b",
         ),
         means="Host memory was refused to it: the node, or a limit of its own (ulimit -v, cgroup), is exhausted.",
-        zh="主机内存分配失败：节点内存或自身限额（ulimit -v、cgroup）用尽。",
+        zh="内存分配失败：节点内存或进程自身的限额（ulimit -v、cgroup）用尽。",
         next=(
             Next("free -h; ulimit -v; cat /sys/fs/cgroup/memory.max", "what is the limit?", "看限制在哪里"),
             Next(
                 "",
                 "Is a size wrong by a factor? The message says how much was asked for.",
-                "看报错里申请的大小是否合理。",
+                "看报错里申请的大小是否合理：是不是多算了好几倍。",
             ),
         ),
         source="c10/core/impl/alloc_cpu.cpp, CPython",
@@ -140,12 +142,14 @@ ROWS: tuple[Row, ...] = (
         zh="无法再创建线程或进程：达到了用户或 cgroup 的上限。",
         next=(
             Next(
-                "ulimit -u; cat /sys/fs/cgroup/pids.max", "the limits where ranks run", "看 rank 环境里的限制"
+                "ulimit -u; cat /sys/fs/cgroup/pids.max",
+                "the limits where ranks run",
+                "看 rank 所在环境的上限",
             ),
             Next(
                 "export OMP_NUM_THREADS=1",
                 "each rank and each loader worker starts as many threads",
-                "每个 rank 和 worker 都会起这么多线程",
+                "每个 rank 和每个 DataLoader worker 都会启动这么多线程",
             ),
         ),
         source="CPython, libgomp, OpenBLAS",

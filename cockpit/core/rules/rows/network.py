@@ -31,13 +31,13 @@ ROWS: tuple[Row, ...] = (
         ),
         deep=Deep((r"no socket interface found|Bootstrap : no socket interface",)),
         means="NCCL_SOCKET_IFNAME matches no interface of this node; eth matches eth0, =eth0 is exact, ^docker excludes.",
-        zh="NCCL_SOCKET_IFNAME 在本节点上匹配不到网卡；eth 匹配 eth0，=eth0 精确匹配，^docker 表示排除。",
+        zh="NCCL_SOCKET_IFNAME 在本节点上匹配不到网卡；写 eth 能匹配 eth0，写 =eth0 是精确匹配，写 ^docker 是排除。",
         next=(
             _ADDRESSES,
             Next(
                 "export NCCL_SOCKET_IFNAME=eth0,eno1",
                 "one name of each kind of node, or unset it",
-                "写上各类节点的网卡名，或干脆不设",
+                "每类节点各写一个网卡名，或干脆不设",
             ),
         ),
         source="nccl#210, nccl#286, nccl-tests#9",
@@ -131,7 +131,7 @@ ROWS: tuple[Row, ...] = (
         id="roce-address-wrong",
         signs=(r"\bCall to ibv_modify_qp failed\b",),
         means="RoCE queue pairs do not connect: NCCL_IB_GID_INDEX, the network or the HCAs differ between nodes.",
-        zh="RoCE 队列对连不上：各节点的 NCCL_IB_GID_INDEX、网络或网卡不一致。",
+        zh="RoCE 的 QP（queue pair）连不上：各节点的 NCCL_IB_GID_INDEX、网络或网卡不一致。",
         next=(
             Next(
                 "show_gids",
@@ -164,7 +164,7 @@ ROWS: tuple[Row, ...] = (
             (r"No route to host|Network is unreachable",), step="ip -br addr; ip route", hint=": --iface NAME"
         ),
         means="The address that another rank gave cannot be reached, often a bridge's or the wrong interface's.",
-        zh="另一个 rank 给出的地址无法到达，常见于网桥地址或选错网卡。",
+        zh="另一个 rank 给出的地址无法到达，常见原因是它给出了网桥地址，或选错了网卡。",
         next=(
             Next(
                 "ip -br addr; ip route", "on both nodes: whose address is it?", "在两端查看这是哪块网卡的地址"
@@ -179,12 +179,12 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bDuplicate GPU detected\b",),
         deep=Deep((r"Duplicate GPU detected",), hint=": slots=N in the hostfile?"),
         means="Two ranks use the same GPU; each needs its own.",
-        zh="两个 rank 用了同一块 GPU；每个 rank 要独占一块，检查 hostfile 里的 slots=N。",
+        zh="两个 rank 用了同一块 GPU；每个 rank 要独占一块。检查 hostfile 里的 slots=N。",
         next=(
             Next(
                 "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
                 "as many GPUs as ranks on each node?",
-                "GPU 数和每节点 rank 数是否一致",
+                "看每个节点的 GPU 数和 rank 数是否一致",
             ),
             Next(
                 "",
@@ -247,11 +247,11 @@ ROWS: tuple[Row, ...] = (
                 "First check the rank of that peer: if it ended before, that is the cause.",
                 "先看对端的 rank，如果它更早退出，那就是原因。",
             ),
-            Next("ibstat; ibqueryerrors", "links and their error counters", "链路状态和错误计数"),
+            Next("ibstat; ibqueryerrors", "links and their error counters", "看链路状态和错误计数"),
             Next(
                 "show_gids",
                 "RoCE: NCCL_IB_GID_INDEX, and the same MTU on all nodes",
-                "RoCE 需检查 NCCL_IB_GID_INDEX，各节点 MTU 要一致",
+                "RoCE：检查 NCCL_IB_GID_INDEX，各节点的 MTU 要一致",
             ),
         ),
         source="nccl#1405, nccl#1664, nccl#1814, nccl/src/transport/net_ib",
@@ -302,13 +302,13 @@ ROWS: tuple[Row, ...] = (
         id="efa-failed",
         signs=(r"\bNET/OFI Request\b[^\n]{0,80}? completed with error\b",),
         means="EFA could not deliver to a peer: that rank has ended, or the security group or link drops it.",
-        zh="EFA 无法把数据送到对端：对端 rank 已退出，或被安全组、链路丢弃。",
+        zh="EFA 无法把数据送到对端：对端 rank 已退出，或数据被安全组、链路丢弃。",
         next=(
             Next("", "First look for a rank that failed before.", "先找更早出错的 rank。"),
             Next(
                 "",
                 "The security group must allow all traffic to and from itself.",
-                "安全组必须允许自身的全部入站和出站流量。",
+                "安全组必须放行组内实例之间的全部入站和出站流量。",
             ),
         ),
         source="aws-ofi-nccl/src/nccl_ofi_rdma.cpp",
@@ -319,13 +319,13 @@ ROWS: tuple[Row, ...] = (
             r"\bNET/OFI (?:Unable to register memory|Could not register memory|Couldn't register memory)\b",
         ),
         means="EFA may not register the memory of a buffer: a limit, or libfabric and NCCL do not fit each other.",
-        zh="EFA 无法注册缓冲区内存：受限制，或 libfabric 与 NCCL 版本不匹配。",
+        zh="EFA 无法注册缓冲区的内存：超出限额，或 libfabric 与 NCCL 版本不匹配。",
         next=(
-            Next("ulimit -l", "where ranks run: must be unlimited", "rank 环境里必须是 unlimited"),
+            Next("ulimit -l", "where ranks run: must be unlimited", "在 rank 所在环境里必须是 unlimited"),
             Next(
                 "export FI_EFA_SET_CUDA_SYNC_MEMOPS=0",
                 "for EFA installers before 1.29 with NCCL 2.19 and later",
-                "EFA installer 低于 1.29 且 NCCL 2.19 以上时使用",
+                "EFA installer 低于 1.29 且 NCCL 为 2.19 及以上时使用",
             ),
         ),
         source="aws-ofi-nccl/src/nccl_ofi_rdma.cpp",
@@ -392,7 +392,7 @@ ROWS: tuple[Row, ...] = (
         but=r"\bNCCL INFO\b|\bretrying\b",
         deep=Deep((r"Connection refused",), step="sudo nft list ruleset; sudo iptables -L -n"),
         means="The node is up, but nothing listens: its rank has ended, or a firewall refuses.",
-        zh="节点可达，但端口没人监听：对端 rank 已退出，或被防火墙拒绝。",
+        zh="节点可达，但端口上没有进程监听：对端 rank 已退出，或连接被防火墙拒绝。",
         next=(
             Next(
                 "",
@@ -446,7 +446,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "",
                 "Look for the rank that failed first: who prints this only lost the connection to it.",
-                "找最先出错的 rank，这里只是断开了连接。",
+                "找最先出错的 rank；打印这句的 rank 只是和它断了连接。",
             ),
             Next(
                 "cockpit explain FOLDER_OF_LOGS",
@@ -501,7 +501,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "export HCCL_CONNECT_TIMEOUT=1800 HCCL_EXEC_TIMEOUT=1800",
                 "if ranks only come late, as after a long compile",
-                "如果只是到得晚（如编译很久），加大超时",
+                "如果只是来得晚（如编译很久），就加大超时",
             ),
             Next(
                 "hccn_tool -i 0 -link -g",
@@ -526,7 +526,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "export NCCL_P2P_DISABLE=1",
                 "slower, but shows whether it is that",
-                "会变慢，但能确认是不是它",
+                "会变慢，但能确认是不是 P2P 的问题",
             ),
         ),
         source="nccl/src/graph/paths.cc",
@@ -560,19 +560,19 @@ ROWS: tuple[Row, ...] = (
         ),
         severity="warning",
         means="The IOMMU is not in passthrough mode: traffic between GPUs may be slow, wrong, or hang on such hosts.",
-        zh="IOMMU 不是 passthrough 模式：这类主机上 GPU 间通信可能变慢、出错或卡死。",
+        zh="IOMMU 不是 passthrough 模式：这类主机上 GPU 间通信可能变慢、出错或卡住。",
         next=(
             Next(
                 "cat /proc/cmdline",
                 "iommu=pt, or the IOMMU off in the BIOS; then a reboot",
-                "加 iommu=pt 或在 BIOS 关闭 IOMMU，然后重启",
+                "加上 iommu=pt，或在 BIOS 里关闭 IOMMU，然后重启节点",
             ),
             Next(
                 "sudo lspci -vvv | grep -i 'ACSCtl.*SrcValid+'",
                 "bare metal: ACS must be off as well",
                 "物理机上还要关闭 ACS",
             ),
-            Next("export NCCL_P2P_DISABLE=1", "until then", "临时办法"),
+            Next("export NCCL_P2P_DISABLE=1", "until then", "改好之前先这样用"),
         ),
         source="rccl/src/init.cc, NCCL's troubleshooting guide",
     ),

@@ -33,12 +33,12 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "",
                 "Find the first step with a NaN; resume before it with a lower learning rate or other data.",
-                "找到第一个 NaN 的 step，从之前的 checkpoint 用更小学习率或跳过数据重试。",
+                "找到第一个出现 NaN 的 step，从它之前的 checkpoint 恢复，并降低学习率或换数据。",
             ),
             Next(
                 "",
                 "Only on one rank or node, again and again: suspect its GPU.",
-                "如果总是同一个 rank 或节点，怀疑该 GPU。",
+                "如果总是出在同一个 rank 或节点，多半是它的 GPU 有问题。",
             ),
             Next("", "bf16 instead of fp16 needs no loss scale.", "用 bf16 代替 fp16 就不需要 loss scale。"),
         ),
@@ -53,17 +53,17 @@ ROWS: tuple[Row, ...] = (
         ),
         severity="warning",
         means="The loss or the gradients are no numbers: what was learned after that is lost.",
-        zh="loss 或梯度变成 NaN，之后的训练已无意义。",
+        zh="loss 或梯度变成了 NaN/Inf，之后的训练都白费了。",
         next=(
             Next(
                 "",
                 "Resume from before the first NaN with a lower learning rate, or gradient clipping.",
-                "从首个 NaN 之前恢复，降低学习率或加梯度裁剪。",
+                "从第一个 NaN 之前的 checkpoint 恢复，并降低学习率或加上梯度裁剪。",
             ),
             Next(
                 "",
                 "Check the batch of that step: empty labels, a division by zero.",
-                "检查那一步的数据：标签为空、除以零。",
+                "检查那个 step 的 batch：有没有空标签、除以零。",
             ),
         ),
         source="transformers/trainer.py logs",

@@ -23,7 +23,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "ps -eo pid,stat,wchan:32,cmd | awk '$2 ~ /^D/'",
                 "still stuck? then the node needs a reboot",
-                "还卡着？那就只能重启节点",
+                "看是否还卡着；还卡着就只能重启节点",
             ),
             Next("--exclude NODE", "run without it until then", "在此之前先排除该节点"),
         ),
@@ -37,7 +37,9 @@ ROWS: tuple[Row, ...] = (
         zh="DeepSpeed 启动器在处理 Ctrl-C 时自己崩了（0.9 的 bug）：各 rank 可能还在运行。",
         next=(
             Next(
-                "pgrep -af -- --local_rank", "do ranks still run? kill PID", "rank 还在跑吗？用 kill PID 结束"
+                "pgrep -af -- --local_rank",
+                "do ranks still run? kill PID",
+                "看 rank 是否还在跑；还在就用 kill PID 结束",
             ),
             Next(
                 "pip install 'deepspeed>=0.9.5'",

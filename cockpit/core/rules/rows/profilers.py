@@ -19,7 +19,7 @@ _PAUSE = Next(
 _HOLDERS = Next(
     "ps aux | grep -E 'dcgm|ncu|nsys'",
     "who has them? one profiler per GPU at a time",
-    "谁占着？每块 GPU 同时只能有一个 profiler",
+    "看谁占着；每块 GPU 同时只能有一个 profiler",
 )
 
 ROWS: tuple[Row, ...] = (
@@ -36,12 +36,12 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "QdstrmImporter -i FILE.qdstrm -o FILE.nsys-rep",
                 "of the same Nsight Systems, in its host-linux-x64 folder",
-                "用同版本 Nsight Systems 的，在其 host-linux-x64 目录下",
+                "用同一版本 Nsight Systems 自带的，在它的 host-linux-x64 目录里",
             ),
             Next(
                 "apt install nsight-systems-cli",
                 "from NVIDIA's repository: distributions' packages lack the importer",
-                "从 NVIDIA 源安装：发行版自带的包缺少 importer",
+                "从 NVIDIA 的软件源安装：发行版自带的包没有 importer",
             ),
         ),
         severity="warning",
@@ -64,7 +64,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "ps -eo pid,ppid,lstart,cmd | awk '$2 == 1'",
                 "shows what was left running",
-                "看遗留了哪些进程",
+                "看它遗留了哪些进程",
             ),
         ),
         severity="warning",
@@ -84,7 +84,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "--env NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
                 "for --capture-range=nvtx: torch's ranges are not registered strings",
-                "使用 --capture-range=nvtx 时需要：torch 的 range 不是注册字符串",
+                "使用 --capture-range=nvtx 时需要：torch 的 range 不是 registered string",
             ),
             Next("--delay 60 --duration 30", "records by time instead of a range", "改为按时间采集"),
         ),
@@ -103,10 +103,10 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "nsys profile --gpu-metrics-devices=none …",
                 "traces CUDA without counters: no privilege needed",
-                "不采计数器，只跟踪 CUDA，不需要特权",
+                "不采集计数器，只跟踪 CUDA，不需要特权",
             ),
             FOR_ALL,
-            Next("docker run --cap-add SYS_ADMIN", "in a container", "在容器中"),
+            Next("docker run --cap-add SYS_ADMIN", "in a container", "在容器里"),
         ),
         source="machine-shop-maintenance#11, fics-cluster-guide#4, developer.nvidia.com/ERR_NVGPUCTRPERM",
     ),
@@ -118,7 +118,7 @@ ROWS: tuple[Row, ...] = (
         ),
         means="CUPTI was refused access to the GPU: traces will have no GPU activity; training continues.",
         zh="CUPTI 无权访问 GPU：trace 里不会有 GPU 活动；训练不受影响。",
-        next=(FOR_ALL, Next("docker run --cap-add SYS_ADMIN", "in a container", "在容器中")),
+        next=(FOR_ALL, Next("docker run --cap-add SYS_ADMIN", "in a container", "在容器里")),
         severity="warning",
         source="tensorflow profiler guide, kineto libkineto/src/init.cpp",
     ),
@@ -139,7 +139,9 @@ ROWS: tuple[Row, ...] = (
             _PAUSE,
             _HOLDERS,
             Next(
-                "nsys profile --trace=cuda-sw,nvtx …", "traces without that hardware", "不用该硬件的软件跟踪"
+                "nsys profile --trace=cuda-sw,nvtx …",
+                "traces without that hardware",
+                "改用软件跟踪，不需要该硬件",
             ),
         ),
         severity="warning",
@@ -149,17 +151,17 @@ ROWS: tuple[Row, ...] = (
         id="cupti-two-profilers",
         signs=(r"\berror (?:\d{1,3}: )?CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED\b",),
         means="Two profilers in one process: CUPTI serves one at a time, so the second records no GPU activity.",
-        zh="同一进程里有两个 profiler：CUPTI 同时只服务一个，后者录不到 GPU 活动。",
+        zh="同一进程里有两个 profiler：CUPTI 同时只服务一个，后启动的录不到 GPU 活动。",
         next=(
             Next(
                 "",
                 "run with nsys or with torch.profiler, not with both",
-                "nsys 和 torch.profiler 只用一个，不要同时用",
+                "nsys 和 torch.profiler 只用一个，不要同时用。",
             ),
             Next(
                 "env | grep -E 'NVTX_INJECTION64_PATH|CUDA_INJECTION64_PATH'",
                 "unset what an image sets: it loads CUPTI first",
-                "镜像设置了就 unset：它会抢先加载 CUPTI",
+                "镜像里设置了就 unset：它会抢先加载 CUPTI",
             ),
         ),
         severity="warning",
@@ -171,11 +173,11 @@ ROWS: tuple[Row, ...] = (
         means="torch.profiler could not start CUPTI: its trace will contain CPU activity only.",
         zh="torch.profiler 未能启动 CUPTI：trace 里只有 CPU 活动。",
         next=(
-            Next("", "the line before it names the CUPTI error", "前一行给出 CUPTI 错误码"),
+            Next("", "the line before it names the CUPTI error", "看前一行，它给出了 CUPTI 的错误。"),
             Next(
                 "nvidia-smi",
                 "is there a GPU, is its driver older than torch's CUDA?",
-                "有 GPU 吗？驱动是否旧于 torch 的 CUDA？",
+                "看有没有 GPU、驱动是否太旧而不支持 torch 的 CUDA",
             ),
         ),
         severity="warning",
@@ -197,7 +199,7 @@ ROWS: tuple[Row, ...] = (
                 "before the profiler; for cockpit: with --setup",
                 "在启动 profiler 之前设置；在 cockpit 里放进 --setup",
             ),
-            Next("ls -ld /tmp/nvidia /tmp/nsight-compute-lock", "whose are they?", "属于谁？"),
+            Next("ls -ld /tmp/nvidia /tmp/nsight-compute-lock", "whose are they?", "看它们属于谁"),
         ),
         source="nni#1665, vllm#41410, nsys 2026.3",
     ),
@@ -215,9 +217,9 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node …",
                 "without a torch.profiler in the program; also kernels in CUDA graphs",
-                "程序里不要用 torch.profiler；CUDA graph 内的 kernel 也会跟踪",
+                "程序里不要用 torch.profiler；CUDA graph 里的 kernel 也会跟踪到",
             ),
-            Next("nsys status -e", "what does this machine allow?", "这台机器允许采集什么？"),
+            Next("nsys status -e", "what does this machine allow?", "看这台机器允许采集什么"),
         ),
         severity="warning",
         source="sglang#957, nsys stats",

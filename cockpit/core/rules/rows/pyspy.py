@@ -15,7 +15,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "cockpit stacks RUN",
                 "needs no root for a run that cockpit started",
-                "对 cockpit 启动的任务不需要 root",
+                "对 cockpit 启动的训练不需要 root",
             ),
             Next(
                 'sudo env "PATH=$PATH" py-spy dump --pid PID',
@@ -49,7 +49,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "securityContext: {capabilities: {add: [SYS_PTRACE]}}",
                 "in the pod's containers, for Kubernetes",
-                "Kubernetes：写在 Pod 的 containers 里",
+                "用 Kubernetes 时，写在 Pod 的 containers 里",
             ),
             Next(
                 "sudo py-spy dump --pid PID",
@@ -69,12 +69,12 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "grep -E 'State|TracerPid' /proc/PID/task/*/status",
                 "who traces it (not 0), which thread is in state D?",
-                "谁在跟踪它（非 0）？哪个线程处于 D 状态？",
+                "看谁在跟踪它（非 0）、哪个线程处于 D 状态",
             ),
             Next(
                 "py-spy dump --nonblocking --pid PID",
                 "does not pause it; stacks may be torn",
-                "不暂停进程，栈可能不一致",
+                "不暂停进程；调用栈可能前后不一致",
             ),
         ),
         severity="warning",
@@ -89,13 +89,13 @@ ROWS: tuple[Row, ...] = (
             r"\bFailed to find a python interpreter in the \.data section\b",
         ),
         means=f"py-spy found no Python: the target {NO_PYTHON}.",
-        zh="py-spy 没找到可读的 Python：该进程不是 Python 进程、Python 尚未启动，或其版本 py-spy 还不支持。",
+        zh="py-spy 没找到可读的 Python：该进程不是 Python 进程、Python 尚未启动，或 py-spy 还不支持它的版本。",
         next=(
-            Next(NEWER, "knows newer versions of Python", "新版支持更新的 Python"),
+            Next(NEWER, "knows newer versions of Python", "新版 py-spy 支持更新的 Python"),
             Next(
                 "readlink /proc/PID/exe",
                 "bash or a launcher? then take its child",
-                "若是 bash 或启动器，改用其子进程",
+                "如果是 bash 或启动器，就改用它的子进程",
             ),
             Next(
                 "py-spy dump --subprocesses --pid PID",

@@ -22,7 +22,7 @@ ROWS: tuple[Row, ...] = (
         zh="MASTER_PORT 小于 1024，普通用户不能使用；22 是 ssh 的端口。",
         next=(
             Next("export MASTER_PORT=29500", "any free port of 1024 and more", "换成 1024 以上的空闲端口"),
-            Next("env | grep -i port", "is another variable taken for it?", "是不是错用了别的变量"),
+            Next("env | grep -i port", "is another variable taken for it?", "看是不是错用了别的变量"),
         ),
         source="mmpretrain#960",
     ),
@@ -45,7 +45,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "ss -ltnp 'sport = :29500'",
                 "on the first node: whose is it? ranks of an ended run may still be there",
-                "在首节点上看被谁占用；可能是上次残留的进程",
+                "在首节点上看被谁占用，可能是上次残留的进程",
             ),
             Next(
                 "export MASTER_PORT=29501",
@@ -62,7 +62,7 @@ ROWS: tuple[Row, ...] = (
             rf"\bTCP client failed to connect/validate to host {_BRIDGE}",
         ),
         means="The master's address is that of a container's or VM's bridge, which other nodes cannot reach.",
-        zh="主节点给出的是容器或虚拟机网桥的地址，其他节点无法访问。",
+        zh="主节点给出的是容器或虚拟机网桥的地址，其他节点连不上。",
         next=(
             Next(
                 "export MASTER_ADDR=ADDRESS",
@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
             r"\bclient socket has (?:timed out|failed)[^\n]{0,120}?connect to [^\n]{0,30}?\(?\[?(?:127\.\d|localhost\b|::1\b)",
         ),
         means="Nobody answered on this node itself: MASTER_ADDR is localhost or resolves to 127.x, right for one node only.",
-        zh="在本机上没有找到主节点：MASTER_ADDR 是 localhost 或被解析成 127.x，只适用于单机。",
+        zh="连的是本机，而本机上没有响应：MASTER_ADDR 是 localhost 或被解析成 127.x，只适用于单机。",
         next=(
             Next(
                 "getent hosts $MASTER_ADDR",
@@ -122,12 +122,12 @@ ROWS: tuple[Row, ...] = (
             r"\bRanks? [\d, ]{1,400} failed to pass monitoredBarrier\b",
         ),
         means="Some ranks never came: they died at their start, were not launched, or cannot reach rank 0.",
-        zh="有 rank 一直没有到：启动时就退出了、没有被启动，或连不上 rank 0。",
+        zh="有 rank 一直没有来：启动时就退出了、没有被启动，或连不上 rank 0。",
         next=(
             Next(
                 "",
                 "Read the logs of the ranks that are missing: their error comes first.",
-                "先看缺席 rank 的日志，那里的错误才是起因。",
+                "先看没有来的 rank 的日志，那里的错误才是起因。",
             ),
             Next("cockpit doctor HOSTFILE --deep", "can all nodes connect?", "检查节点之间能否互连"),
         ),
@@ -139,7 +139,7 @@ ROWS: tuple[Row, ...] = (
             r"\benvironment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set\b",
         ),
         means="The script was started by python itself: a launcher sets RANK, WORLD_SIZE and MASTER_ADDR.",
-        zh="脚本是直接用 python 启动的；RANK、WORLD_SIZE、MASTER_ADDR 由启动器设置。",
+        zh="脚本是直接用 python 启动的，而 RANK、WORLD_SIZE、MASTER_ADDR 要由启动器设置。",
         next=(
             Next(
                 "torchrun --nproc-per-node 8 train.py",
@@ -154,12 +154,12 @@ ROWS: tuple[Row, ...] = (
         signs=(r"\bThe hostname of the client socket cannot be retrieved\. err=",),
         severity="info",
         means="Addresses of nodes have no names (reverse DNS): the start is slower, nothing else.",
-        zh="节点 IP 没有反向解析：只是启动变慢，一般无害。",
+        zh="节点的 IP 地址没有反向解析：只会让启动变慢，没有其他影响。",
         next=(
             Next(
                 "getent hosts ADDRESS",
                 "add the nodes to /etc/hosts if the start takes minutes",
-                "如果启动要几分钟，把各节点加进 /etc/hosts",
+                "如果启动要几分钟，就把各节点加进 /etc/hosts",
             ),
         ),
         source="pytorch#159007",
@@ -169,7 +169,7 @@ ROWS: tuple[Row, ...] = (
         signs=(r"(?:^|\.|raise )Rendezvous(?:Connection|Timeout)Error\b",),
         but=r"due to an error of type|keep-alive heartbeat",
         means="torchrun's agents did not meet at the rendezvous endpoint: unreachable, or too few nodes came.",
-        zh="torchrun 的 agent 没能在 rendezvous 端点会合：端点连不上，或到齐的节点不够。",
+        zh="torchrun 的 agent 没能在 rendezvous 端点会合：端点连不上，或来的节点不够。",
         next=(
             Next("nc -vz HOST PORT", "the --rdzv-endpoint, from each node", "在每个节点测试 --rdzv-endpoint"),
             Next(
@@ -189,7 +189,7 @@ ROWS: tuple[Row, ...] = (
             r"\brecvValue failed on SocketImpl\b",
         ),
         means="The connection to rank 0's store was cut: rank 0 has ended, or a firewall or NAT drops it.",
-        zh="与 rank 0 的 store 的连接断了：rank 0 已退出，或被防火墙、NAT 断开。",
+        zh="到 rank 0 上 store 的连接断了：rank 0 已退出，或连接被防火墙、NAT 切断。",
         next=(
             Next(
                 "",
@@ -218,7 +218,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "",
                 "Look for the node that ended first: who prints this only waited.",
-                "找最先退出的节点，这里只是在等待。",
+                "找最先退出的节点；打印这句的 rank 只是在等。",
             ),
         ),
         source="nccl#1105, torch/distributed/elastic/utils/store.py",

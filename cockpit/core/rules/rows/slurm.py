@@ -7,12 +7,12 @@ from cockpit.core.rules.row import Next, Row
 _STUCK = Next(
     "ps -eo pid,stat,wchan:32,cmd | awk '$2 ~ /^D/'",
     "on the node: what is stuck in the GPU driver or a file system? only a reboot ends it",
-    "在该节点上运行：有进程卡在 GPU 驱动或文件系统里吗？那只能重启节点",
+    "在该节点上看有没有进程卡在 GPU 驱动或文件系统里；有就只能重启节点",
 )
 _HELD = Next(
     "cockpit doctor HOSTFILE",
     "before the next run: what still holds GPUs?",
-    "下次运行前：谁还占着 GPU？",
+    "下次运行前，看谁还占着 GPU",
 )
 _MEMORY = "Memory required by task is not available"
 
@@ -31,13 +31,13 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "sacct -j JOB -o jobid,maxrss,maxrssnode,reqmem,state",
                 "how much was used, and where",
-                "看内存用量和所在节点",
+                "看用了多少内存、在哪个节点",
             ),
             Next("#SBATCH --mem=0", "asks for all memory of the nodes", "申请节点的全部内存"),
             Next(
                 "",
                 "Memory grows with ranks: fewer loader workers, less pinned or offloaded memory.",
-                "内存随 rank 数增长：减少 loader worker，少用 pinned 或 offload。",
+                "内存随 rank 数增长：减少 DataLoader worker，少用 pinned memory 和 offload。",
             ),
         ),
         source="nextflow#5932, HAFS#101, noether#190",
@@ -50,17 +50,17 @@ ROWS: tuple[Row, ...] = (
             r"\bTERM_RUNLIMIT\b",
         ),
         means="The scheduler ended the job at its time limit; nothing in the program failed.",
-        zh="作业到达时间上限，被调度器结束；程序本身没有出错。",
+        zh="作业到了时间上限，被调度器结束；程序本身没有出错。",
         next=(
             Next(
                 "#SBATCH --time=2-00:00:00",
                 "more time, if the partition allows it",
-                "在分区允许范围内加长时间",
+                "在分区允许的范围内延长时间",
             ),
             Next(
                 "#SBATCH --signal=B:USR1@300",
                 "a signal 5 minutes before: save, then requeue",
-                "提前 5 分钟发信号，先保存再重新排队",
+                "提前 5 分钟发信号：先保存，再重新排队",
             ),
         ),
         source="slurm src/slurmd/slurmstepd/req.c",
@@ -69,7 +69,7 @@ ROWS: tuple[Row, ...] = (
         id="preempted",
         signs=(r"\bDUE TO (?:PREEMPTION|JOB REQUEUE)\b", r"\bTERM_PREEMPT\b"),
         means="The scheduler took the nodes for another job; nothing in the program failed.",
-        zh="节点被更高优先级的作业抢占；程序本身没有出错。",
+        zh="节点被调度器让给了其他作业（抢占）；程序本身没有出错。",
         next=(
             Next("sacct -X -j JOB -o jobid,state,start,end,restarts", "was it requeued?", "看是否已重新排队"),
             Next(
@@ -91,7 +91,7 @@ ROWS: tuple[Row, ...] = (
                 "which node, and why",
                 "看是哪个节点、原因是什么",
             ),
-            Next("#SBATCH --exclude=NODE", "restarts without it", "排除该节点后重启"),
+            Next("#SBATCH --exclude=NODE", "restarts without it", "排除该节点后重新提交"),
         ),
         source="slurm src/slurmd/slurmstepd/req.c",
     ),
@@ -99,7 +99,7 @@ ROWS: tuple[Row, ...] = (
         id="slurm-no-step-memory",
         signs=(rf"\bUnable to create (?:step for job \d{{1,10}}|job step): {_MEMORY}\b",),
         means="SLURM could not start the step: other steps hold the job's memory, or it asks for more than the job has.",
-        zh="SLURM 没能启动作业步：作业的内存被其他作业步占满，或该步请求超过作业拥有的内存。",
+        zh="SLURM 没能启动作业步：作业的内存被其他作业步占满，或该作业步申请的内存超过了作业的内存。",
         next=(
             Next(
                 "srun --mem=0 …",
@@ -109,9 +109,9 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "srun --exact --mem=32G --cpus-per-task=8 …",
                 "for steps side by side: to each its part",
-                "并行跑多个作业步时：每步只要自己那份",
+                "并行跑多个作业步时，每个只申请自己那份",
             ),
-            Next("scontrol show job JOBID | grep -i tres", "what does the job have?", "作业有多少资源？"),
+            Next("scontrol show job JOBID | grep -i tres", "what does the job have?", "看作业有多少资源"),
         ),
         source="radical.pilot#2620, optimas#266, DLA-Future#337",
     ),
@@ -119,17 +119,17 @@ ROWS: tuple[Row, ...] = (
         id="slurm-interconnect",
         signs=(r"\b(?:[Ll]aunch failed|failed on node \S{1,200}): Error configuring interconnect\b",),
         means="SLURM could not set up the step's interconnect: it shares nodes with another step, or a node is bad.",
-        zh="SLURM 无法为该作业步配置互连：与其他作业步共用节点，或某个节点有故障。",
+        zh="SLURM 无法为该作业步配置高速互连网络：它与其他作业步共用节点，或某个节点有故障。",
         next=(
             Next(
                 "srun --overlap -N1 -n1 -w NODE …",
                 "attaches to a job: one task, one node",
-                "进入正在跑的作业：单节点、单任务",
+                "进入正在运行的作业：只用一个节点、一个 task",
             ),
             Next(
                 "squeue --steps --jobs JOBID",
                 "is an old step still there? scancel JOBID.STEP",
-                "还有旧作业步？用 scancel JOBID.STEP 结束",
+                "看有没有旧的作业步；有就用 scancel JOBID.STEP 结束",
             ),
             Next("sbatch --exclude=NODE …", "again, without that node", "排除该节点后重新提交"),
         ),
@@ -146,11 +146,11 @@ ROWS: tuple[Row, ...] = (
                 "shares what the running step holds (since 20.11)",
                 "与正在运行的作业步共用资源（20.11 起）",
             ),
-            Next("squeue --steps --jobs JOBID", "which step holds them?", "是哪个作业步占着？"),
+            Next("squeue --steps --jobs JOBID", "which step holds them?", "看是哪个作业步占着"),
             Next(
                 "srun --exact --mem=32G --cpus-per-task=8 …",
                 "for steps side by side: to each its part",
-                "并行跑多个作业步时：每步只要自己那份",
+                "并行跑多个作业步时，每个只申请自己那份",
             ),
         ),
         severity="warning",
@@ -166,7 +166,7 @@ ROWS: tuple[Row, ...] = (
             Next(
                 "sinfo -R",
                 "is the node drained for it? its admin has to reboot it and set it to resume",
-                "节点是否因此被 drain？需管理员重启并 resume",
+                "看节点是否因此被 drain；要由管理员重启并 resume",
             ),
             _HELD,
         ),
@@ -177,12 +177,12 @@ ROWS: tuple[Row, ...] = (
         id="srun-gave-up",
         signs=(r"\bsrun: error: Timed out waiting for job step to complete\b",),
         means="srun stopped waiting for its step to end: processes of it may still run on its nodes.",
-        zh="srun 不再等待作业步结束：其进程可能仍在节点上运行。",
+        zh="srun 不再等待作业步结束：它的进程可能还在节点上运行。",
         next=(
             Next(
                 "squeue --steps --jobs JOBID",
                 "is the step still there? scancel --signal=KILL JOBID.STEP",
-                "作业步还在吗？用 scancel --signal=KILL JOBID.STEP 结束",
+                "看作业步还在不在；还在就用 scancel --signal=KILL JOBID.STEP 结束",
             ),
             _STUCK,
             _HELD,
