@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cockpit.cli.output import out, out_json, table
-from cockpit.core.explain.report import meaning
 from cockpit.core.rules.table import table as rules
 from cockpit.errors import Exit
 
@@ -12,9 +11,9 @@ def show(*, as_json: bool, lang: str) -> int:
     """Print them, with their sources."""
     rows = rules().rows
     if as_json:
-        out_json([{"rule": row.id, "meaning": meaning(row, lang), "source": row.source} for row in rows])
+        out_json([{"rule": row.id, "meaning": row.meaning(lang), "source": row.source} for row in rows])
     elif not rows:
         out("no rules")
     else:
-        table([("RULE", "MEANING", "SOURCE"), *((row.id, meaning(row, lang), row.source) for row in rows)])
+        table([("RULE", "MEANING", "SOURCE"), *((row.id, row.meaning(lang), row.source) for row in rows)])
     return Exit.OK

@@ -119,8 +119,6 @@ def _nccl_json(nccl: Table) -> dict[str, Any]:
 
 
 def _lines(report: Report, lang: str) -> Iterator[str]:
-    from cockpit.core.explain.report import meaning, steps
-
     if not report.failed:
         yield "no failure found"
     else:
@@ -135,9 +133,9 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
     if end is not None and (report.cause is None or end.text != report.cause.what):
         yield f"  ended: {end.file}:{end.number}: {end.text}"
     if report.row is not None:
-        yield f"  means: {meaning(report.row, lang)}"
-        for command, reason in steps(report.row, lang):
-            yield f"  next: {': '.join(filter(None, (command, reason)))}"
+        yield f"  means: {report.row.meaning(lang)}"
+        for step in report.row.steps(lang):
+            yield f"  next: {step.text}"
     if report.waited:
         yield f"only followed: {ranks_named(report.waited)}"
     if report.ended_too:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from cockpit.core.explain import launchers
 from cockpit.core.explain.console import LINE_MOST, Heard, Window
 from cockpit.core.explain.launchers import End
 from cockpit.core.explain.report import Cause, Line, Party, Report
@@ -328,7 +329,9 @@ class _Court:
             lines = tuple(_lines(source, window, index, found.what))
             cause = Cause(found.what, found.evidence, lines)
             if first.cause.weight >= Weight.VICTIM or first.cause.weight is Weight.ERROR:
-                words = found.what.encode("utf-8", "surrogateescape")
+                # What a launcher says of an end are no words of the rank's own.
+                own = not (lines and launchers.tells(lines[0].text.encode("utf-8", "surrogateescape")))
+                words = found.what.encode("utf-8", "surrogateescape") if own else b""
             around = window.lines[index : index + NEAR] + window.lines[max(0, index - NEAR) : index][::-1]
             near = tuple(around)
         oom = self._oom_line(lead) if "oom" in facts else None

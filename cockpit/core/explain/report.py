@@ -131,20 +131,11 @@ class Report:
                 "lines": [one._asdict() for one in cause.lines],
             },
             "rule": self.row.id if self.row else "",
-            "meaning": meaning(self.row, lang) if self.row else "",
+            "meaning": self.row.meaning(lang) if self.row else "",
             "next": [
-                {"command": one[0], "reason": one[1]} for one in (steps(self.row, lang) if self.row else ())
+                {"command": one.command, "reason": one.reason}
+                for one in (self.row.steps(lang) if self.row else ())
             ],
             "waited": ranks_text(self.waited),
             "failed_too": ranks_text(self.ended_too),
         }
-
-
-def meaning(row: Row, lang: str) -> str:
-    """What a rule says happened, in a language."""
-    return row.zh if lang == "zh" else row.means
-
-
-def steps(row: Row, lang: str) -> tuple[tuple[str, str], ...]:
-    """What a rule says to do: what to type, and what it is for."""
-    return tuple((one.command, one.zh if lang == "zh" else one.reason) for one in row.next)
