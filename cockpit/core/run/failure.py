@@ -199,7 +199,7 @@ def _silent(run: Run, first: Rank) -> str:
     if first.state is not RankState.KILLED:
         return "no traceback in its output"
     if first.signal == signal.SIGBUS:
-        return "a bus error, without a traceback: often /dev/shm, or a disk, is full"
+        return "a bus error, without a traceback"
     if first.signal in CRASHES:
         return "it crashed in native code, without a traceback"
     if first.signal != signal.SIGKILL:
@@ -210,4 +210,4 @@ def _silent(run: Run, first: Rank) -> str:
         return f"{who}; {full}" if full else who
     if full:
         return f"apparently killed by the kernel: {full}"
-    return "killed from outside: by a person, or by the kernel, out of memory"
+    return "killed from outside"
