@@ -10,7 +10,7 @@ from cockpit import config
 from cockpit.cli.output import out, out_json, out_lines
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.core.ranks import ranks_named, ranks_text
-from cockpit.core.text import counted, size
+from cockpit.core.text import counted, one_line, size
 from cockpit.errors import CockpitError, Exit
 from cockpit.lang import language
 
@@ -22,6 +22,8 @@ SPEAKERS = 10
 """Speakers that are shown."""
 FILES = 4
 """Files that are."""
+SHOWN = 120
+"""Characters of a line; the rest is in the file."""
 
 
 def parser() -> Parser:
@@ -128,7 +130,7 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
         if report.cause.places:
             yield f"  in: {' > '.join(report.cause.places)}"
         for line in report.cause.lines:
-            yield f"  {line.file}:{line.number}: {line.text}"
+            yield f"  {line.file}:{line.number}: {one_line(line.text, limit=SHOWN)}"
     end = report.end_line
     if end is not None and (report.cause is None or end.text != report.cause.what):
         yield f"  ended: {end.file}:{end.number}: {end.text}"
