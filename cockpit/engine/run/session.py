@@ -13,7 +13,7 @@ from cockpit.base import events
 from cockpit.base.answers import SamplesItem
 from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
-from cockpit.base.record import EVENTS, is_log, log_name, logged_rank
+from cockpit.base.record import EVENTS, is_log, log_name, logged_rank, nccl_rank
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
 from cockpit.core.pace.pace import Pace
@@ -214,6 +214,8 @@ class Session:
             await self.source.taken_in(name, self.copies.untold(name, file, offset, data)[1])
         elif is_log(file):
             self.log(name, logged_rank(file), offset, data)
+        elif (rank := nccl_rank(file)) is not None:
+            self._noticing.nccl(name, rank, data)
 
     async def tell_copy(self, name: str, file: str, end: int) -> None:
         """Another cockpit's copy of a file goes as far as this: tell of all that was not told."""
