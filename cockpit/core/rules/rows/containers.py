@@ -130,9 +130,9 @@ ROWS: tuple[Row, ...] = (
                 "看是否安装并已注册到 docker",
             ),
             Next(
-                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
-                "registers it; restarts running containers",
-                "注册 runtime；会重启正在运行的容器",
+                "",
+                "Ask the node's admin for `nvidia-ctk runtime configure`: docker must restart, and its containers with it.",
+                "请管理员执行 `nvidia-ctk runtime configure`：docker 要重启，正在运行的容器也会重启。",
             ),
         ),
         source="docker daemon, NVIDIA/nvidia-container-toolkit",

@@ -22,7 +22,7 @@ _KILLED_ZH = "收到 SIGKILL，但不是内核的 OOM killer 发的：可能来�
 _WHO_KILLED = (
     Next("sacct -j JOB -o jobid,state,exitcode,end", "has SLURM ended it?", "看是不是 SLURM 结束的"),
     Next(
-        "sudo journalctl -S '-10min' | grep -iE 'kill|oom|session'",
+        "journalctl -S '-10min' | grep -iE 'kill|oom|session'",
         "on that node: earlyoom, systemd, a logout?",
         "在该节点上看是不是 earlyoom、systemd 或退出登录所致",
     ),
@@ -70,7 +70,7 @@ ROWS: tuple[Row, ...] = (
         means="Somebody sent SIGKILL: most likely the kernel, out of memory; else a scheduler or a person.",
         zh="收到 SIGKILL：最可能是内核因内存不足发的，其次是调度器或人。",
         next=(
-            Next("sudo dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
+            Next("dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
             *_WHO_KILLED,
         ),
         source="DeepSpeed#3823, DeepSpeed#4239",
@@ -106,7 +106,7 @@ ROWS: tuple[Row, ...] = (
         zh="GPU 掉卡（从 PCIe 总线上消失）：它的 rank 会卡住或退出，只有复位 GPU 或重启节点才能恢复。",
         next=(
             Next(
-                "timeout 10 nvidia-smi -L; sudo dmesg -T | grep -i xid",
+                "timeout 10 nvidia-smi -L; dmesg -T | grep -i xid",
                 "which GPU; nvidia-smi itself may hang",
                 "看是哪块 GPU；nvidia-smi 自己也可能卡住",
             ),
@@ -186,7 +186,7 @@ ROWS: tuple[Row, ...] = (
                 "用单卡跑小样例，找出是哪个 kernel",
             ),
             Next(
-                "sudo dmesg -T | grep -i xid",
+                "dmesg -T | grep -i xid",
                 "Xid 31 is the program; others may be the GPU",
                 "Xid 31 是程序问题，其他可能是硬件",
             ),
@@ -223,7 +223,7 @@ ROWS: tuple[Row, ...] = (
         zh="NVIDIA 驱动报告了 GPU 错误（Xid）：看编号可以区分程序问题和硬件问题。",
         next=(
             Next(
-                "sudo dmesg -T | grep -i xid",
+                "dmesg -T | grep -i xid",
                 "13, 31, 43 and 45: the program; 48, 74, 79, 94 and 95: hardware",
                 "13、31、43、45 是程序问题；48、74、79、94、95 是硬件问题",
             ),
@@ -271,7 +271,7 @@ ROWS: tuple[Row, ...] = (
                 "看它自己的日志，或看它所在节点的 /tmp/ray/session_latest/logs",
             ),
             Next(
-                "sudo dmesg -T | grep -i 'killed process'",
+                "dmesg -T | grep -i 'killed process'",
                 "on its node: out of memory?",
                 "在它所在的节点上看是否内存不足",
             ),

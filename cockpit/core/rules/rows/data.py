@@ -13,7 +13,7 @@ ROWS: tuple[Row, ...] = (
         means="A data loader's worker was killed from outside: most likely the node ran out of host memory.",
         zh="DataLoader worker 被外部杀掉，很可能是节点内存不足。",
         next=(
-            Next("sudo dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
+            Next("dmesg -T | grep -i 'killed process'", "was it the OOM killer?", "看是不是 OOM killer"),
             Next(
                 "",
                 "Fewer workers: each holds its own copy of what the data set keeps in Python.",
@@ -50,7 +50,7 @@ ROWS: tuple[Row, ...] = (
         means="A data loader's worker is gone without a word: killed, out of memory, or it crashed.",
         zh="DataLoader worker 退出了，没有留下任何输出：被杀、内存不足或崩溃。",
         next=(
-            Next("sudo dmesg -T | tail -30", "killed for memory, or a crash?", "看是内存不足还是崩溃"),
+            Next("dmesg -T | tail -30", "killed for memory, or a crash?", "看是内存不足还是崩溃"),
             Next(
                 "",
                 "With num_workers=0 the error shows in the rank itself.",

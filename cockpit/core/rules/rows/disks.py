@@ -84,7 +84,7 @@ ROWS: tuple[Row, ...] = (
         zh="NFS 服务器没有响应：访问它的进程都会卡住，直到它恢复。",
         next=(
             Next(
-                "timeout 5 ls FOLDER; sudo dmesg -T | grep 'nfs: server'",
+                "timeout 5 ls FOLDER; dmesg -T | grep 'nfs: server'",
                 "is it back (nfs: server … OK)?",
                 "看是否已恢复（nfs: server … OK）",
             ),
@@ -105,7 +105,7 @@ ROWS: tuple[Row, ...] = (
         zh="磁盘或共享文件系统的服务器读写失败。",
         next=(
             Next(
-                "sudo dmesg -T | tail -50",
+                "dmesg -T | tail -50",
                 "on that node: disk, NFS or Lustre errors",
                 "在该节点上看磁盘、NFS、Lustre 的错误",
             ),

@@ -65,7 +65,7 @@ ROWS: tuple[Row, ...] = (
                 "on that rank: who holds the GIL, in which call?",
                 "看谁占着 GIL、停在哪个调用",
             ),
-            Next("sudo dmesg -T | grep -i xid", "has its GPU failed?", "看 GPU 是否出错"),
+            Next("dmesg -T | grep -i xid", "has its GPU failed?", "看 GPU 是否出错"),
             Next(
                 "export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800",
                 "if it is only slow, as in a long checkpoint",

@@ -218,9 +218,9 @@ ROWS: tuple[Row, ...] = (
                 "该会话里必须是 unlimited，不能只看登录 shell",
             ),
             Next(
-                "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf",
-                "on each node; then restart sshd or slurmd",
-                "在各节点执行，然后重启 sshd 或 slurmd",
+                "",
+                "Ask the admin for `* - memlock unlimited` in /etc/security/limits.d, and in sshd's or slurmd's unit.",
+                "请管理员在 /etc/security/limits.d 里加 `* - memlock unlimited`，并在 sshd 或 slurmd 的 unit 里放开。",
             ),
             Next("docker run --ulimit memlock=-1 …", "in containers", "容器里"),
         ),

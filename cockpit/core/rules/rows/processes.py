@@ -16,7 +16,7 @@ ROWS: tuple[Row, ...] = (
         zh="有进程卡在内核里（GPU 驱动、磁盘或文件服务器）：SIGKILL 也杀不掉。",
         next=(
             Next(
-                "sudo dmesg -T | grep -A30 'blocked for more than'",
+                "dmesg -T | grep -A30 'blocked for more than'",
                 "its stack names the driver or file system",
                 "内核栈会指出是哪个驱动或文件系统",
             ),
