@@ -46,7 +46,7 @@ class Rows(Generic[T]):
         """What matches, each at its first place."""
         numbers: set[int] = set()
         for hint in self._quick.finditer(line):
-            numbers.update(self._linked.get(hint[0], self._textless))
+            numbers.update(self._linked(hint[0]))
         found = []
         for number in numbers:
             match = self._pattern(number).search(line)
@@ -54,7 +54,7 @@ class Rows(Generic[T]):
                 found.append((self.rows[number].tells, match))
         return found
 
-    @property
+    @cached_property
     def texts(self) -> set[str]:
         """What is looked for, of the expressions that need a text."""
         return {end for texts in self._ends for end in texts}
@@ -91,16 +91,20 @@ class Rows(Generic[T]):
     def _textless(self) -> tuple[int, ...]:
         return tuple(at for at, texts in enumerate(self._ends) if not texts)
 
-    @cached_property
-    def _linked(self) -> dict[bytes, tuple[int, ...]]:
-        """The rows of each text that was found, and of those that may begin within it and were skipped."""
-        every = self.texts
-        linked: dict[bytes, tuple[int, ...]] = {}
-        for found in every:
-            near = {end for end in every if _begins_in(end, found)}
+    def _linked(self, found: bytes) -> tuple[int, ...]:
+        """The rows of a text that was found, and of those that may begin within it and were skipped."""
+        known = self._rows_of.get(found)
+        if known is None:
+            text = found.decode()
+            near = {end for end in self.texts if _begins_in(end, text)} if text in self.texts else set()
             rows = (at for at, texts in enumerate(self._ends) if near.intersection(texts))
-            linked[found.encode()] = tuple(rows)
-        return linked
+            known = self._rows_of[found] = tuple(rows) if near else self._textless
+        return known
+
+    @cached_property
+    def _rows_of(self) -> dict[bytes, tuple[int, ...]]:
+        """The former, of texts that were found before."""
+        return {}
 
 
 def _rarest_on(text: str) -> str:

@@ -259,6 +259,11 @@ class Board:
             self._judged = state
             self._judging = asyncio.ensure_future(asyncio.to_thread(self._words.judge, self.model))
 
+    @property
+    def judging(self) -> bool:
+        """Whether that is under way."""
+        return self._judging is not None and not self._judging.done()
+
     def entry(self, node: str) -> NodeEntry:
         """What the manifest says about a node."""
         return next(entry for entry in self.manifest.nodes if entry.name == node)
