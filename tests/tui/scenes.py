@@ -635,7 +635,7 @@ def draw_now(screen: RunScreen) -> None:
 
 
 def busy(app: Any) -> list[str]:
-    """What ends by itself: tasks of the app, a filter and keys that wait, messages, drawing, judging a failure."""
+    """What ends by itself: tasks of the app, filters and keys that wait, messages, drawing, a judgement."""
     found = [each.group for each in app.workers if not each.is_finished and each.group not in LASTING]
     found += ["a filter" for screen in app.screen_stack for bar in screen.query(FilterBar) if bar._timer]
     runs = [each for each in app.screen_stack if isinstance(each, RunScreen)]
