@@ -103,7 +103,8 @@ def test_it_is_what_the_definition_says(
     assert work(seen, run.step_times()) == plainly.work(seen, run.step_times())
 
 
-@settings(max_examples=10, deadline=None)
+# The same trainings each time: one in two thousand is missed, whatever its clocks, as `beside` judges by chance.
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(
     SHAPES,
     st.integers(0, 1 << 30),
