@@ -103,7 +103,7 @@ def test_it_is_what_the_definition_says(
     assert work(seen, run.step_times()) == plainly.work(seen, run.step_times())
 
 
-# The same trainings each time: one in two thousand is missed, whatever its clocks, for `beside` errs by chance.
+# The same trainings each time: one in two thousand is missed, for `beside` errs by chance.
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(
     SHAPES,
