@@ -378,6 +378,7 @@ ROWS: tuple[Row, ...] = (
             r"\bFatal Python error: Aborted\b",
             r"^Aborted(?: \(core dumped\))?[ \t]*$",
         ),
+        severity="info",  # too little to explain an end
         means="Native code aborted it: torch's watchdog, or a C++ exception; if it was not the first, a victim.",
         zh="被原生代码中止：torch 的 watchdog 或 C++ 异常；如果它不是最早出错的，就只是受牵连。",
         next=(
