@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cockpit.base.answers import EnvironAnswer
@@ -152,6 +152,7 @@ def test_any_part_of_anything_has_words(part: float, whole: float) -> None:
 
 
 @given(st.dictionaries(st.text(), st.text(max_size=200), max_size=8), st.integers(1, 200), st.booleans())
+@example({"A": "\u0600\u08e2\U000110bd"}, 80, False)
 def test_any_environment_is_lines_of_harmless_text(got: dict[str, str], width: int, ascii_only: bool) -> None:
     got = json.loads(json.dumps(got))
     model = RunModel()
