@@ -133,7 +133,7 @@ class Console:
         self.heard = Heard()
         self._read_until = first
         self._carry = b""
-        self._within = False  # the carry goes on with a line whose beginning was taken
+        self._within = False  # the carry continues a line whose beginning was read
         self._near = 0
         self._dull: list[tuple[int, bool, bytes]] = []  # the last pieces that were not read
         self._dull_bytes = 0

@@ -469,7 +469,7 @@ def _amid(window: Window, found: causes.Cause, index: int, start: int) -> tuple[
 def _at_the_end(
     window: Window, found: causes.Cause | None, index: int, most: int
 ) -> tuple[causes.Cause | None, int]:
-    """The last traceback of a process that has failed, though a line beside it says that it goes on."""
+    """The last traceback of a process that failed, although a line beside it says that it continues."""
     text = b"\n".join(window.lines)
     starts: list[int] = []
     lines = read_lines(text, starts)

@@ -85,7 +85,7 @@ def parsed(line: bytes) -> Line | None:
 
 @lru_cache(1024)
 def speaker(before: bytes) -> Speaker | None:
-    """Who stands in ``host:pid:tid [device] file.cc:line``, whatever is before that; None: nobody."""
+    """The process named by ``host:pid:tid [device] file.cc:line``, whatever precedes it; None: none is."""
     for word in reversed(before.split()[-4:]):
         *_, host, pid, tid = (b"", b"", *word.rsplit(b":", 3))[-3:]
         if _NUMBER.match(pid) and _NUMBER.match(tid) and _HOST.match(host):

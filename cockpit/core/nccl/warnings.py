@@ -9,7 +9,7 @@ from cockpit.core.nccl.lines import LONGEST
 from cockpit.core.text import one_line
 
 OF_RANK, OF_RUN = 3, 30
-"""Warnings that are told of one rank, and of all: a broken network makes thousands."""
+"""Most warnings reported for one rank, and for the run: a broken network prints thousands."""
 SHOWN = 240
 """Characters of one."""
 

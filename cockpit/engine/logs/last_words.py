@@ -25,16 +25,14 @@ from cockpit.lang import language
 
 AT_ONCE = 4 * SEARCHED
 """Bytes of all logs that one judgement looks through; then the ends alone of those that are left."""
+NEAR = 16 << 10
+"""Bytes before a cause, and after it, in which rules look for signs."""
 
 
 def last_cause(model: RunModel, folder: RunFolder) -> Finding | None:
     """See :meth:`LastWords.judge`."""
     with closing(LastWords(folder)) as words:
         return words.judge(model)
-
-
-NEAR = 16 << 10
-"""Bytes before a cause, and after it, in which rules look for signs."""
 
 
 class LastWords:

@@ -19,7 +19,7 @@ ROWS: tuple[Row, ...] = (
             ),
             Next(
                 "ls -l /job/hostfile",
-                "where it looks if none is named; a relative path counts from the working folder",
+                "the default; relative paths start at the working folder",
                 "未指定时的默认位置；相对路径从当前目录算起",
             ),
         ),
@@ -347,7 +347,7 @@ ROWS: tuple[Row, ...] = (
             r"\b(?:cmd = |pdsh |ssh |mpirun )[^\n]{0,3000}?(?:export|-x) \w{0,60}(?:_KEY=|TOKEN=|SECRET=|PASSWORD=|PASSWD=)[\"']?[^\s;*\"'<]{6}",
         ),
         severity="warning",
-        means="A secret stands in the launch command: in this log, and in `ps` on every node.",
+        means="The launch command contains a secret, visible in this log and in `ps` on every node.",
         zh="启动命令里带有密钥：日志里和每个节点的 `ps` 里都能看到。",
         next=(
             Next("", "Replace that key: take it for known.", "尽快更换密钥，当作已经泄露。"),

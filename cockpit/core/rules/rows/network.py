@@ -56,7 +56,7 @@ ROWS: tuple[Row, ...] = (
             _IFNAME,
             Next(
                 "getent hosts $(hostname)",
-                "gloo takes the interface of this address if none is named",
+                "gloo uses the interface of this address by default",
                 "未指定时 gloo 使用该地址所在的网卡",
             ),
         ),

@@ -22,7 +22,7 @@ ROWS: tuple[Row, ...] = (
         zh="MASTER_PORT 小于 1024，普通用户不能使用；22 是 ssh 的端口。",
         next=(
             Next("export MASTER_PORT=29500", "any free port of 1024 and more", "换成 1024 以上的空闲端口"),
-            Next("env | grep -i port", "is another variable taken for it?", "看是不是错用了别的变量"),
+            Next("env | grep -i port", "is the port read from the wrong variable?", "看是不是错用了别的变量"),
         ),
         source="mmpretrain#960",
     ),
