@@ -16,7 +16,7 @@ from cockpit.core.rules.explanation import explanation, meant
 from cockpit.core.rules.row import Row
 from cockpit.core.run.first import CRASHES, LISTENED, First, Listen, first_of
 from cockpit.core.run.memory import last_seen
-from cockpit.core.run.states import Rank, RankState, Run
+from cockpit.core.run.states import Rank, RankState, Run, signal_name
 from cockpit.core.text import one_line
 
 SOON_S = 300.0
@@ -71,7 +71,7 @@ def _explained(first: First, rank: Rank, near: Near) -> Row | None:
 
 def _facts(rank: Rank) -> frozenset[str]:
     """What is recorded of its end, for rules."""
-    found = {signal.Signals(rank.signal).name} if rank.signal in set(signal.Signals) else set()
+    found = set() if rank.signal is None else {signal_name(rank.signal)}
     if rank.oom_kills is not None:
         found.add("oom" if rank.oom_kills else "no-oom")
     return frozenset(found)
