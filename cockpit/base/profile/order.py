@@ -103,9 +103,10 @@ def packed(order: Order) -> bytes:
 
 def answer(page: bytes) -> Answer:
     """What a page says; a state that there is not is ``failed``."""
-    number, state, *times = _ANSWER.unpack_from(page, _ANSWER_AT)
+    words = list(_ANSWER.unpack_from(page, _ANSWER_AT))
+    state = STATES[words[1]] if words[1] < len(STATES) else "failed"
     why = page[_WHY_AT : _WHY_AT + _WHY].partition(b"\0")[0].decode("utf-8", "replace")
-    return Answer(number, STATES[state] if state < len(STATES) else "failed", *times, why)
+    return Answer._make([words[0], state, *words[2:], why])
 
 
 def number(page: bytes) -> int:
