@@ -111,7 +111,7 @@ class Operations:
     """The operations of one rank: those first in which it differs most, then those that take most.
 
     :param others: how many ranks it is compared with
-    :param left_out: operations that the node left out of its summary, for all ranks of this reading at most
+    :param left_out: operations that the rank's summary leaves out
     """
 
     rank: int
@@ -201,6 +201,8 @@ class Reading:
     :param parts: of the median rank
     :param rows: slowest first; then those of which nothing is here
     :param operations: of the rank that the finding names first, else of the slowest; None: not known
+    :param kept_up: seconds of a step if the ranks that the finding names were like the others; None: it names
+        none, or it is not known
     :param ranks: means of each rank
     :param waits: whether it is known what ranks wait for each other
     :param notes: what makes the numbers less than they seem, a sentence each
@@ -215,6 +217,7 @@ class Reading:
     steps: tuple[int, ...] = ()
     left_out: Mapping[int, str] = field(default_factory=dict)
     parts: Parts | None = None
+    kept_up: float | None = None
     kinds: tuple[Kind, ...] = ()
     rows: tuple[Row, ...] = ()
     ranks: Mapping[int, Parts] = field(default_factory=dict)
