@@ -68,7 +68,9 @@ def collection(
     calls: dict[int, list[Collective]] = {rank: [] for rank in range(ranks)}
     for step in steps:
         arrives = {rank: begins[rank] + round(does(rank, step).before * MS) for rank in range(ranks)}
-        members = {one: [r for r in range(ranks) if group_of(r) == one] for one in map(group_of, range(ranks))}
+        members = {
+            one: [r for r in range(ranks) if group_of(r) == one] for one in map(group_of, range(ranks))
+        }
         for rank in range(ranks):
             work, same = does(rank, step), members[group_of(rank)]
             end = max(arrives[one] for one in same) + MOVES

@@ -41,6 +41,8 @@ ENDS = 3
 ROWS = 200
 """Kinds of collectives that are kept: those with most time."""
 
+_BACKEND = re.compile(r"\b(?:nccl|gloo|mpi|ucc):")
+"""In front of a name: a rank's summary has it for all."""
 _PAIR = ("send", "recv")
 _NS = 1_000_000_000
 
@@ -165,7 +167,7 @@ def _parted(members: _Members, ahead: Mapping[int, int]) -> Iterator[Joined]:
     names.update(one.name for _, _, one in members)
     ranks = many.pop() if len(many) == 1 else 0
     first = members[0][2]
-    name, group = one_line(" and ".join(sorted(names))), one_line(first.group)
+    name, group = one_line(_BACKEND.sub("", " and ".join(sorted(names)))), one_line(first.group)
     cuts: list[int] = []
     if not group and _together(name):
         calls.sort(key=attrgetter("end"))

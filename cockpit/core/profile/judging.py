@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 
 from cockpit.base.profile.summary import RankProfile
 from cockpit.base.shell import quote
@@ -23,14 +23,14 @@ from cockpit.core.pace.slow import EXCESS, LOOKED_AT, NEEDED
 from cockpit.core.pace.step import Step as PaceStep
 from cockpit.core.profile.collection import Collection
 from cockpit.core.profile.operations import operations
-from cockpit.core.profile.reading import CollectiveRow, Kind, OperationRow, Parts
+from cockpit.core.profile.reading import CollectiveRow, Kind, OperationRow, Parts, seconds
 from cockpit.core.ranks import ranks_named, ranks_text
 
 FLOOR_S = 0.005
 """Seconds of a step that a slow rank takes longer at least."""
 
-NOISE = 3
-"""How many times what the steps of a usual rank differ by, which is the median deviation."""
+NOISE = 2
+"""How many times the standard deviation of what a usual rank takes longer from step to step."""
 
 SURE_STEPS = 4
 """Steps from which on anything is sure."""
@@ -98,15 +98,14 @@ class Case:
         others = [self.parts[one] for one in self.kind_of(rank).ranks if one != rank]
         return Parts._make(map(median, zip(*others, strict=True))) if others else None
 
+    @property
+    def step(self) -> float:
+        """Seconds of a step, the median."""
+        return median(one.took for one in self.parts.values())
+
     def seconds(self, number: float) -> str:
         """A part of a step, with as many digits as a step needs."""
-        return seconds(number, median(one.took for one in self.parts.values()))
-
-
-def seconds(number: float, step: float) -> str:
-    """A part of a step, with as many digits as such a step needs: ``0.97 s``, ``0.045 s``."""
-    digits = 2 if step >= 1 else 3 if step >= 0.1 else 4
-    return f"{number:.{digits}f} s"
+        return seconds(number, self.step)
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def slow(case: Case) -> list[Named]:
         [(one, step.over(place)) for step in steps if (one := step.excess(place)) is not None]
         for place in range(len(case.ranks))
     ]
-    noise = median(_deviation([over for _, over in some]) for some in known if some) if any(known) else 0.0
+    noise = median(pstdev(over for _, over in some) for some in known if some) if any(known) else 0.0
     phased, found = any(step.phases for step in steps), []
     for place, rank in enumerate(case.ranks):
         if not known[place]:
@@ -166,11 +165,6 @@ def slow(case: Case) -> list[Named]:
     return sorted(found, key=lambda one: (-one.excess, one.rank))
 
 
-def _deviation(some: Sequence[float]) -> float:
-    middle = median(some)
-    return median(abs(one - middle) for one in some)
-
-
 def finding(case: Case, found: Sequence[Named]) -> Finding:
     """The sentence that comes first, and what it is based on."""
     return _slow(case, found) if found else _unequal(case) or _even(case)
@@ -181,8 +175,10 @@ def _slow(case: Case, found: Sequence[Named]) -> Finding:
     named = sorted(one.rank for one in found)
     many = len(named) > 1
     own, others = case.parts[first.rank], case.others(first.rank) or case.parts[first.rank]
-    more, step = case.seconds(first.over), case.seconds(own.took)
-    if others.wait - own.wait >= (1 - phases.ALIKE) * first.over:
+    more, step = case.seconds(first.over), case.seconds(case.step)
+    # One that waits itself is not whom they wait for, slow as it is.
+    alone = own.wait <= first.over / 2
+    if alone and others.wait - own.wait >= (1 - phases.ALIKE) * first.over:
         what = f"{ranks_named(named)} make{'' if many else 's'} the others wait {more} of every {step} step"
     else:
         what = f"{ranks_named(named)} take{'' if many else 's'} {more} longer in a step than the median rank"
@@ -267,7 +263,7 @@ def _workers(case: Case, rank: int) -> Step | None:
     if parts.data < LOADS * parts.took or not any(LOADER in name for name in names):
         return None
     workers = 1 + math.ceil(parts.data / max(parts.own - parts.data, 0.1 * parts.own))
-    return Step(f"num_workers={workers}", "for its DataLoader: it loads data in the training process itself")
+    return Step(f"num_workers={workers}", "its DataLoader loads data in the training process itself")
 
 
 def _unequal(case: Case) -> Finding | None:

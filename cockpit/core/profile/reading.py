@@ -43,6 +43,12 @@ class Parts(NamedTuple):
         return Parts._make(one / took if took > 0 else 0.0 for one in self)
 
 
+def seconds(number: float, step: float) -> str:
+    """A part of a step, with as many digits as such a step needs: ``0.97 s``, ``0.045 s``."""
+    digits = 2 if step >= 1 else 3 if step >= 0.1 else 4
+    return f"{number:.{digits}f} s"
+
+
 @dataclass(frozen=True)
 class Row:
     """Ranks of one node that are alike, or a rank that is not.
