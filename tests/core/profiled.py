@@ -102,7 +102,7 @@ def collection(
                 calls[rank].append(
                     Collective(
                         step=step,
-                        name="nccl:all_reduce",
+                        name="all_reduce",
                         group=group_of(rank),
                         key=str(number),
                         size=100 << 20 if first else 4096,

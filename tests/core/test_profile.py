@@ -512,13 +512,13 @@ def changed(one: T, **values: object) -> T:
 def sends(profile: RankProfile) -> list[Collective]:
     """One in each step."""
     return [
-        Collective(step=one.step, name="nccl:send", group="pp", key="s", began=0, took=MS, exposed=0)
+        Collective(step=one.step, name="send", group="pp", key="s", began=0, took=MS, exposed=0)
         for one in profile.steps
     ]
 
 
 NS = st.one_of(st.integers(0, 10**9), st.integers(0, 1 << 53))
-NAMES = st.sampled_from(["gloo:all_reduce", "nccl:send", "nccl:recv", "x", "broadcast", "\ud800\x1b[2J|", ""])
+NAMES = st.sampled_from(["all_reduce", "send", "recv", "send_recv", "x", "broadcast", "\ud800\x1b[2J|", ""])
 GROUPS = st.sampled_from(["", "0", "tp"])
 STEPS = st.integers(0, 4)
 STEP = st.builds(

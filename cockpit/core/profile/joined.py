@@ -41,8 +41,6 @@ ENDS = 3
 ROWS = 200
 """Kinds of collectives that are kept: those with most time."""
 
-_BACKEND = re.compile(r"\b(?:nccl|gloo|mpi|ucc):")
-"""In front of a name: a rank's summary has it for all."""
 _PAIR = ("send", "recv")
 _NS = 1_000_000_000
 
@@ -167,9 +165,9 @@ def _parted(members: _Members, ahead: Mapping[int, int]) -> Iterator[Joined]:
     names.update(one.name for _, _, one in members)
     ranks = many.pop() if len(many) == 1 else 0
     first = members[0][2]
-    name, group = one_line(_BACKEND.sub("", " and ".join(sorted(names)))), one_line(first.group)
+    name, group = one_line(" and ".join(sorted(names))), one_line(first.group)
     cuts: list[int] = []
-    if not group and _together(name):
+    if not group and not ranks and _together(name):
         calls.sort(key=attrgetter("end"))
         cuts = [at for at, (one, after) in enumerate(pairwise(calls), 1) if after.end - one.end > APART_NS]
     for since, until in pairwise((0, *cuts, len(calls))):
@@ -188,7 +186,8 @@ def _corrections(
         return {}
     apart: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for members in collectives:
-        if not _together(members[0][2].name):
+        first = members[0][2]
+        if not _together(first.name):
             continue
         ends: dict[str, int] = {}
         for rank, began, one in members:
@@ -197,7 +196,7 @@ def _corrections(
         anchor, *others = sorted(ends)
         for node in others:
             more = (ends[node] - ends[anchor]) / _NS - offsets[node] + offsets[anchor]
-            if members[0][2].group or abs(more) * _NS <= APART_NS:
+            if first.group or first.ranks or abs(more) * _NS <= APART_NS:
                 apart[anchor, node].append(more)
     near: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for (one, other), seconds in apart.items():

@@ -50,6 +50,9 @@ SPENDS = {
     "idle": "runs no operation {} of each step (Python, sleep, launching kernels)",
 }
 
+OPERATIONS = {"data": ("data", "python"), "compute": ("compute", "copy"), "idle": ("python", "other")}
+"""Kinds of operations in which a part of a step is spent."""
+
 LOADER = "_SingleProcessDataLoaderIter"
 """In the name of what loads data in the training process itself."""
 LOADS = 0.1
@@ -219,7 +222,7 @@ def _detail(case: Case, first: Named, rows: Sequence[OperationRow]) -> str:
 def _differing(case: Case, first: Named) -> list[OperationRow]:
     """Operations that make up what a rank is slow by, the longest first."""
     every = operations(case.profiles, first.rank, case.kind_of(first.rank).ranks).rows
-    kinds = {"data": ("data", "python"), "compute": ("compute", "copy", "other")}.get(first.why, ("python",))
+    kinds = OPERATIONS.get(first.why, ())
     return [row for row in every if row.kind in kinds and (row.more or 0.0) >= 0.1 * first.over]
 
 

@@ -49,6 +49,8 @@ class _Calls:
         steps = max(1, len(profile.steps))
         sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         for one in profile.operations:
+            if one.kind == "communication":
+                continue  # what is in it is mostly waiting; the table of collectives tells
             sums[one.name][0] += one.own / 1e9 / steps
             sums[one.name][1] += one.count / steps
         self.of = {name: (own, count) for name, (own, count) in sums.items()}

@@ -116,6 +116,8 @@ class OperationRow:
 class Operations:
     """The operations of one rank: those first in which it differs most, then those that take most.
 
+    Collectives are not among them: they are mostly waiting, and have rows of their own.
+
     :param others: how many ranks it is compared with
     :param left_out: operations that the rank's summary leaves out
     """
