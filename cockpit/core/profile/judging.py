@@ -30,7 +30,8 @@ FLOOR_S = 0.005
 """Seconds of a step that a slow rank takes longer at least."""
 
 NOISE = 2
-"""How many times the standard deviation of what a usual rank takes longer from step to step."""
+"""How many times the standard deviation, from step to step, of what it takes longer: its own, and a usual
+rank's."""
 
 SURE_STEPS = 4
 """Steps from which on anything is sure."""
@@ -101,6 +102,18 @@ class Case:
         others = [self.parts[one] for one in self.kind_of(rank).ranks if one != rank]
         return Parts._make(map(median, zip(*others, strict=True))) if others else None
 
+    def excesses(self, place: int) -> tuple[list[float], list[float]]:
+        """By how much the rank at a place was longer in each step than the median one of its kind, as part of
+        that, and in seconds."""
+        known = [step for step in self.steps if step.excess(place) is not None]
+        return [step.excess(place) or 0.0 for step in known], [step.over(place) for step in known]
+
+    @property
+    def noise(self) -> float:
+        """By how much steps of a usual rank differ in that, seconds."""
+        each = (self.excesses(place)[1] for place in range(len(self.ranks)))
+        return median(pstdev(overs) for overs in each if overs)
+
     @property
     def step(self) -> float:
         """Seconds of a step, the median."""
@@ -145,23 +158,17 @@ class Named:
 
 def slow(case: Case) -> list[Named]:
     """Ranks that are slow, the slowest first."""
-    steps = case.steps
-    known = [
-        [(one, step.over(place)) for step in steps if (one := step.excess(place)) is not None]
-        for place in range(len(case.ranks))
-    ]
-    noise = median(pstdev(over for _, over in some) for some in known if some) if any(known) else 0.0
-    phased, found = any(step.phases for step in steps), []
+    phased, noise, found = any(step.phases for step in case.steps), case.noise, []
     for place, rank in enumerate(case.ranks):
-        if not known[place]:
+        excesses, overs = case.excesses(place)
+        times = sum(one >= EXCESS and over >= FLOOR_S for one, over in zip(excesses, overs, strict=True))
+        if not times or times < len(overs) * NEEDED / LOOKED_AT:
             continue
-        excesses, overs = zip(*known[place], strict=True)
-        times = sum(one >= EXCESS and over >= FLOOR_S for one, over in known[place])
-        if times < len(overs) * NEEDED / LOOKED_AT or median(overs) < NOISE * noise:
+        if median(overs) < NOISE * max(noise, pstdev(overs)):
             continue
         over = fmean(overs)
         part = phases.reason(case.parts[rank], case.others(rank), over)
-        phase = phases.why(place, steps, lambda: ()) if phased else None
+        phase = phases.why(place, case.steps, lambda: ()) if phased else None
         if phase is not None and case.gpus:
             phase = replace(phase, about="~")
         found.append(Named(rank, median(excesses), over, part, phase, phased))
@@ -308,9 +315,11 @@ def _even(case: Case) -> Finding:
     else:
         what = "no rank is slow" + (" of those that are here" if case.missing else "")
     evidence = [f"{case.seconds(min(owns))} to {case.seconds(max(owns))} of their own in a step"]
-    single = len(ranks) > 1 and all(len(kind.ranks) == 1 for kind in case.kinds)
-    sure = case.waits and not case.missing and not single and len(case.steps) >= SURE_STEPS
-    steps = ()
+    single, uneven = all(len(kind.ranks) == 1 for kind in case.kinds), case.noise > EXCESS * median(owns)
+    if uneven and len(ranks) > 1:
+        evidence.append(f"a rank's steps differ by {case.seconds(case.noise)}: what is less does not show")
+    sure = case.waits and not (case.missing or single or uneven) and len(case.steps) >= SURE_STEPS
+    steps: tuple[Step, ...] = ()
     if found and found.startswith("input-bound"):
         each = [step for rank in ranks if (step := _workers(case, rank)) is not None]
         steps = (each[0],) if 2 * len(each) > len(ranks) else ()
