@@ -63,7 +63,7 @@ PROBE = "probe"
 """A folder: the sockets of torch's server in each rank, ``RANK.PID.sock``; what NCCL's watchdog wrote."""
 PROBE_PYTHON = "probe/python"
 """The folder that is put on the path of a rank's Python."""
-PROBE_SOURCES = ("sitecustomize.py", "hooks.py", "marks.py", "room.py", "server.py")
+PROBE_SOURCES = ("sitecustomize.py", "hooks.py", "marks.py", "profiling.py", "room.py", "server.py")
 
 FACTS = "cockpit-facts:"
 """Begins the answer of the program that looks at the user's python; its command line has it too."""
