@@ -232,7 +232,7 @@ class _Kept:
         if place in (_KERNEL, _ANNOTATION):
             args = event.get("args")
             details = args if isinstance(args, dict) else {}
-            if place == _KERNEL and _whole(details.get("graph node id")):
+            if place == _KERNEL and (_whole(details.get("graph node id")) or _whole(details.get("graph id"))):
                 self.graphs += 1
             if self.names[number].kind == COMMUNICATION:
                 self._call(start, length, where, text, details)
@@ -529,7 +529,7 @@ def nanoseconds(text: Any) -> Optional[int]:
     if not isinstance(text, str) or len(text) > 40:
         return None
     try:
-        if text[-4:-3] == ".":
+        if text[-4:-3] == "." and text[-3:].isdigit():
             found = int(text[:-4] + text[-3:])
         elif text.isdigit():
             found = 1000 * int(text)
