@@ -9,7 +9,6 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -109,7 +108,7 @@ class Rank(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["plain", "stack"])
-def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Rank]]:
+def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Rank]:
     require_module("torch")
     folder = tmp_path_factory.mktemp("traces")
     (folder / "train.py").write_text(PROGRAM)
@@ -117,7 +116,11 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         [sys.executable, str(folder / "train.py"), str(rank), str(folder), request.param] for rank in (0, 1)
     ]
     started = [subprocess.Popen(one, stderr=subprocess.PIPE, text=True) for one in words]
-    said = [one.communicate(timeout=240)[1] for one in started]
+    try:
+        said = [one.communicate(timeout=240)[1] for one in started]
+    finally:
+        for one in started:
+            one.kill()
     assert [one.returncode for one in started] == [0, 0], said
     made = []
     for rank in (0, 1):
@@ -143,7 +146,8 @@ def test_steps_are_those_that_the_rank_marked(ranks: list[Rank]) -> None:
         for row, following in itertools.pairwise(found):
             assert row["began"] + row["took"] == following["began"]
         last = found[-1]
-        assert marks[STEPS - 1][2] < last["began"] + last["took"] <= marks[STEPS][1] + FIT_NS
+        assert last["took"] > 0
+        assert last["began"] + last["took"] <= marks[STEPS][1] + FIT_NS
         for row in found:
             assert row["took"] == sum(row[part] for part in ("data", "compute", "communication", "idle"))
 
@@ -201,12 +205,12 @@ def test_operations_are_the_same_on_both_ranks_but_for_send_and_recv(ranks: list
         )
 
 
-def test_with_stacks_the_function_that_sleeps_is_named(ranks: list[Rank], request: Any) -> None:
+def test_with_stacks_the_function_that_sleeps_is_named(ranks: list[Rank]) -> None:
     operations = own(ranks[1].found)
     sleeps = [(kind, time) for name, (kind, time, _) in operations.items() if "sleep" in name]
     if any(kind == "python" for kind, _, _ in operations.values()):
         ((kind, time),) = sleeps
         assert kind == "python"
-        assert time >= 1e9 * SLOW_S * BATCHES * STEPS
+        assert time >= 1e9 * SLOW_S * BATCHES * STEPS - FIT_NS
     else:
         assert sleeps == []
