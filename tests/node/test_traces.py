@@ -78,6 +78,11 @@ def test_data_counts_on_the_training_thread_only() -> None:
     assert rows(summed(made))[0]["data"] == 100
 
 
+def test_the_main_thread_trains_where_another_one_steps_the_optimizer() -> None:
+    made = Made().step(1, 0, 1000, MAIN + 9).data(0, 100).data(300, 500, MAIN + 1)
+    assert rows(summed(made))[0]["data"] == 100
+
+
 def test_a_step_that_is_marked_twice_counts_once_and_the_mark_of_a_gpu_is_none() -> None:
     made = Made().step(5, 0, 100).step(5, 10, 80, MAIN + 1).step(6, 100, 50)
     made.add("gpu_user_annotation", "ProfilerStep#5", 40, 100, 7, pid=0)
@@ -240,8 +245,13 @@ def test_a_collective_within_another_one_of_its_thread_counts_once() -> None:
 
 # GPUs.
 
-NCCL = {"Collective_name": "allreduce", "In_msg_nelems": 1 << 20, "dtype": "BFloat16", "Group_size": 64}
-GROUP = {"Process_Group_Name": "0", "Process_Group_Description": "default_pg"}
+NCCL: dict[str, Any] = {
+    "Collective_name": "allreduce",
+    "In_msg_nelems": 1 << 20,
+    "dtype": "BFloat16",
+    "Group_size": 64,
+}
+GROUP: dict[str, Any] = {"Process_Group_Name": "0", "Process_Group_Description": "default_pg"}
 
 
 def test_on_a_gpu_kernels_and_copies_compute_and_operators_only_launch() -> None:
@@ -561,7 +571,8 @@ def test_times_are_exact_however_they_are_written() -> None:
     assert traces.nanoseconds("1695942352000123") == 1695942352000123000
     assert traces.nanoseconds("0.5") == 500
     assert traces.nanoseconds("1.5e3") == 1500000
-    for bad in ("", ".", "-1", "NaN", "Infinity", "1e30", "x.123", "1e5.123", None, 7, [], "9" * 50):
+    odd: list[Any] = ["", ".", "-1", "NaN", "Infinity", "1e30", "x.123", "1e5.123", None, 7, [], "9" * 50]
+    for bad in odd:
         assert traces.nanoseconds(bad) is None
 
 

@@ -53,9 +53,9 @@ class Trace:
         self._most_bytes, self._most_events = most_bytes, most_events
         self._chars = codecs.getincrementaldecoder("utf-8")("replace")
         # Not strict: names of kernels may have any characters.
-        self._scan = json.JSONDecoder(
+        self._decode = json.JSONDecoder(
             parse_float=str, parse_int=str, parse_constant=str, strict=False
-        ).scan_once
+        ).raw_decode
         self._kept = kept
         self.beside: Dict[str, Any] = {}
         """The values that were kept; all are here once the events are through."""
@@ -111,8 +111,8 @@ class Trace:
     def _value(self) -> Any:
         while True:
             try:
-                value, end = self._scan(self._text, self._at)
-            except (ValueError, StopIteration):
+                value, end = self._decode(self._text, self._at)
+            except ValueError:
                 self._more()
                 continue
             except RecursionError:

@@ -314,7 +314,9 @@ class _Sum:
         for where in sorted(self._kept.lanes):
             # What is summed up is not needed any more, and as large as what comes of it.
             lane = self._kept.lanes.pop(where)
-            in_data = data if not self._training or where in self._training else []
+            # The main thread is one, where a thread of autograd steps the optimizer.
+            training = not self._training or where in self._training or where[1] == where[2]
+            in_data = data if training else []
             self._lane(lane, {DATA: in_data, COMPUTE: compute, COMMUNICATION: communication})
         found = Union(data), Union(compute), Union(communication)
         busy = Union((*found[0], *found[1]))
