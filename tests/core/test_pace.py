@@ -63,7 +63,8 @@ def test_the_slow_rank_is_named_and_nobody_else(
     (named,) = seen.slow()
     assert named.rank == slow
     assert seen.apart_since(slow) == 15
-    assert named.excess == pytest.approx(share, abs=0.1)
+    # Noise lengthens what the slow rank and the median rank work, each by as much at most.
+    assert named.excess == pytest.approx(share, abs=(1 + share) * noise + 1e-9)
     healthy = trained(ranks, 40, noise=noise, seed=ranks)
     assert not healthy.slow()
 
