@@ -265,11 +265,11 @@ def _check_moves(met: Met, known: Known, step_s: float | None) -> None:
 
 def _seconds(wish: Wish, step_s: float | None) -> float:
     if wish.steps is None:
-        return min(wish.seconds or SECONDS, LONGEST_S)
+        return min(max(1.0, round(wish.seconds or SECONDS)), LONGEST_S)
     if step_s is None:
         what = "nothing counts the steps of these ranks"
         raise CockpitError(what, where="--steps", hint=f"say how long: --seconds {SECONDS:g}")
-    return min(LONGEST_S, max(0.1, wish.steps * step_s))
+    return min(LONGEST_S, max(1.0, math.ceil(wish.steps * step_s)))
 
 
 def _front(windows: Iterable[RankWindow], step_s: float, since_s: float) -> int:

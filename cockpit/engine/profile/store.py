@@ -152,7 +152,7 @@ class Store:
             if result.state != DONE or rank in self._kept:
                 continue
             if result.summary is not None:
-                data = gzip.compress(json.dumps(plain(result.summary)).encode(), 6, mtime=0)
+                data = gzip.compress(json.dumps(_as_sent(result.summary)).encode(), 6, mtime=0)
                 files.replace(folder / f"rank-{rank}.json.gz", data)
             else:
                 files.replace(folder / f"rank-{rank}.folded", result.folded.encode("utf-8", "replace"))
@@ -234,6 +234,14 @@ def _result(rank: int, told: _Rank) -> RankResult:
     return RankResult(
         rank, **{**vars(told), "why": one_line(told.why, limit=300), "node": one_line(told.node)}
     )
+
+
+def _as_sent(summary: RankProfile) -> dict[str, Any]:
+    """A summary as its node sends it: what there is many of are rows."""
+    told: dict[str, Any] = plain(summary)
+    for name in ("steps", "operations", "collectives"):
+        told[name] = [list(row.values()) for row in told[name]]
+    return told
 
 
 def _told(one: Collection) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""A profile of a job's ranks: all nodes are asked what it would meet, then told at once, and what comes is kept.
+"""A profile of a job's ranks: nodes are asked what it would meet, then told, all at once; what comes is kept.
 
 Each node answers for itself: one that is slow, or lost, costs nobody else's.
 """
@@ -238,7 +238,7 @@ class Taking:
     @property
     def over(self) -> int:
         """How many ranks there is nothing more to come of."""
-        return sum(one.state == DONE or bool(one.why) for one in self.results.values())
+        return sum(map(_is_over, self.results.values()))
 
     def collection(
         self, before: float | None = None, during: float | None = None, after: float | None = None
@@ -305,7 +305,7 @@ class Taking:
             self._streams.pop(name, None)
             for rank in own:
                 one = self.results[rank]
-                if one.state != DONE and not one.why:
+                if not _is_over(one):
                     self.results[rank] = replace(one, why=one_line(self._left(one, why), limit=300))
             self._changed()
 
@@ -321,7 +321,7 @@ class Taking:
         :raises RemoteError: it is nothing that a node of ours sends
         """
         rank = item.rank
-        if rank not in own or self.results[rank].state == DONE or self.results[rank].why:
+        if rank not in own or _is_over(self.results[rank]):
             raise _odd(name, f"a profile of rank {rank}, which was not requested")
         if item.state not in _WORDS or (data and item.state != DONE):
             raise _odd(name, f"a profile that is {item.state[:20]!r}")
@@ -343,12 +343,12 @@ class Taking:
             errors=item.errors or before.errors,
         )
         what = one_line(item.what, limit=300)
-        if item.state in _NEVER:
-            one = replace(one, why=what or _NEVER[item.state])
+        if item.state in _NEVER or item.state == DONE:
+            one = replace(one, why=what or _NEVER.get(item.state, ""))
         if item.state == DONE:
             one = await asyncio.to_thread(_opened, one, plan, data, ROOM // max(1, len(plan.ranks)))
         self.results[rank] = one
-        if item.state == DONE or one.why:
+        if _is_over(one):
             await self._save()
         self._changed()
 
@@ -441,6 +441,10 @@ def fact_of(one: Collection) -> Profiled:
     return Profiled(
         one.number, one.id, one.kind, done, missing, one.first, one.steps, one.seconds, one.cancelled
     )
+
+
+def _is_over(one: RankResult) -> bool:
+    return one.state == DONE or bool(one.why)
 
 
 def _counts(window: Any) -> bool:
