@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cockpit.base import verbs
-from cockpit.base.answers import ProfileItem, SamplesItem, SpyAnswer, WindowAnswer
+from cockpit.base.answers import EnvironAnswer, ProfileItem, SamplesItem, SpyAnswer, WindowAnswer
 from cockpit.base.gate import read
 from cockpit.config import Quotas
 from cockpit.core.profile.collection import Collection
@@ -112,6 +112,7 @@ class FakeNode:
         self.node = "gpu01"
         self.asked: list[Any] = []
         self.streams: list[FakeStream] = []
+        self.environ: dict[str, str] = {}
         self.windows = windows
         self._sends = sends
         self._goes_on = goes_on
@@ -121,6 +122,8 @@ class FakeNode:
         self.asked.append(request)
         if isinstance(request, verbs.Spy):
             return SpyAnswer(True)
+        if isinstance(request, verbs.Environ):
+            return EnvironAnswer(self.environ)
         assert isinstance(request, verbs.Window)
         counts = request.kind == "torch"
         usual = [
@@ -420,6 +423,18 @@ def test_windows_of_other_nodes_ranks_are_not_believed(tmp_path: Path) -> None:
     assert one.first is not None
     assert one.first < 1000
     assert one.missing == {2: "its node says nothing of it", 3: "its node says nothing of it"}
+
+
+def test_a_job_that_gives_collectives_up_sooner_is_asked(tmp_path: Path) -> None:
+    def scene() -> FakeJob:
+        job = two()
+        for node in job._nodes.values():
+            assert isinstance(node, FakeNode)
+            node.environ = {"DEEPSPEED_TIMEOUT": "1"}
+        return job
+
+    with pytest.raises(CockpitError, match="more than a tenth of the 60 s"):
+        taken(tmp_path, scene, Wish(steps=100))
 
 
 def test_twice_in_a_row(tmp_path: Path) -> None:

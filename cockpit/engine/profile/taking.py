@@ -52,6 +52,9 @@ AFTER, AFTER_S = 5, 10.0
 BEFORE = 20
 """The same before it."""
 
+TIMEOUT = "DEEPSPEED_TIMEOUT"
+"""The variable by which a job says after how many minutes it gives collectives up."""
+
 _WORDS = frozenset({*STATES, "reading", DONE} - {""})
 
 
@@ -122,8 +125,20 @@ class Taking:
         met = await self._meet(kind)
         if not self.wish.kind and kind == "torch" and not any(_counts(one) for one in met.windows.values()):
             met = await self._meet("cpu")
-        self.plan = choose(self.wish, met, self._known(), time.monotonic())
+        known = await asyncio.to_thread(self._known)
+        if met.kind == "torch" and known.timeout_s is None:
+            known = replace(known, timeout_s=await self._timeout())
+        self.plan = choose(self.wish, met, known, time.monotonic())
         return self.plan
+
+    async def _timeout(self) -> float | None:
+        """After how many seconds the job gives collectives up, if its environment says so."""
+        for name, node in self._nodes.items():
+            with suppress(CockpitError, ValueError):
+                request = verbs.Environ(self.party.folder(name), node.targets[0].rank)
+                environ = await node.link.call(request, deadline_s=WINDOW_S)
+                return 60.0 * int(environ.environ[TIMEOUT]) if TIMEOUT in environ.environ else None
+        return None
 
     def _likely(self) -> str:
         """Only ranks that cockpit has started have a probe."""
@@ -238,7 +253,7 @@ class Taking:
     @property
     def over(self) -> int:
         """How many ranks there is nothing more to come of."""
-        return sum(map(_is_over, self.results.values()))
+        return sum(map(is_over, self.results.values()))
 
     def collection(
         self, before: float | None = None, during: float | None = None, after: float | None = None
@@ -305,7 +320,7 @@ class Taking:
             self._streams.pop(name, None)
             for rank in own:
                 one = self.results[rank]
-                if not _is_over(one):
+                if not is_over(one):
                     self.results[rank] = replace(one, why=one_line(self._left(one, why), limit=300))
             self._changed()
 
@@ -321,7 +336,7 @@ class Taking:
         :raises RemoteError: it is nothing that a node of ours sends
         """
         rank = item.rank
-        if rank not in own or _is_over(self.results[rank]):
+        if rank not in own or is_over(self.results[rank]):
             raise _odd(name, f"a profile of rank {rank}, which was not requested")
         if item.state not in _WORDS or (data and item.state != DONE):
             raise _odd(name, f"a profile that is {item.state[:20]!r}")
@@ -348,7 +363,7 @@ class Taking:
         if item.state == DONE:
             one = await asyncio.to_thread(_opened, one, plan, data, ROOM // max(1, len(plan.ranks)))
         self.results[rank] = one
-        if _is_over(one):
+        if is_over(one):
             await self._save()
         self._changed()
 
@@ -443,7 +458,8 @@ def fact_of(one: Collection) -> Profiled:
     )
 
 
-def _is_over(one: RankResult) -> bool:
+def is_over(one: RankResult) -> bool:
+    """Whether nothing more comes of a rank."""
     return one.state == DONE or bool(one.why)
 
 
