@@ -56,7 +56,7 @@ def _of_verb(verb: str, before: Sequence[str], begun: str) -> Iterable[Candidate
         return ()
     if positional.choices is not None:
         return ((str(choice), "") for choice in positional.choices)
-    shape = str(positional.metavar).split("|")
+    shape = [part.strip() for part in str(positional.metavar).split("|")]
     words = ((word, "") for word in shape if word.islower())
     return chain(words, _runs() if "RUN" in shape else ())
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from cockpit.base.gate import Malformed
 from cockpit.core.pace.past import past_of
@@ -18,8 +19,10 @@ from cockpit.engine.profile.store import Store
 from cockpit.engine.profile.taking import fact_of, is_over
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.past_file import PastFile
-from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
+
+if TYPE_CHECKING:
+    from cockpit.engine.run.session import Session
 
 LOOK_S = 2.0
 """Seconds between two looks for profiles that others have taken."""
@@ -79,16 +82,18 @@ def keep_event(folder: RunFolder, one: Collection) -> None:
             mine.close()
 
 
-async def note_profiles(session: Session) -> None:
-    """Note in the journal which profiles others have taken, for as long as this cockpit writes it."""
+def note_profiles(session: Session) -> None:
+    """Note in the journal which profiles others have taken, once this cockpit is the one to write it."""
+    session.act(lambda: _note_all(session), "noting profiles")
+
+
+async def _note_all(session: Session) -> None:
     store, done = store_of(session.folder), set[int]()
     while True:
-        await asyncio.sleep(LOOK_S)
-        if not session.writer:
-            continue
         for number in set(store.numbers()) - done - set(session.model.profiles):
             with suppress(CockpitError):
                 one = await asyncio.to_thread(store.head, number)
                 if all(map(is_over, one.results.values())):
                     done.add(number)
                     session.note("", fact_of(one))
+        await asyncio.sleep(LOOK_S)
