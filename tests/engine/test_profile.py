@@ -293,7 +293,7 @@ def test_ranks_that_cannot_or_will_not(tmp_path: Path) -> None:
 
     one, _, _ = taken(tmp_path, scene)
     assert one.missing == {
-        0: "the first step had begun when it learned of it",
+        0: "the first step had already begun when the order arrived",
         1: "nsys is in its environment",
         3: "exited 3",
     }
@@ -360,7 +360,7 @@ def test_a_node_that_does_not_confirm_a_cancel_is_not_waited_for(
         one.cancel("Ctrl-C")
 
     one, _, _ = taken(tmp_path, lambda: FakeJob({"gpu01": DeafNode([0, 1], well)}), then=then)
-    assert one.missing[0] == "Ctrl-C; its node did not confirm that"
+    assert one.missing[0] == "Ctrl-C; its node has not confirmed"
 
 
 LIES: dict[str, tuple[Callable[[verbs.Profile], list[Part | Exception]], str]] = {

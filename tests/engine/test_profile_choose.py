@@ -69,11 +69,11 @@ def test_ranks_that_cannot_be_profiled_are_named() -> None:
     found = other(met(), {1: {"why": "it is already profiled"}, 2: {"step": None}}, absent={4: "exited 1"})
     made = plan(found)
     assert made.ranks == (0, 3)
-    assert made.left_out == {1: "it is already profiled", 2: "nothing counts its steps", 4: "exited 1"}
+    assert made.left_out == {1: "it is already profiled", 2: "its steps are not counted", 4: "exited 1"}
     assert plan(found, Wish(ranks=frozenset({0, 1}))).left_out == {1: "it is already profiled"}
     nobody = other(met(1), {0: {"why": "no probe"}, 1: {"why": "no probe"}})
     assert refused(nobody) == (
-        "no rank can be profiled with torch: ranks 0-1: no probe; py-spy can look at any rank: --kind cpu"
+        "no rank can be profiled with torch: ranks 0-1: no probe; py-spy works on any rank: --kind cpu"
     )
 
 
@@ -97,7 +97,7 @@ def test_how_long() -> None:
     assert plan(spied, Wish(steps=11)).seconds == 3.0
     blind = met(kind="cpu", step=None, step_s=None, age_s=None)
     assert plan(blind, Wish(seconds=3.2)).seconds == 3.0
-    assert "--steps: nothing counts the steps" in refused(blind, Wish(steps=3))
+    assert "--steps: the steps of these ranks are not counted" in refused(blind, Wish(steps=3))
 
 
 def test_a_deadline_ends_it_whatever_happens() -> None:
@@ -118,15 +118,15 @@ def test_its_cost_is_estimated() -> None:
     assert (told.estimate.raw, told.estimate.size) == (5 * 1000 * 387, 750_000)
     assert told.estimate.measured
     assert made.text == (
-        "torch: steps 108 to 112 of ranks 0-3, in about 2 s; about 759 kB a rank (9.87 MB unpacked), and "
-        "each is held up for 0.3 to 0.5 s at the end"
+        "torch: steps 108 to 112 of ranks 0-3, in about 2 s; about 759 kB a rank (9.87 MB unpacked), "
+        "which pauses for 0.3 to 0.5 s at the end"
     )
 
 
 def test_refused_while_no_step_is_made() -> None:
     still = met(age_s=48.0)
     assert refused(still, known=Known(stalled="rank 3 waits in data.py:118")) == (
-        "the run makes no step now: rank 3 waits in data.py:118; where ranks are: cockpit stacks"
+        "the run is not making steps: rank 3 waits in data.py:118; to see where ranks are: cockpit stacks"
     )
     said = refused(still)
     assert said.startswith("no step for 48 s, and one usually takes 0.2 s: a checkpoint, an evaluation or a")
@@ -139,7 +139,7 @@ def test_refused_while_no_step_is_made() -> None:
     assert plan(met(age_s=80.0, step_s=30.0)).ranks
     # py-spy shows what goes on in a long step; of a stall, stacks show more.
     assert plan(met(age_s=48.0, kind="cpu")).kind == "cpu"
-    assert "makes no step" in refused(met(age_s=48.0, kind="cpu"), known=Known(stalled="rank 3 waits"))
+    assert "is not making steps" in refused(met(age_s=48.0, kind="cpu"), known=Known(stalled="rank 3 waits"))
 
 
 def test_refused_before_the_second_step() -> None:

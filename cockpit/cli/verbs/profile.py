@@ -292,10 +292,10 @@ def _cost(one: Collection) -> Iterable[str]:
     if one.before and one.during:
         more = one.during / one.before - 1
         after = f", {one.after:.3g} s after" if one.after else ""
-        yield f"a step took {one.before:.3g} s before, {one.during:.3g} s in it ({more:+.0%}){after}"
+        yield f"steps took {one.before:.3g} s before, {one.during:.3g} s during ({more:+.0%}){after}"
     stops = [result.summary.stop_s for result in one.results.values() if result.summary is not None]
     if stops:
-        yield f"ending the profile held a rank up for {max(stops):.2g} s at most"
+        yield f"stopping the profiler paused a rank for {max(stops):.2g} s at most"
 
 
 def _files(one: Collection, folder: RunFolder | None) -> Iterable[str]:

@@ -532,15 +532,19 @@ def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.W
 
 
 def _tell_profiled(run: Run, said: set[str], node: str, at: float, fact: events.Profiled) -> Entry:
-    who = ranks_named(fact.ranks) if fact.ranks else "no rank"
-    what = "1 step" if fact.steps == 1 else f"{fact.steps} steps"
-    how = f"{what} from {fact.first:,} on" if fact.first is not None else f"{fact.seconds or 0.0:g} s"
-    text = f"profile {fact.number} ({fact.profiler}, {how}) of {who}"
-    if fact.cancelled:
-        text += f"; ended early: {fact.cancelled}"
+    parts = [fact.profiler]
+    if fact.first is not None:
+        last = fact.first + fact.steps - 1
+        parts.append(f"steps {fact.first:,}-{last:,}" if fact.steps > 1 else f"step {last:,}")
+    else:
+        parts.append(f"{fact.seconds or 0.0:g} s")
+    parts.append(ranks_named(fact.ranks) if fact.ranks else "no rank")
+    text = f"profile {fact.number}: {', '.join(parts)}"
     if fact.missing:
-        text += f"; nothing of {ranks_named(fact.missing)}"
-    return Entry(at, text, "warning" if fact.missing or fact.cancelled else "info")
+        text += f"; missing: {ranks_named(fact.missing)}"
+    if fact.cancelled:
+        text += f"; {fact.cancelled}"
+    return Entry(at, text, "warning" if fact.missing else "info")
 
 
 def _quarters(left_s: float) -> int:

@@ -157,14 +157,14 @@ class Plan:
         """What will be profiled, when, and what it costs, in a sentence."""
         cost, who = self.estimate, ranks_named(self.ranks)
         if self.first is None:
-            return f"{self.kind}: {who}, {self.seconds:g} s, up to {self.rate} times a second"
+            return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples a second"
         last = self.first + self.steps - 1
         steps = f"steps {self.first:,} to {last:,}" if self.steps > 1 else f"step {last:,}"
         least, most = cost.stop_s
-        held = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
+        pause = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
         return (
             f"{self.kind}: {steps} of {who}, in about {span(cost.wait_s)}; about {size(cost.size)} a rank "
-            f"({size(cost.raw)} unpacked), and each is held up for {held} at the end"
+            f"({size(cost.raw)} unpacked), which pauses for {pause} at the end"
         )
 
 
@@ -186,7 +186,7 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
         deadline = 60 + 2 * seconds
         return Plan("cpu", ranks, left_out, None, 0, seconds, wish.rate, (), deadline, Estimate(0.0, seconds))
     if step_s is None:
-        what = "only one step has ended so far, so how long one takes is not known"
+        what = "only one step has ended so far, so the duration of a step is unknown"
         raise CockpitError(what, hint="try again after the next step, or: --kind cpu")
     steps = wish.steps or (STEPS if wish.seconds is None else max(1, round(wish.seconds / step_s)))
     if steps > PROFILE_STEPS:
@@ -205,7 +205,7 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
 
 def _why(kind: str, window: RankWindow) -> str:
     """Why a rank cannot be profiled; empty: it can."""
-    return window.why or ("nothing counts its steps" if kind == "torch" and window.step is None else "")
+    return window.why or ("its steps are not counted" if kind == "torch" and window.step is None else "")
 
 
 def _ranks(
@@ -213,7 +213,7 @@ def _ranks(
 ) -> tuple[tuple[int, ...], dict[int, str]]:
     """Those that are profiled, and those that were meant too, and why they are not."""
     if wish.ranks is not None:
-        left_out = {rank: unable.get(rank, "no process of it was found") for rank in wish.ranks - set(able)}
+        left_out = {rank: unable.get(rank, "no process found") for rank in wish.ranks - set(able)}
         return tuple(sorted(wish.ranks & set(able))), left_out
     if len(able) + len(unable) <= ALL:
         return tuple(sorted(able)), dict(unable)
@@ -233,7 +233,7 @@ def _nobody(kind: str, left_out: Mapping[int, str]) -> CockpitError:
     for rank, why in left_out.items():
         by_why.setdefault(why, []).append(rank)
     said = "; ".join(f"{ranks_named(ranks)}: {one_line(why, limit=300)}" for why, ranks in by_why.items())
-    hint = "py-spy can look at any rank: --kind cpu" if kind == "torch" else ""
+    hint = "py-spy works on any rank: --kind cpu" if kind == "torch" else ""
     return CockpitError(f"no rank can be profiled with {kind}: {said or 'there is none'}", hint=hint)
 
 
@@ -244,15 +244,15 @@ def _check_moves(met: Met, known: Known, step_s: float | None) -> None:
     """
     ages = [one.age_s for one in met.windows.values() if one.step is not None and one.age_s is not None]
     still_s = min(ages, default=None)
-    look = f"where ranks are: {known.command}"
+    look = f"to see where ranks are: {known.command}"
     if still_s is None:
         if known.stalled:
-            raise CockpitError(f"the run makes no step now: {known.stalled}", hint=look)
+            raise CockpitError(f"the run is not making steps: {known.stalled}", hint=look)
         return
     if still_s <= max(PAUSED_S, STALL * (step_s or 0.0)):
         return
     if known.stalled:
-        raise CockpitError(f"the run makes no step now: {known.stalled}", hint=look)
+        raise CockpitError(f"the run is not making steps: {known.stalled}", hint=look)
     if met.kind == "cpu":
         return
     usually = "" if step_s is None else f", and one usually takes {_short(step_s)}"
@@ -267,8 +267,8 @@ def _seconds(wish: Wish, step_s: float | None) -> float:
     if wish.steps is None:
         return min(max(1.0, round(wish.seconds or SECONDS)), LONGEST_S)
     if step_s is None:
-        what = "nothing counts the steps of these ranks"
-        raise CockpitError(what, where="--steps", hint=f"say how long: --seconds {SECONDS:g}")
+        what = "the steps of these ranks are not counted"
+        raise CockpitError(what, where="--steps", hint=f"give a time: --seconds {SECONDS:g}")
     return min(LONGEST_S, max(1.0, math.ceil(wish.steps * step_s)))
 
 
@@ -343,8 +343,8 @@ def _check_stop(known: Known, estimate: Estimate) -> None:
     timeout_s = known.timeout_s or usual
     if estimate.stop_s[1] > SHARE * timeout_s:
         what = (
-            f"ending it may hold ranks up for {span(estimate.stop_s[1])}, more than a tenth of the "
-            f"{span(timeout_s)} after which collectives are given up"
+            f"stopping the profiler may pause ranks for {span(estimate.stop_s[1])}, more than a tenth of "
+            f"the {span(timeout_s)} after which their collectives time out"
         )
         raise CockpitError(what, hint="fewer --steps, or: --no-shapes")
 

@@ -307,7 +307,7 @@ class Taking:
                 while (part := await stream.part(max(0.0, end - time.monotonic()))) is not None:
                     await self._take_in(name, own, plan, *part)
         except asyncio.CancelledError:
-            why = f"{self.cancelled or 'cancelled'}; its node did not confirm that"
+            why = f"{self.cancelled or 'cancelled'}; its node has not confirmed"
             if not self.cancelled:
                 raise
         except CockpitError as error:
@@ -441,7 +441,7 @@ class Taking:
 
 
 _NEVER = {
-    "missed": "the first step had begun when it learned of it",
+    "missed": "the first step had already begun when the order arrived",
     "refused": "it was refused",
     "failed": "it failed",
     "cancelled": "cancelled",
