@@ -15,11 +15,15 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import EnvironAnswer, ProfileItem, SamplesItem, SpyAnswer, WindowAnswer
+from cockpit.base.events import Planned, Profiled
 from cockpit.base.gate import read
 from cockpit.config import Quotas
-from cockpit.core.profile.collection import Collection
+from cockpit.core.profile.collection import Collection, RankResult
+from cockpit.core.run.event_table import TABLE
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
 from cockpit.core.stacks.snapshot import Place
-from cockpit.engine.profile import taking
+from cockpit.engine.profile import known, taking
 from cockpit.engine.profile.choose import Known, Wish
 from cockpit.engine.profile.store import MAIN, Store
 from cockpit.engine.profile.taking import Taking
@@ -199,14 +203,14 @@ def taken(
     folder: Path,
     scene: Callable[[], FakeJob],
     wish: Wish | None = None,
-    known: Known | None = None,
+    else_known: Known | None = None,
     then: Callable[[Taking, FakeJob], Any] | None = None,
 ) -> tuple[Collection, FakeJob, Taking]:
     """Take one."""
 
     async def play() -> tuple[Collection, FakeJob, Taking]:
         job: Any = scene()
-        one = Taking(job, wish or Wish(), Store(folder), lambda: known or Known(), quotas=Quotas())
+        one = Taking(job, wish or Wish(), Store(folder), lambda: else_known or Known(), quotas=Quotas())
         task = asyncio.create_task(one.take())
         if then is not None:
             await then(one, job)
@@ -504,3 +508,55 @@ def test_a_full_disk_here_is_said_and_costs_nothing_there(
     assert one.missing == {}
     assert "No space left" in took.trouble
     assert replace(Store(tmp_path).head(1), results={}).id == one.id
+
+
+def test_who_watches_notes_profiles_of_others_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "LOOK_S", 0.01)
+    noted: list[Profiled] = []
+    model = RunModel()
+    model.profiles[1] = (0.0, Profiled(1, "x", "torch"))
+    store = Store(tmp_path / "profiles")
+    for _ in (1, 2):
+        taken(store.root, two)
+    begun = store.begin(Quotas())
+    one = store.head(2)
+    store.save(replace(one, number=begun, results={0: RankResult(0, "gpu01", "profiling")}))
+
+    async def scene() -> None:
+        tasks: list[asyncio.Task[None]] = []
+        session: Any = SimpleNamespace(
+            folder=SimpleNamespace(path=tmp_path),
+            model=model,
+            note=lambda name, fact: noted.append(fact),
+            act=lambda make, what: tasks.append(asyncio.create_task(make())),
+        )
+        known.note_profiles(session)
+        await soon(lambda: noted)
+        store.save(replace(one, number=begun))
+        await soon(lambda: len(noted) > 1)
+        tasks[0].cancel()
+
+    asyncio.run(scene())
+    assert [(fact.number, fact.ranks, fact.missing) for fact in noted] == [
+        (2, (0, 1, 2, 3), ()),
+        (3, (0, 1, 2, 3), ()),
+    ]
+
+
+def test_what_the_model_and_people_are_told() -> None:
+    model = RunModel.of([Event(0.0, "", Planned({"gpu01": (0, 1, 2)}))])
+    said: set[str] = set()
+    fact = Profiled(3, "x", "torch", (0, 1), (2,), 812, 5, cancelled="cancelled by Ctrl-C")
+    entry = TABLE[Profiled].tell
+    assert entry is not None
+    model.apply(Event(5.0, "", fact))
+    assert model.profiles == {3: (5.0, fact)}
+    told = entry(model, said, "", 5.0, fact)
+    assert told is not None
+    assert (told.text, told.level) == (
+        "profile 3: torch, steps 812-816, ranks 0-1; missing: rank 2; cancelled by Ctrl-C",
+        "warning",
+    )
+    told = entry(model, said, "", 5.0, Profiled(4, "y", "cpu", (0,), seconds=10.0))
+    assert told is not None
+    assert (told.text, told.level) == ("profile 4: cpu, 10 s, rank 0", "info")

@@ -60,7 +60,7 @@ def main(words: list[str]) -> int:
     nodes = job_options.names_nodes(
         args.target, args, "give a run (see: cockpit ps), a HOSTFILE, or -w NODES"
     )
-    return asyncio.run(_take(nodes or _meant(args.target), args))
+    return asyncio.run(_take(_ours(args) or nodes or _meant(args.target), args))
 
 
 def parser() -> Parser:
@@ -121,6 +121,14 @@ def parser() -> Parser:
     add_flag(form, "--md", "show: as Markdown")
     add_flag(group, "--fetch", "fetch the traces too, verified, as `cockpit collect` does")
     return made
+
+
+def _ours(args: argparse.Namespace) -> RunFolder | None:
+    """The one run of ours in a SLURM job that is named alone: its ranks have probes."""
+    if args.slurm is None or args.target or args.nodelist or args.pid or args.match or args.job:
+        return None
+    found = slurm_options.runs_in(args.step.rstrip("."))
+    return found[0] if len(found) == 1 else None
 
 
 def _meant(target: str) -> Path | RunFolder:
