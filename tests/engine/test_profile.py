@@ -18,13 +18,13 @@ from cockpit.base.answers import EnvironAnswer, ProfileItem, SamplesItem, SpyAns
 from cockpit.base.events import Planned, Profiled
 from cockpit.base.gate import read
 from cockpit.config import Quotas
-from cockpit.core.profile.collection import Collection, RankResult
+from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.run.event_table import TABLE
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.stacks.snapshot import Place
 from cockpit.engine.profile import known, taking
-from cockpit.engine.profile.choose import Known, Wish
+from cockpit.engine.profile.choose import Known, Plan, Wish
 from cockpit.engine.profile.store import MAIN, Store
 from cockpit.engine.profile.taking import Taking
 from cockpit.engine.stacks.ask import RankProcess
@@ -146,7 +146,11 @@ class FakeNode:
             ranks = {str(rank): {"progress": told} for rank in self.ranks} if steps else {}
             stream = FakeStream([({"node": {}, "ranks": ranks}, b"")], SamplesItem)
         else:
-            stream = FakeStream(self._sends(request), ProfileItem, goes_on=self._goes_on)
+            parts = self._sends(request)
+            for part in parts:
+                if isinstance(part, LinkError):
+                    self.lost.set_result(part)
+            stream = FakeStream(parts, ProfileItem, goes_on=self._goes_on)
         self.streams.append(stream)
         return stream
 
@@ -239,6 +243,38 @@ def test_the_same_steps_on_all_ranks(tmp_path: Path) -> None:
     assert found.results[0].summary is not None
     assert found.results[0].summary.node == "gpu01"
     assert "\x1b" not in found.results[0].summary.operations[0].name
+
+
+def test_what_was_prepared_a_while_ago_begins_ahead_of_the_front(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "FRESH_S", 0.0)
+
+    async def scene() -> tuple[Plan, Collection]:
+        job: Any = two()
+        one = Taking(job, Wish(), Store(tmp_path), quotas=Quotas())
+        plan = await one.prepare()
+        for node in job._nodes.values():
+            node.windows = [{"rank": rank, "step": 500, "age_s": 0.0, "step_s": 0.1} for rank in node.ranks]
+        return plan, await one.take()
+
+    plan, one = asyncio.run(scene())
+
+    async def stalls() -> None:
+        job: Any = two()
+        late = Taking(job, Wish(), Store(tmp_path), quotas=Quotas())
+        await late.prepare()
+        for node in job._nodes.values():
+            node.windows = [{"rank": rank, "step": 500, "age_s": 99.0} for rank in node.ranks]
+        await late.take()
+
+    with pytest.raises(CockpitError, match="only one step|no step for 99 s"):
+        asyncio.run(stalls())
+    assert Store(tmp_path).numbers() == [1], "nothing is left of what did not begin"
+    assert plan.first is not None
+    assert one.first is not None
+    assert plan.first < 200
+    assert one.first > 500
 
 
 def test_times_are_on_our_clock(tmp_path: Path) -> None:
@@ -495,11 +531,9 @@ def test_a_full_disk_here_is_said_and_costs_nothing_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = Store.save
-    calls = []
 
     def full(store: Store, one: Collection) -> None:
-        calls.append(one)
-        if len(calls) > 1:
+        if any(result.state == DONE for result in one.results.values()):
             raise CockpitError("cannot be written: No space left on device")
         save(store, one)
 
@@ -507,7 +541,7 @@ def test_a_full_disk_here_is_said_and_costs_nothing_there(
     one, _, took = taken(tmp_path, two)
     assert one.missing == {}
     assert "No space left" in took.trouble
-    assert replace(Store(tmp_path).head(1), results={}).id == one.id
+    assert Store(tmp_path).head(1).id == one.id
 
 
 def test_who_watches_notes_profiles_of_others_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

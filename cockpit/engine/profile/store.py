@@ -142,6 +142,11 @@ class Store:
         self._kept = set()
         return number
 
+    def discard(self, number: int) -> None:
+        """Remove one that has not begun."""
+        with suppress(OSError):
+            self.folder(number).rmdir()
+
     def save(self, one: Collection) -> None:
         """Write what is not written yet; each file is whole, or as it was before.
 

@@ -24,6 +24,7 @@ from cockpit.base.profile.summary import RankProfile
 from cockpit.base.shared_fields import Target
 from cockpit.config import Quotas, load
 from cockpit.core.profile.collection import DONE, Collection, RankResult
+from cockpit.core.stacks.snapshot import Place
 from cockpit.core.text import one_line
 from cockpit.engine.links.link import Link, RemoteError, Stream, streaming
 from cockpit.engine.profile.choose import Known, Met, Plan, Wish, choose
@@ -31,7 +32,6 @@ from cockpit.engine.profile.store import Store
 from cockpit.engine.stacks.ask import Party, RankProcess
 from cockpit.engine.stacks.probes import PySpy
 from cockpit.errors import CockpitError
-from cockpit.transport.base import LinkError
 
 WINDOW_S = 20.0
 """For a node to say what a profile would meet."""
@@ -63,7 +63,6 @@ class _Node(NamedTuple):
 
     link: Link
     targets: Sequence[RankProcess]
-    answer: WindowAnswer
 
 
 class Taking:
@@ -106,7 +105,9 @@ class Taking:
         self._quotas = quotas
         self._spy = PySpy()
         self._nodes: dict[str, _Node] = {}
-        self._asked_at = 0.0
+        self._absent: dict[int, str] = {}
+        self._met: Met | None = None
+        self._told = Known()
         self._streams: dict[str, Stream[Any, Any]] = {}
         self._work: list[asyncio.Task[None]] = []
         self._ending: asyncio.Task[None] | None = None
@@ -128,6 +129,7 @@ class Taking:
         known = await asyncio.to_thread(self._known)
         if met.kind == "torch" and known.timeout_s is None:
             known = replace(known, timeout_s=await self._timeout())
+        self._told = known
         self.plan = choose(self.wish, met, known, time.monotonic())
         return self.plan
 
@@ -145,47 +147,58 @@ class Taking:
         return "torch" if any(self.party.folder(node) for node in self.party.nodes) else "cpu"
 
     async def _meet(self, kind: str) -> Met:
+        """Find the ranks on all nodes, and ask what a profile of them would meet."""
         places = self.party.places()
-        absent = {rank: place.why for rank, place in places.items() if place.why}
+        self._absent = {rank: place.why for rank, place in places.items() if place.why}
         self._nodes = {}
-        self._asked_at = time.monotonic()
 
-        async def ask(node: str) -> None:
+        async def find(node: str) -> None:
             try:
                 link = await self.party.link(node)
                 if link.clock.rtt_s == float("inf"):
                     await link.measure_clock()
                 targets = await self.party.targets(node, link)
                 targets = [one for one in targets if self.wish.ranks is None or one.rank in self.wish.ranks]
-                if not targets:
-                    return
-                if kind == "cpu":
+                if targets and kind == "cpu":
                     await self._spy.equip(link)
-                request = verbs.Window(self.party.folder(node), _targets(targets), kind)
-                answer = await link.call(request, deadline_s=WINDOW_S)
-                self._nodes[node] = _Node(link, targets, answer)
+                if targets:
+                    self._nodes[node] = _Node(link, targets)
             except CockpitError as error:
-                why = one_line(f"{error.what}; {error.hint}" if error.hint else error.what, limit=300)
-                absent.update({rank: why for rank, one in places.items() if one.node == node})
+                self._absent.update(dict.fromkeys(_on(places, node), _why(error)))
 
-        await asyncio.gather(*(ask(node) for node in self.party.nodes))
+        await asyncio.gather(*map(find, self.party.nodes))
+        return await self._look(kind)
+
+    async def _look(self, kind: str) -> Met:
+        """Ask the nodes whose ranks are known, all at once: a slow one costs others no freshness."""
+        absent, answers = dict(self._absent), dict[str, WindowAnswer]()
+        places, at = self.party.places(), time.monotonic()
+
+        async def ask(node: str, one: _Node) -> None:
+            try:
+                request = verbs.Window(self.party.folder(node), _targets(one.targets), kind)
+                answers[node] = await one.link.call(request, deadline_s=WINDOW_S)
+            except CockpitError as error:
+                absent.update(dict.fromkeys((target.rank for target in one.targets), _why(error)))
+
+        await asyncio.gather(*(ask(node, one) for node, one in self._nodes.items()))
         windows, where = {}, {}
-        for node, one in self._nodes.items():
-            own = {target.rank for target in one.targets}
-            for window in one.answer.ranks:
+        for node, answer in answers.items():
+            own = {target.rank for target in self._nodes[node].targets}
+            for window in answer.ranks:
                 # A node speaks for its own ranks, and the first one for each.
                 if window.rank in own and window.rank not in windows:
                     windows[window.rank] = replace(window, why=one_line(window.why, limit=300))
                     where[window.rank] = node
-            for rank in own - windows.keys():
-                absent[rank] = "its node says nothing of it"
+            absent.update(dict.fromkeys(own - windows.keys(), "its node says nothing of it"))
         for rank in self.wish.ranks or ():
-            if rank not in windows and rank in places:
+            if rank in places:
                 absent.setdefault(rank, "gone: its process no longer exists")
-        free = {node: one.answer.free for node, one in self._nodes.items() if self.party.folder(node)}
-        rtt_s = max((one.link.clock.rtt_s for one in self._nodes.values()), default=0.0)
+        free = {node: answer.free for node, answer in answers.items() if self.party.folder(node)}
+        rtt_s = max((self._nodes[node].link.clock.rtt_s for node in answers), default=0.0)
         absent = {rank: why for rank, why in absent.items() if rank not in windows}
-        return Met(kind, windows, where, absent, free, self._asked_at, rtt_s)
+        self._met = Met(kind, windows, where, absent, free, at, rtt_s)
+        return self._met
 
     # Taking it
 
@@ -194,10 +207,18 @@ class Taking:
 
         :raises CockpitError: there can be no profile now, or nothing can be kept here
         """
-        if self.plan is None or time.monotonic() > self._asked_at + FRESH_S:
+        if self.plan is None:
             await self.prepare()
-        plan = self.plan
-        assert plan is not None
+        self.number = await asyncio.to_thread(self._store.begin, self._quotas or load().quotas)
+        assert self._met is not None
+        try:
+            if time.monotonic() > self._met.at + FRESH_S:
+                await self._look(self._met.kind)
+            # The front has moved meanwhile.
+            plan = self.plan = choose(self.wish, self._met, self._told, time.monotonic())
+        except CockpitError:
+            self._store.discard(self.number)
+            raise
         self._at = time.time()
         self.id = f"{time.strftime('%y%m%d-%H%M%S', time.localtime(self._at))}-{secrets.token_hex(3)}"
         where = {target.rank: name for name, one in self._nodes.items() for target in one.targets}
@@ -206,8 +227,6 @@ class Taking:
         for rank, why in plan.left_out.items():
             self.results[rank] = RankResult(rank, known.get(rank, ""), why=why)
         self._offsets = {name: one.link.clock.offset_s for name, one in self._nodes.items()}
-        self.number = await asyncio.to_thread(self._store.begin, self._quotas or load().quotas)
-        await self._save(must=True)
         try:
             asks = {
                 name: [one for one in node.targets if one.rank in plan.ranks]
@@ -218,8 +237,7 @@ class Taking:
                 for name, targets in asks.items()
                 if targets
             ]
-            if self.cancelled:
-                self._end()
+            await self._save()
             await asyncio.gather(*self._work)
             if self._ending is not None:
                 await self._ending
@@ -304,6 +322,8 @@ class Taking:
             end = time.monotonic() + plan.deadline_s + SUM_S * len(targets)
             async with streaming(node.link, request) as stream:
                 self._streams[name] = stream
+                if self.cancelled:
+                    await stream.cancel()
                 while (part := await stream.part(max(0.0, end - time.monotonic()))) is not None:
                     await self._take_in(name, own, plan, *part)
         except asyncio.CancelledError:
@@ -311,8 +331,7 @@ class Taking:
             if not self.cancelled:
                 raise
         except CockpitError as error:
-            lost = isinstance(error, LinkError)
-            why = f"connection lost: {error.what}" if lost else error.what
+            why = f"connection lost: {error.what}" if node.link.lost.done() else error.what
         except Exception as error:
             # A bug of ours.
             why = f"internal error: {error!r}"
@@ -429,14 +448,12 @@ class Taking:
 
     # Keeping it
 
-    async def _save(self, *times: float | None, must: bool = False) -> None:
+    async def _save(self, *times: float | None) -> None:
         async with self._saving:
             try:
                 await asyncio.to_thread(self._store.save, self.collection(*times))
                 self.trouble = ""
             except CockpitError as error:
-                if must:
-                    raise
                 self.trouble = str(error)
 
 
@@ -471,6 +488,14 @@ def _targets(some: Iterable[RankProcess]) -> tuple[Target, ...]:
     return tuple(Target(one.rank, one.pid, one.ticks) for one in some)
 
 
+def _on(places: Mapping[int, Place], node: str) -> Iterable[int]:
+    return (rank for rank, place in places.items() if place.node == node)
+
+
+def _why(error: CockpitError) -> str:
+    return one_line(f"{error.what}; {error.hint}" if error.hint else error.what, limit=300)
+
+
 def _odd(node: str, what: str) -> RemoteError:
     return RemoteError("protocol", f"sent {what}", where=node)
 
@@ -488,7 +513,7 @@ def _opened(one: RankResult, plan: Plan, data: bytes, room: int) -> RankResult:
         text = unpacked(data, min(FOLDED, room)).decode("utf-8", "replace")
         return replace(one, folded="\n".join(one_line(line) for line in text.splitlines() if line))
     except Malformed as error:
-        why = f"its summary is invalid: {error}; its file is on the node"
+        why = f"its summary is invalid: {error}{'; its file is on the node' if one.file else ''}"
         return replace(one, state="failed", why=one_line(why, limit=300))
 
 
