@@ -268,7 +268,7 @@ def test_what_was_prepared_a_while_ago_begins_ahead_of_the_front(
             node.windows = [{"rank": rank, "step": 500, "age_s": 99.0} for rank in node.ranks]
         await late.take()
 
-    with pytest.raises(CockpitError, match="only one step|no step for 99 s"):
+    with pytest.raises(CockpitError, match="no step for 99 s"):
         asyncio.run(stalls())
     assert Store(tmp_path).numbers() == [1], "nothing is left of what did not begin"
     assert plan.first is not None

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -75,10 +76,12 @@ class Profiling:
         until(lambda: all(map(gone, self.agents)), "no agent is left")
         for rank in living:
             if self.kind == "torch":
-                until(
-                    lambda rank=rank: self.ranks.answer(rank).state in order.OVER, f"rank {rank} is through"
-                )
+                until(partial(self.is_through, rank), f"rank {rank} is through")
             self.ranks.steps_on(rank)
+
+    def is_through(self, rank: int) -> bool:
+        """Whether the hook of a rank has nothing to do any more."""
+        return self.ranks.answer(rank).state in order.OVER
 
     def again(self, *living: int) -> None:
         """The same ranks can be profiled once more."""
@@ -122,7 +125,7 @@ def test_kill_9_of_cockpit(ranks: Training, kind: str) -> None:
     if kind == "torch":
         # Its number of steps ends it, and the trace is written.
         for rank in (0, 1):
-            (trace,) = until(lambda rank=rank: ranks.traces(rank), f"the trace of rank {rank}")
+            (trace,) = until(partial(ranks.traces, rank), f"the trace of rank {rank}")
             assert kept.id in trace.name
     under_way.again(0, 1)
 

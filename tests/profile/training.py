@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,7 @@ def training(
     made = Training(verbs, "r", watching)
     try:
         for rank in (0, 1):
-            until(lambda rank=rank: _steps(made, rank) > 5, f"rank {rank} steps", timeout=120)
+            until(partial(_begun, made, rank), f"rank {rank} steps", timeout=120)
         yield made
     finally:
         (folder / "end").touch()
@@ -162,11 +162,11 @@ def training(
         watching.communicate()
 
 
-def _steps(made: Training, rank: int) -> int:
+def _begun(made: Training, rank: int) -> bool:
     try:
-        return made.step(rank)
+        return made.step(rank) > 5
     except (OSError, ValueError):
-        return 0
+        return False
 
 
 def spies(pids: Sequence[int]) -> list[psutil.Process]:
@@ -206,9 +206,3 @@ def gone(process: psutil.Process) -> bool:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return True
-
-
-def environment(pid: int) -> dict[str, str]:
-    """What a process was started with."""
-    pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return dict(os.fsdecode(pair).partition("=")[::2] for pair in pairs if pair)  # type: ignore[misc]

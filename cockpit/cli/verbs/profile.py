@@ -277,7 +277,9 @@ def _tell(one: Collection, store: Store, folder: RunFolder | None, args: argpars
 
 
 def _tell_plainly(one: Collection) -> None:
-    rows = [("RANK", "NODE", "STATE", "STEPS", "COMPUTE", "COMM", "DATA", "IDLE", "SIZE")]
+    rows: list[tuple[str, ...]] = [
+        ("RANK", "NODE", "STATE", "STEPS", "COMPUTE", "COMM", "DATA", "IDLE", "SIZE")
+    ]
     for rank, result in sorted(one.results.items()):
         rows.append((str(rank), result.node, result.state, *_shares(result), size(result.size)))
     table(rows)

@@ -223,7 +223,8 @@ def _ranks(
     chosen = set(of_node.values())
     by_time = sorted(able, key=lambda rank: (able[rank].step_s or 0.0, rank))
     if by_time:
-        slowest = known.slowest if known.slowest in able else by_time[-1]
+        told = known.slowest
+        slowest = by_time[-1] if told is None or told not in able else told
         chosen |= {slowest, by_time[(len(by_time) - 1) // 2]}
     return tuple(sorted(chosen)), {}
 
