@@ -63,7 +63,15 @@ PROBE = "probe"
 """A folder: the sockets of torch's server in each rank, ``RANK.PID.sock``; what NCCL's watchdog wrote."""
 PROBE_PYTHON = "probe/python"
 """The folder that is put on the path of a rank's Python."""
-PROBE_SOURCES = ("sitecustomize.py", "hooks.py", "marks.py", "profiling.py", "room.py", "server.py", "calls.py")
+PROBE_SOURCES = (
+    "sitecustomize.py",
+    "hooks.py",
+    "marks.py",
+    "profiling.py",
+    "room.py",
+    "server.py",
+    "calls.py",
+)
 CALLS = ".calls"
 """Ends the name of the file in which a rank notes its calls, beside its ring."""
 
