@@ -39,6 +39,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Notice("disk", "gpu01", "the disk of gpu01 is full", 1e9, due=1e9 + 600, certainty="likely"),
     events.Saved(1200, 11.0),
     events.Watched("stalled", 1.0, 30.0, 7, found=events.Found("lock", "rank 0 waits for a lock", (0,))),
+    events.Profiled(3, "x", "torch", (0,), (1,), 812, 5),
     events.SupervisorGone(),
     events.NodeLost("rebooted"),
     events.Gap("rank-0.log", 100, 7),
