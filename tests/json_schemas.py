@@ -368,6 +368,30 @@ SCHEMAS: dict[str, Schema] = {
                 ),
             ),
             "ras": {"description": "what NCCL's RAS says", "type": ["object", "null"]},
+            "calls": by(
+                "ranks without a stack that note their calls (run --trace-calls)",
+                obj(
+                    "a rank",
+                    {
+                        "rank": "integer: which",
+                        "pid": "integer: its process",
+                        "why": "string: why it notes none, or no more; empty: it does",
+                        "calls": each(
+                            "the last ones, newest first",
+                            obj(
+                                "a call",
+                                {
+                                    "age_s": "number: how long ago it began",
+                                    "main": "boolean: in the main thread",
+                                    "name": "string: of the function",
+                                    "file": "string: where it is",
+                                    "line": "integer: its first line",
+                                },
+                            ),
+                        ),
+                    },
+                ),
+            ),
             "missing": by("ranks without a stack, and why", "string: why"),
             "ranks": by(
                 "ranks by number",

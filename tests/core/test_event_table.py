@@ -98,7 +98,7 @@ def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
         made.apply(Event(1.0, "a", events.RankStarted(0)))
     changed = made.apply(Event(2.0, "a", fact))
     assert bool(changed) == (
-        kind not in {*NO_CHANGE, "notice", "watch", "stop_asked", "rest_kept", "job_ended"}
+        kind not in {*NO_CHANGE, "notice", "watch", "stop_asked", "rest_kept", "job_ended", "profile"}
     )
     told = Timeline(made).tell(Event(2.0, "a", fact))
     silent = kind in {*NO_NEWS, "rank_started"}  # the start of one rank of two is none yet

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import paths
+from cockpit.base.gate import plain
 from cockpit.base.stacks.dump import Dump
 from cockpit.cli import job_options, slurm_options, snapshots, terminal
 from cockpit.cli.output import StatusLine, out_json, out_lines, say, shows_unicode, to_file
@@ -324,6 +325,7 @@ def _as_json(snapshot: Snapshot, found: Finding, folder: str) -> dict[str, Any]:
         "verdict": saved.verdict_json(found),
         "classes": [_class_json(one) for one in classes(snapshot)],
         "ras": snapshot.ras and snapshot.ras.as_json(),
+        "calls": {str(rank): plain(one) for rank, one in snapshot.calls.items()},
         "missing": {str(rank): why for rank, why in missing.items()},
         "ranks": {
             str(rank): _rank_json(place, newest.get(rank, Dump(rank, 0.0)))

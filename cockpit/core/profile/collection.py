@@ -51,6 +51,7 @@ class Collection:
     :param before: seconds of a step before the profile, the median over the ranks; ``during``, ``after``:
         the same; None: not known
     :param cancelled: who ended it early, and why; empty: nobody did
+    :param since: ranks that were slow when it was ordered, and from which step on
     """
 
     number: int
@@ -68,6 +69,7 @@ class Collection:
     during: float | None = None
     after: float | None = None
     cancelled: str = ""
+    since: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def missing(self) -> dict[int, str]:
