@@ -9,14 +9,13 @@ import pytest
 from tests import needs
 from tests.profile.training import NODES, Training, told, training
 from tests.waiting import until
-from tests.warm import Warm
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(400)]
 
 
-def test_twice_in_a_row(warmed: Warm, tmp_path: Path) -> None:
+def test_twice_in_a_row(tmp_path: Path) -> None:
     needs.require_module("torch")
-    with training(warmed, tmp_path, kind="gloo") as ranks:
+    with training(tmp_path, kind="gloo") as ranks:
         for number in (1, 2):
             done = ranks.profile("--kind", "torch", "--json")
             assert done.code == 0, done.both
@@ -50,7 +49,7 @@ def test_twice_in_a_row(warmed: Warm, tmp_path: Path) -> None:
 
 
 def _torch(ranks: Training, told: dict[str, object], number: int, who: tuple[int, ...]) -> None:
-    assert (told["number"], told["missing"]) == (number, {})
+    assert (told["profile"], told["missing"]) == (number, {})
     found = ranks.collection(number)
     assert sorted(found.results) == list(who)
     for rank, one in found.results.items():
