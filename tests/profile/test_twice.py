@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,15 @@ def test_twice_in_a_row(tmp_path: Path) -> None:
         assert {one["state"] for one in reports} == {"collected"}
         assert len(reports) == 5
         told_again = told(ranks.verbs.call("profile", "show", "r", "1", "--json").out)
-        assert all(Path(one["here"]).exists() for one in told_again["ranks"].values())
+        assert all(Path(one["here"]).exists() for one in told_again["taken"].values())
+        made = ranks.verbs.call("profile", "show", "r", "1", "--perfetto", str(tmp_path / "all.tar"))
+        assert made.code == 0, made.both
+        with tarfile.open(tmp_path / "all.tar") as archive:
+            assert archive.getnames() == ["perfetto_manifest.json", "rank-000000.json", "rank-000001.json"]
+        for option in ("--html", "--folded", "--speedscope"):
+            made = ranks.verbs.call("profile", "show", "r", "4", option, str(tmp_path / option))
+            assert made.code == 0, made.both
+            assert "train.py" in (tmp_path / option).read_text()
 
 
 def _torch(ranks: Training, told: dict[str, object], number: int, who: tuple[int, ...]) -> None:
