@@ -248,6 +248,14 @@ def test_a_few_calls_more_do_not_make_another_kind() -> None:
     assert len(read(more).kinds) == 1
 
 
+def test_ranks_that_have_nothing_in_common_are_not_compared_though_much_is_left_out() -> None:
+    def does(rank: int, step: int) -> Work:
+        return Work(operations={f"aten::op{rank % 2}{at}": ("compute", 24.0, 10) for at in range(10)})
+
+    cut = with_summaries(collection(4, does), lambda one: changed(one, operations_all=900))
+    assert [kind.ranks for kind in read(cut).kinds] == [(0, 2), (1, 3)]
+
+
 def test_who_has_more_to_do_is_said_to_have() -> None:
     """The same operations, and rank 5 calls one of them twice as often."""
     usual = {f"aten::op{at}": ("compute", 24.0, 10) for at in range(10)}
@@ -257,7 +265,7 @@ def test_who_has_more_to_do_is_said_to_have() -> None:
     )
     found = read(made).finding
     assert found.ranks == 1 << 5
-    assert "it has more to do: aten::op3 20 times per step, the others 10" in found.detail
+    assert "it has more to do: aten::op3 20 × per step, others 10" in found.detail
 
 
 # Collectives

@@ -223,10 +223,8 @@ def _detail(case: Case, first: Named, rows: Sequence[OperationRow]) -> str:
         return said + ("; it computes as fast as they do" if as_fast else "")
     oftener = [row for row in rows if row.median_count is not None and row.count > row.median_count * 1.05]
     if sum(row.more or 0.0 for row in oftener) >= first.over / 2:
-        often = (
-            f"{oftener[0].name} {oftener[0].count:g} times per step, the others {oftener[0].median_count:g}"
-        )
-        return f"{said}; it has more to do: {often}"
+        row = oftener[0]
+        return f"{said}; it has more to do: {row.name} {row.count:g} × per step, others {row.median_count:g}"
     return said + ("; the same calls take longer" if rows else "")
 
 
@@ -258,10 +256,9 @@ def _evidence(case: Case, found: Sequence[Named], rows: Sequence[OperationRow]) 
         if row.median is not None:
             yield f"{row.name} {case.seconds(row.own)}, others {case.seconds(row.median)}"
     first = found[0].rank
-    for row in sorted(case.collectives, key=lambda row: -row.wait)[:1]:
-        times = dict(row.last).get(first, 0)
-        if times * 2 > row.of:
-            yield f"last in {times} of {row.of} {row.name}, {case.seconds(row.spread)} after the first"
+    most = max(case.collectives, key=lambda one: one.wait, default=None)
+    if most is not None and (times := dict(most.last).get(first, 0)) * 2 > most.of:
+        yield f"last in {times} of {most.of} {most.name}, {case.seconds(most.spread)} after the first"
 
 
 def _next(case: Case, first: Named, named: Sequence[int]) -> Iterator[Step]:
