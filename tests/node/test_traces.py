@@ -520,7 +520,7 @@ def odd_texts() -> Iterator[str]:
 
 
 def test_whatever_is_in_an_event_the_sum_can_be_read() -> None:
-    made = Made(distributedInfo=[], cockpit="x", record_shapes={}).step(1, 0, 100)
+    made = Made(distributedInfo=[], cockpit="x").step(1, 0, 100)
     made.events.extend(odd_texts())
     found = summed(made)
     profile = read(RankProfile, {**found, **CALLERS})
@@ -529,7 +529,7 @@ def test_whatever_is_in_an_event_the_sum_can_be_read() -> None:
     assert any("have no usable times or names" in note for note in profile.notes)
 
 
-@pytest.mark.parametrize("name", ["baseTimeNanoseconds", "distributedInfo", "cockpit", "record_shapes"])
+@pytest.mark.parametrize("name", ["baseTimeNanoseconds", "distributedInfo", "cockpit"])
 @pytest.mark.parametrize("value", [[], {}, -1, 1e400, "x", None, 1 << 200, {"rank": [], "first": -1}])
 def test_whatever_is_beside_the_events_the_sum_can_be_read(name: str, value: Any) -> None:
     text = TRACE.replace('"displayTimeUnit"', f'"x": 1, "{name}": {json.dumps(value)}, "y"')

@@ -83,7 +83,7 @@ _SHOWN = 100
 """Characters of the sizes of a collective."""
 _BITS, _NAME_BITS = 53, 16
 _NICE = 10
-_BESIDE = frozenset(("baseTimeNanoseconds", "distributedInfo", "cockpit", "record_shapes"))
+_BESIDE = frozenset(("baseTimeNanoseconds", "distributedInfo", "cockpit"))
 
 
 def main(argv: List[str]) -> int:
