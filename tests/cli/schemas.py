@@ -19,7 +19,7 @@ PRINTED_IN = {
     "doctor.py": "doctor",
     "plan.py": "plan",
     "collect.py": "collect",
-    "profile.py": "profile",
+    "profiled.py": "profile",
     "stopped.py": "stop",
     "explain.py": "explain",
     "explained_rules.py": "explain-rules",

@@ -61,8 +61,9 @@ def test_a_run(job: list[Any], run: RunFolder, capsys: pytest.CaptureFixture[str
     assert profile.main(["otter", "--steps", "3"]) == 0
     out, err = capsys.readouterr()
     assert "cockpit: torch: steps 11" in err
-    assert "on gpu01: /there/otter/gpu01/reports/r.gpu01.rank-0.torch.trace.json.gz" in out
-    assert "cockpit collect otter" in out
+    assert out.startswith("profile 1 of otter: steps ")
+    assert "cockpit collect otter fetches them" in out
+    assert "all ranks on one timeline: cockpit profile show otter 1 --fetch --perfetto" in out
     assert [event.kind for event in run.journal()] == ["profile"]
     assert profile.main(["show", "otter"]) == 0
     assert capsys.readouterr().out == out
@@ -73,9 +74,11 @@ def test_twice_and_as_json(job: list[Any], run: RunFolder, capsys: pytest.Captur
     for number in (1, 2):
         assert profile.main(["otter", "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
-        assert (told["number"], told["missing"], told["ranks"]["3"]["state"]) == (number, {}, "done")
+        assert (told["profile"], told["missing"], told["taken"]["3"]["state"]) == (number, {}, "done")
     assert profile.main(["show", "otter", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["number"] == 1
+    assert json.loads(capsys.readouterr().out)["profile"] == 1
+    assert profile.main(["show", "otter", "1", "--md"]) == 0
+    assert capsys.readouterr().out.startswith("# profile 1 of otter")
 
 
 def test_a_job_of_others_is_kept_beside_runs(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +91,7 @@ def test_what_is_missing_is_said(job: list[Any], run: RunFolder, capsys: pytest.
     assert profile.main(["otter"]) == Exit.NODE_UNFIT
     out, err = capsys.readouterr()
     assert "cockpit: ranks 2-3: connection refused" in err
-    assert "missing: ranks 2-3: connection refused" in out
+    assert "ranks 2-3 gpu02: connection refused" in out
     assert profile.main(["show", "otter"]) == Exit.NODE_UNFIT
 
 
@@ -98,7 +101,7 @@ def test_what_is_missing_is_said(job: list[Any], run: RunFolder, capsys: pytest.
         (["otter", "--ranks", "7"], "no rank 7; it has 0-3"),
         (["nosuch"], "no such run"),
         (["otter", "3"], "unexpected argument '3'; cockpit profile show RUN"),
-        (["otter", "--md"], "--md goes with: cockpit profile show"),
+        (["otter", "--md"], "--md goes with: cockpit profile show RUN"),
         (["otter", "--seconds", "0"], "expected more than 0"),
         (["show"], "which run?"),
         (["show", "otter"], "no profile of it yet; cockpit profile otter"),
@@ -143,7 +146,7 @@ def test_ctrl_c_ends_it_and_keeps_what_is_here(
     assert profile.main(["otter"]) == Exit.LEFT
     out, err = capsys.readouterr()
     assert "cancelling on all nodes" in err
-    assert "missing: rank 3: cancelled" in out
+    assert "rank 3 gpu02: cancelled" in out
     kept = Store(run.path / "profiles").load(1)
     assert kept.cancelled == "cancelled by Ctrl-C"
     assert sorted(set(kept.results) - set(kept.missing)) == [0, 1, 2]

@@ -233,7 +233,7 @@ def test_the_same_steps_on_all_ranks(tmp_path: Path) -> None:
     one, job, _ = taken(tmp_path, lambda: two(steps=steps))
     assert (one.number, one.kind, one.steps, one.missing, one.apart_s) == (1, "torch", 5, {}, 0.0)
     asked = [each for node in job._nodes.values() for each in node.asked if isinstance(each, verbs.Profile)]  # type: ignore[union-attr]
-    assert len({(each.first, each.steps, each.id) for each in asked}) == 1
+    assert len({(each.first, each.steps, each.collection) for each in asked}) == 1
     # Told, and warmed up, before it begins: a second of steps of 0.1 s, and two more.
     assert FRONT + 12 <= asked[0].first <= FRONT + 16
     assert [each.rank for each in asked[1].targets] == [2, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,13 @@ import pytest
 from tests import needs
 from tests.profile.training import NODES, Training, told, training
 from tests.waiting import until
-from tests.warm import Warm
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(400)]
 
 
-def test_twice_in_a_row(warmed: Warm, tmp_path: Path) -> None:
+def test_twice_in_a_row(tmp_path: Path) -> None:
     needs.require_module("torch")
-    with training(warmed, tmp_path, kind="gloo") as ranks:
+    with training(tmp_path, kind="gloo") as ranks:
         for number in (1, 2):
             done = ranks.profile("--kind", "torch", "--json")
             assert done.code == 0, done.both
@@ -46,11 +46,19 @@ def test_twice_in_a_row(warmed: Warm, tmp_path: Path) -> None:
         assert {one["state"] for one in reports} == {"collected"}
         assert len(reports) == 5
         told_again = told(ranks.verbs.call("profile", "show", "r", "1", "--json").out)
-        assert all(Path(one["here"]).exists() for one in told_again["ranks"].values())
+        assert all(Path(one["here"]).exists() for one in told_again["taken"].values())
+        made = ranks.verbs.call("profile", "show", "r", "1", "--perfetto", str(tmp_path / "all.tar"))
+        assert made.code == 0, made.both
+        with tarfile.open(tmp_path / "all.tar") as archive:
+            assert archive.getnames() == ["perfetto_manifest.json", "rank-000000.json", "rank-000001.json"]
+        for option in ("--html", "--folded", "--speedscope"):
+            made = ranks.verbs.call("profile", "show", "r", "4", option, str(tmp_path / option))
+            assert made.code == 0, made.both
+            assert "train.py" in (tmp_path / option).read_text()
 
 
 def _torch(ranks: Training, told: dict[str, object], number: int, who: tuple[int, ...]) -> None:
-    assert (told["number"], told["missing"]) == (number, {})
+    assert (told["profile"], told["missing"]) == (number, {})
     found = ranks.collection(number)
     assert sorted(found.results) == list(who)
     for rank, one in found.results.items():

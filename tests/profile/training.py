@@ -20,7 +20,6 @@ from cockpit.core.profile.collection import Collection
 from cockpit.engine.profile.store import Store
 from tests.cli.verbs import Done, Verbs
 from tests.waiting import until
-from tests.warm import Warm
 
 NODES = ("localhost", "127.0.0.1")
 """Names of this machine; each has a rank."""
@@ -73,16 +72,9 @@ class Training:
         return found
 
     def ring_of(self, rank: int) -> bytes:
-        """The ring of its newest process; empty: there is none."""
-        told = {}
-        for place in (self.node(rank) / "probe", *Path("/dev/shm").glob("cockpit-*")):
-            for path in place.glob(f"{rank}.*.ring"):
-                with contextlib.suppress(OSError, ring.Malformed):
-                    data = path.read_bytes()
-                    found = ring.read(data)
-                    if found.pid == self.pid(rank):
-                        told[path.stat().st_mtime] = data
-        return told[max(told)] if told else b""
+        """The ring of a rank."""
+        folder = json.loads((self.node(rank) / "record.json").read_text())["rings"]
+        return (Path(folder) / f"{rank}.{self.pid(rank)}.ring").read_bytes()
 
     def pid(self, rank: int) -> int:
         """Of the training process."""
@@ -91,13 +83,12 @@ class Training:
 
     def step(self, rank: int) -> int:
         """The last step that a rank has ended; 0: none."""
-        data = self.ring_of(rank)
-        steps = ring.read(data).steps if data else ()
+        steps = ring.read(self.ring_of(rank)).steps
         return steps[-1].step if steps else 0
 
     def answer(self, rank: int) -> order.Answer:
         """What its hook says of the newest order."""
-        return order.answer(self.ring_of(rank)[-order.SIZE :])
+        return order.answer(self.ring_of(rank)[ring.ORDER :])
 
     def steps_on(self, rank: int) -> None:
         """Wait until a rank has ended some more steps."""
@@ -124,7 +115,7 @@ class Training:
 
 @contextmanager
 def training(
-    warmed: Warm, folder: Path, *, kind: str = "alone", step_s: float = 0.05, nodes: str = ""
+    folder: Path, *, kind: str = "alone", step_s: float = 0.05, nodes: str = ""
 ) -> Iterator[Training]:
     """Ranks that train until the end of the block; they are known to step by then.
 
@@ -145,7 +136,7 @@ def training(
         "on",
         str(folder / "hosts"),
     ]
-    words += ["--", warmed.python, str(folder / "train.py"), kind, str(step_s)]
+    words += ["--", sys.executable, str(folder / "train.py"), kind, str(step_s)]
     env = {"OMP_NUM_THREADS": "1", "COCKPIT_TRACEBACK": "1"}
     watching = verbs.start(*words, env=env)
     made = Training(verbs, "r", watching)

@@ -7,21 +7,19 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from cockpit import paths
 from cockpit.base.shared_fields import PROFILE_STEPS
 from cockpit.base.shell import quote
 from cockpit.cli import job_options, slurm_options
 from cockpit.cli.awaiting import EVERY_S
-from cockpit.cli.output import StatusLine, out, out_json, say, table
-from cockpit.cli.parsing import Parser, add_flag, rank_set, seconds, whole
-from cockpit.core.profile.collection import DONE, Collection, RankResult
+from cockpit.cli.output import StatusLine, say
+from cockpit.cli.parsing import Parser, add_flag, add_word, rank_set, seconds, whole
+from cockpit.cli.profiled import grouped, tell
+from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.ranks import ranks_named
-from cockpit.core.text import size
-from cockpit.engine.collect import collect, report_path
+from cockpit.engine.collect import collect
 from cockpit.engine.profile.choose import ALL, LONGEST_S, RATE, SECONDS, STEPS, Wish
 from cockpit.engine.profile.known import keep_event, known_of, store_of
 from cockpit.engine.profile.store import Store
@@ -32,7 +30,7 @@ from cockpit.errors import CockpitError, Exit
 
 SHOW = "show"
 
-USUAL = "--kind --ranks --steps --seconds --fetch --json --md"
+USUAL = "--kind --ranks --steps --seconds --stack --fetch --json --md --html --perfetto"
 """The options that are used most."""
 
 EPILOG = f"""examples:
@@ -42,6 +40,7 @@ EPILOG = f"""examples:
   cockpit profile hostfile                 any job on these nodes, by py-spy
   cockpit profile show last                what the newest profile says
   cockpit profile show last 2 --json
+  cockpit profile show last --fetch --perfetto all.tar
 
 Exit codes: 0 all is here, 3 something is missing (it says what), 2 there can be no profile now (it says why).
 """
@@ -54,8 +53,8 @@ def main(words: list[str]) -> int:
         return _show(args)
     if args.more:
         raise CockpitError(f"unexpected argument {args.more[0]!r}", hint=f"cockpit profile {SHOW} RUN [N]")
-    if args.md:
-        raise CockpitError(f"--md goes with: cockpit profile {SHOW}")
+    if given := [name for name in ("md", "html", "folded", "speedscope", "perfetto") if getattr(args, name)]:
+        raise CockpitError(f"--{given[0]} goes with: cockpit profile {SHOW} RUN")
     slurm_options.take_step(args)
     nodes = job_options.names_nodes(
         args.target, args, "give a run (see: cockpit ps), a HOSTFILE, or -w NODES"
@@ -119,6 +118,10 @@ def parser() -> Parser:
     form = group.add_mutually_exclusive_group()
     add_flag(form, "--json", "one JSON object at the end")
     add_flag(form, "--md", "show: as Markdown")
+    add_word(form, "--html", "FILE", "show: of cpu, a flame graph of all ranks as a page")
+    add_word(form, "--folded", "FILE", "show: of cpu, folded stacks")
+    add_word(form, "--speedscope", "FILE", "show: of cpu, for speedscope")
+    add_word(form, "--perfetto", "FILE", "show: of torch, all traces on one timeline, a .tar for Perfetto")
     add_flag(group, "--fetch", "fetch the traces too, verified, as `cockpit collect` does")
     return made
 
@@ -159,8 +162,8 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
         taking = Taking(party, wish, store, lambda: known_of(store, party.command, model, folder=folder))
         plan = await taking.prepare()
         say(plan.text)
-        for ranks, why in _grouped(plan.left_out):
-            say(f"{ranks}: {why}")
+        for text in grouped(plan.left_out):
+            say(text)
         one = await _watched(taking)
     if folder is not None:
         keep_event(folder, one)
@@ -168,7 +171,7 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
         say(f"not all of it is saved: {taking.trouble}")
     if args.fetch and folder is not None:
         await _fetch(folder, one)
-    _tell(one, store, folder, args)
+    tell(one, store, folder, args)
     if one.cancelled:
         return Exit.LEFT
     return Exit.NODE_UNFIT if one.missing else Exit.OK
@@ -258,120 +261,7 @@ def _show(args: argparse.Namespace) -> int:
             "no profile of it yet", where=folder.name, hint=f"cockpit profile {quote(folder.name)}"
         )
     one = store.load(int(number[0]) if number else known[-1])
-    _tell(one, store, folder, args)
+    if args.fetch:
+        asyncio.run(_fetch(folder, one))
+    tell(one, store, folder, args)
     return Exit.NODE_UNFIT if one.missing else Exit.OK
-
-
-def _tell(one: Collection, store: Store, folder: RunFolder | None, args: argparse.Namespace) -> None:
-    if args.json:
-        out_json(_as_json(one, store, folder))
-        return
-    _tell_plainly(one)
-    for ranks, why in _grouped(one.missing):
-        out(f"missing: {ranks}: {why}")
-    for line in _cost(one):
-        out(line)
-    for line in _files(one, folder):
-        out(line)
-    out(f"profile {one.number}: {store.folder(one.number)}")
-
-
-def _tell_plainly(one: Collection) -> None:
-    rows: list[tuple[str, ...]] = [
-        ("RANK", "NODE", "STATE", "STEPS", "COMPUTE", "COMM", "DATA", "IDLE", "SIZE")
-    ]
-    for rank, result in sorted(one.results.items()):
-        rows.append((str(rank), result.node, result.state, *_shares(result), size(result.size)))
-    table(rows)
-
-
-def _shares(result: RankResult) -> list[str]:
-    if result.summary is None:
-        return [str(result.samples or ""), "", "", "", ""]
-    steps = result.summary.steps
-    took = sum(step.took for step in steps) or 1
-    names = ("compute", "communication", "data", "idle")
-    return [
-        str(len(steps)),
-        *(f"{100 * sum(getattr(step, name) for step in steps) / took:.0f} %" for name in names),
-    ]
-
-
-def _cost(one: Collection) -> Iterable[str]:
-    """What it cost, in step time."""
-    if one.before and one.during:
-        more = one.during / one.before - 1
-        after = f", {one.after:.3g} s after" if one.after else ""
-        yield f"steps took {one.before:.3g} s before, {one.during:.3g} s during ({more:+.0%}){after}"
-    stops = [result.summary.stop_s for result in one.results.values() if result.summary is not None]
-    if stops:
-        yield f"stopping the profiler paused a rank for {max(stops):.2g} s at most"
-
-
-def _files(one: Collection, folder: RunFolder | None) -> Iterable[str]:
-    """Where the traces are, and what opens them."""
-    if folder is None or not any(result.file for result in one.results.values()):
-        return
-    there = {entry.name: entry.dir for entry in folder.manifest.nodes}
-    yield "traces, to open at https://ui.perfetto.dev (nothing is uploaded there), or in chrome://tracing:"
-    absent = False
-    for rank, result in sorted(one.results.items()):
-        if not result.file:
-            continue
-        here = report_path(folder, result.node, result.file)
-        if here is not None and here.exists():
-            yield f"  rank {rank}: {here}"
-        else:
-            absent = True
-            yield f"  rank {rank}: on {result.node}: {there.get(result.node, '')}/reports/{result.file}"
-    if absent:
-        yield f"  to fetch them, verified: cockpit collect {quote(folder.name)}"
-
-
-def _grouped(whys: Any) -> Iterable[tuple[str, str]]:
-    """Ranks by the reason that they have in common."""
-    by_why: dict[str, list[int]] = {}
-    for rank, why in sorted(whys.items()):
-        by_why.setdefault(why, []).append(rank)
-    return [(ranks_named(ranks), why) for why, ranks in by_why.items()]
-
-
-def _as_json(one: Collection, store: Store, folder: RunFolder | None) -> dict[str, Any]:
-    return {
-        "event": "profile",
-        "run": one.run,
-        "number": one.number,
-        "id": one.id,
-        "kind": one.kind,
-        "t": one.at,
-        "first": one.first,
-        "steps": one.steps,
-        "seconds": one.seconds,
-        "options": list(one.options),
-        "apart_s": one.apart_s,
-        "before_s": one.before,
-        "during_s": one.during,
-        "after_s": one.after,
-        "cancelled": one.cancelled,
-        "folder": str(store.folder(one.number)),
-        "missing": {str(rank): why for rank, why in sorted(one.missing.items())},
-        "ranks": {str(rank): _rank_json(result, folder) for rank, result in sorted(one.results.items())},
-    }
-
-
-def _rank_json(result: RankResult, folder: RunFolder | None) -> dict[str, Any]:
-    here = None if folder is None or not result.file else report_path(folder, result.node, result.file)
-    return {
-        "node": result.node,
-        "state": result.state,
-        "why": result.why,
-        "began": result.began,
-        "file": result.file,
-        "here": str(here) if here is not None and here.exists() else None,
-        "size": result.size,
-        "sha256": result.sha256,
-        "rate": result.rate,
-        "samples": result.samples,
-        "errors": result.errors,
-        "stop_s": None if result.summary is None else result.summary.stop_s,
-    }

@@ -101,6 +101,7 @@ class Known:
     :param stalled: that it stands still, in a sentence, as whoever watches has seen; empty: nobody has
     :param saved_s: seconds since a log named a checkpoint; None: none has
     :param slowest: the rank that others wait for; None: not known
+    :param since: ranks that are slow, and from which step on
     :param timeout_s: after which its collectives are given up; None: what is usual
     :param earlier: the last collection of ``torch``, which tells how many events there are
     :param command: takes stacks of the job
@@ -109,6 +110,7 @@ class Known:
     stalled: str = ""
     saved_s: float | None = None
     slowest: int | None = None
+    since: Mapping[int, int] = field(default_factory=dict)
     timeout_s: float | None = None
     earlier: Collection | None = None
     command: str = "cockpit stacks"

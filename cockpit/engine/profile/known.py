@@ -14,6 +14,7 @@ from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.run import standstill
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
+from cockpit.core.run.notices.slow import since
 from cockpit.engine.profile.choose import Known
 from cockpit.engine.profile.store import Store
 from cockpit.engine.profile.taking import fact_of, is_over
@@ -51,8 +52,9 @@ def known_of(
     if model is not None and model.watch.state in ("quiet", "stalled"):
         stalled = standstill.news(model.watch)[0]
     saved_s = time.time() - saves[-1] if saves else None
-    slowest = None if folder is None else _slowest(folder)
-    return Known(stalled, saved_s, slowest, earlier=_earlier(store), command=command)
+    slow = {} if model is None else since(model)
+    slowest = next(iter(slow), None if folder is None else _slowest(folder))
+    return Known(stalled, saved_s, slowest, slow, earlier=_earlier(store), command=command)
 
 
 def _slowest(folder: RunFolder) -> int | None:

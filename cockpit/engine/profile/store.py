@@ -87,6 +87,7 @@ class _Head(Definition):
     during: float | None = maybe(gate.SECONDS)
     after: float | None = maybe(gate.SECONDS)
     cancelled: str = bound(gate.SENTENCE, "")
+    since: dict[int, int] = bound(MapOf(Digits(gate.RANK), gate.COUNT, gate.RANK_LIMIT), {})
 
 
 class _Version(Definition):
@@ -251,12 +252,11 @@ def _as_sent(summary: RankProfile) -> dict[str, Any]:
 
 def _told(one: Collection) -> Mapping[str, Any]:
     """``collection.json``."""
-    left_out = ("number", "results", "offsets")
+    left_out = ("number", "results")
     return {
         "format": FORMAT,
         "version": __version__,
         **{name: value for name, value in vars(one).items() if name not in left_out},
-        "offsets": dict(one.offsets),
         "ranks": {
             str(rank): {
                 name: value

@@ -295,6 +295,7 @@ class Taking:
             during,
             after,
             self.cancelled,
+            dict(self._told.since),
         )
 
     @property

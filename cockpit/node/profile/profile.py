@@ -84,7 +84,7 @@ class _Rank:
             found.answer()
             if not found.lock():
                 raise rings.Unable("another profile of it is being taken")
-            found.order(Order(number, asked.first, asked.steps, options, deadline_ns, asked.id))
+            found.order(Order(number, asked.first, asked.steps, options, deadline_ns, asked.collection))
         except rings.Unable as error:
             self.end("refused", str(error))
         except OSError as error:
@@ -120,7 +120,7 @@ class _Rank:
         tail = ".rank-%d.torch.step-%d.%s.trace.json.gz" % (
             self.target.rank,
             self._asked.first,
-            self._asked.id,
+            self._asked.collection,
         )
         folder = os.path.join(self._asked.dir, record.REPORTS)
         names = [name for name in os.listdir(folder) if name.endswith(tail)]
@@ -171,7 +171,7 @@ class _Rank:
         phases = _phases(said)
         return {
             **found,
-            "steps": [{**step, "phases": phases.get(step["step"], ())} for step in found["steps"]],
+            "steps": [[*step[:-1], phases.get(step[0], ())] for step in found["steps"]],
             "rank": self.target.rank,
             "file": self.file,
             "size": self.size,
@@ -258,7 +258,7 @@ class _Profiles:
 
     def _tidy(self) -> None:
         """Remove what a rank left unfinished that has ended."""
-        mark = ".torch.step-%d.%s.trace.json" % (self._asked.first, self._asked.id)
+        mark = ".torch.step-%d.%s.trace.json" % (self._asked.first, self._asked.collection)
         folder = os.path.join(self._asked.dir, record.REPORTS)
         for one in self._ranks:
             if procfs.alive(one.target.pid, one.target.ticks):
