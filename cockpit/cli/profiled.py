@@ -79,9 +79,6 @@ def _stacks(one: Collection) -> Iterator[str]:
     for rank, some in _differing(samples).items():
         for at in some:
             yield f"rank {rank} is {at.share:.0%} of its time in {at.frame}, others {at.others:.0%}"
-    yield from grouped(
-        {rank: result.why for rank, result in one.results.items() if result.state == DONE and result.why}
-    )
     yield f"flame graph of all ranks: cockpit profile show {quote(one.run or 'RUN')} {one.number} --html FILE"
 
 
