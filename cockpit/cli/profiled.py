@@ -93,7 +93,10 @@ def _where(one: Collection, store: Store, folder: RunFolder | None) -> Iterator[
         again = f"cockpit profile show {quote(folder.name)} {one.number}"
         fetch = "" if len(here) == len(files) else " --fetch"
         yield f"all ranks on one timeline: {again}{fetch} --perfetto FILE.tar"
-    yield f"kept in {store.folder(one.number)}"
+    if folder is None:
+        yield f"to see it again: cockpit profile show {quote(str(store.folder(one.number)))}"
+    else:
+        yield f"kept in {store.folder(one.number)}"
 
 
 def _here(result: RankResult, folder: RunFolder | None) -> Path | None:
