@@ -315,9 +315,10 @@ class _Sum:
             if os.getppid() != parent:
                 os._exit(1)
 
-        self._files = contextlib.ExitStack()
-        self._out = self._files.enter_context(tempfile.TemporaryFile())
-        self._errors = self._files.enter_context(tempfile.TemporaryFile())
+        with contextlib.ExitStack() as files:
+            self._out = files.enter_context(tempfile.TemporaryFile())
+            self._errors = files.enter_context(tempfile.TemporaryFile())
+            self._files = files.pop_all()
         self._end = time.monotonic() + SUM_S
         self._process = subprocess.Popen(
             command,
