@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from cockpit.core.explain.console import ALL, READ_FIRST, Console, Heard, joined
 from cockpit.core.explain.gate import Gate
-from cockpit.core.explain.judging import Source, judged
+from cockpit.core.explain.judging import judged
 from cockpit.core.explain.report import Report
+from cockpit.core.explain.witnesses import Source
 from cockpit.core.rules.table import table
 from cockpit.engine.explain.sources import Item, NotALog, blocks, opened
 from cockpit.errors import CockpitError
