@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cockpit.core.explain import launchers
 from cockpit.core.explain.console import Window
-from cockpit.core.explain.report import Cause, Line, Party, Report
+from cockpit.core.explain.report import UNTOLD, Cause, Ended, Line, Party, Report
 from cockpit.core.explain.witnesses import LINE_S, Source, Witness, short_host, witnesses
 from cockpit.core.logs.cause_words import VICTIM, Weight
 from cockpit.core.logs.prefixes import message
@@ -124,13 +124,15 @@ class _Court:
             )
         return Rank(one.number, "", RankState.EXITED, code=one.end.code, ended_at=ended or LINE_S)
 
-    def _how(self, one: Witness) -> str:
+    def _how(self, one: Witness) -> Ended:
         if one.end is None:
-            return ""
+            return UNTOLD
         if one.end.lost:
-            return "died unexpectedly"
+            return Ended("died unexpectedly")
         number = one.end.signal
-        return f"killed by {signal_name(number)}" if number is not None else f"exited {one.end.code}"
+        return (
+            Ended("exited {}", one.end.code) if number is None else Ended("killed by {}", signal_name(number))
+        )
 
     def _told(self, report: Report, first: First, model: RunModel) -> Report:
         by_number = {one.number: one for one in self._parties}
@@ -168,6 +170,7 @@ class _Court:
             names=tuple(dict.fromkeys(filter(None, (_named(one) for one in firsts if one.rank is None)))),
             nodes=tuple(dict.fromkeys(one.node for one in firsts if one.node)),
             what=self._what(first, firsts),
+            end=self._how(lead),
             cause=cause,
             row=row,
             end_line=self._end_line(lead),
@@ -213,7 +216,7 @@ class _Court:
             return f"{who}{on} exited 0 while the others continued"
         if first.how == "absent":
             return f"{who}{on} did not join the others"
-        return f"{who}{on} {self._how(lead) or 'failed'}"
+        return f"{who}{on} {self._how(lead).text() or 'failed'}"
 
     def _followers(self, first: First, firsts: Sequence[Witness]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         waited: list[int] = []

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cockpit.core.ranks import ranks_text
+from cockpit.core.nccl.findings import notable
+from cockpit.core.nccl.table import NOTHING, Table
+from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.rules.row import Row
+from cockpit.core.run.states import Rank, RankState, signal_name
+from cockpit.lang import word
 
 
 class Line(NamedTuple):
@@ -32,12 +36,39 @@ class Cause(NamedTuple):
     lines: tuple[Line, ...]
 
 
+class Ended(NamedTuple):
+    """How a process ended.
+
+    :param words: with a place for the value, see :func:`cockpit.lang.word`; empty: nothing says
+    """
+
+    words: str = ""
+    value: object = ""
+
+    def text(self, lang: str = "en") -> str:
+        """``exited 3``, ``killed by SIGKILL``."""
+        return word(self.words, lang).format(self.value) if self.words else ""
+
+
+UNTOLD = Ended()
+
+
+def ended(rank: Rank) -> Ended:
+    """How a rank ended."""
+    if rank.state is RankState.EXITED:
+        return Ended("exited {}", rank.code)
+    if rank.state is RankState.KILLED:
+        return Ended("killed by {}", signal_name(rank.signal or 0))
+    if rank.state is RankState.LOST:
+        return Ended("lost: {}", rank.why) if rank.why else Ended("lost")
+    return Ended("gone") if rank.state is RankState.GONE else UNTOLD
+
+
 class Party(NamedTuple):
     """Who printed.
 
     :param rank: None: no line says which
     :param name: how it is known else
-    :param end: how it ended, in words; empty: nothing says
     """
 
     rank: int | None
@@ -45,7 +76,16 @@ class Party(NamedTuple):
     name: str
     lines: int
     size: int
-    end: str = ""
+    end: Ended = UNTOLD
+
+
+_HOW = {
+    "broke": "{} failed",
+    "left": "{} exited 0 while the others continued",
+    "absent": "{} did not join the others",
+    "gone": "{} is gone; its output ends with an error",
+    "unknown": "which rank failed first is unknown: {} waited for others",
+}
 
 
 @dataclass(frozen=True)
@@ -56,11 +96,13 @@ class Report:
     :param how: as in :class:`cockpit.core.run.first.First`; empty: no failure was found
     :param ranks: who failed first, if its rank is known
     :param names: who did, else
-    :param what: who it was, and how it ended, in a sentence
+    :param what: who it was, and how it ended, in an English sentence
+    :param end: how it ended
     :param row: what that means
     :param end_line: where its launcher says how it ended
     :param waited: ranks that only followed: they waited for it, or were stopped
     :param ended_too: ranks that failed after it
+    :param nccl: what NCCL says it uses
     """
 
     files: tuple[tuple[str, int, int, bool, tuple[str, ...]], ...] = ()
@@ -71,6 +113,7 @@ class Report:
     names: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     what: str = ""
+    end: Ended = UNTOLD
     cause: Cause | None = None
     row: Row | None = None
     certainty: str = "unsure"
@@ -78,6 +121,7 @@ class Report:
     waited: tuple[int, ...] = ()
     ended_too: tuple[int, ...] = ()
     run: str = ""
+    nccl: Table = NOTHING
 
     @property
     def failed(self) -> bool:
@@ -88,6 +132,18 @@ class Report:
     def exact(self) -> bool:
         """Whether every line was counted; else the numbers of speakers are estimates."""
         return all(exact for _, _, _, exact, _ in self.files)
+
+    def sentence(self, lang: str) -> str:
+        """Who failed first, and how it ended; in Chinese from what is known, in English as it was judged."""
+        if lang != "zh":
+            return self.what
+        who = ranks_named(self.ranks) if self.ranks else "、".join(self.names)
+        who = who or word("a process that no line names", lang)
+        if self.ranks and len(self.nodes) == 1:
+            who = word("{} on {}", lang).format(who, self.nodes[0])
+        ended = self.how == "broke" and self.end.text(lang)
+        said = f"{who} {ended}" if ended else word(_HOW[self.how], lang).format(who)
+        return said.replace("） ", "）")  # no space beside full-width signs
 
     def as_json(self, lang: str = "en") -> dict[str, Any]:
         """The report for programs."""
@@ -108,7 +164,7 @@ class Report:
                     "name": one.name,
                     "lines": one.lines,
                     "bytes": one.size,
-                    "end": one.end,
+                    "end": one.end.text(),
                 }
                 for one in self.parties
             ],
@@ -138,4 +194,5 @@ class Report:
             ],
             "waited": ranks_text(self.waited),
             "failed_too": ranks_text(self.ended_too),
+            "findings": [one.as_json() for one in notable(self.nccl, lang)],
         }

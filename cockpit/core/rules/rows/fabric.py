@@ -92,6 +92,27 @@ ROWS: tuple[Row, ...] = (
         source="nccl#1405, nccl#1664, nccl#1814, nccl/src/transport/net_ib",
     ),
     Row(
+        id="nccl-tcp",
+        check="core/nccl/findings",
+        severity="warning",
+        means="NCCL uses TCP between nodes, not InfiniBand, RoCE or EFA: collectives take many times as long.",
+        zh="NCCL 在节点之间走的是 TCP，没有用 InfiniBand、RoCE 或 EFA：集合通信会慢很多。",
+        next=(
+            Next(
+                "env | grep NCCL_",
+                "is NCCL_NET or NCCL_IB_DISABLE set?",
+                "看是否设置了 NCCL_NET 或 NCCL_IB_DISABLE",
+            ),
+            Next(
+                "ibv_devinfo; fi_info -p efa",
+                "is the device there, also in the container, and its port active?",
+                "看设备在不在（容器里也要有）、端口是否为 active",
+            ),
+            Next("ulimit -l", "where ranks run: must be unlimited", "在 rank 所在环境里必须是 unlimited"),
+        ),
+        source="nccl/src/plugin/net.cc",
+    ),
+    Row(
         id="ib-missing",
         signs=(r"\bNET/IB : No device found",),
         severity="info",
@@ -201,6 +222,26 @@ ROWS: tuple[Row, ...] = (
                 "sudo lspci -vvv | grep -i 'ACSCtl.*SrcValid+'",
                 "bare metal: is ACS on, or the IOMMU?",
                 "物理机上看 ACS 或 IOMMU 是否打开",
+            ),
+        ),
+        source="nccl/src/graph/paths.cc",
+    ),
+    Row(
+        id="nccl-gdr",
+        check="core/nccl/findings",
+        severity="warning",
+        means="GPUDirect RDMA is off: data between nodes goes through the host's memory, slower.",
+        zh="GPUDirect RDMA 没有启用：节点之间的数据要经主机内存中转，会更慢。",
+        next=(
+            Next(
+                "lsmod | grep -E 'nvidia_peermem|nv_peer_mem|gdrdrv'",
+                "load it: sudo modprobe nvidia_peermem",
+                "没有就加载：sudo modprobe nvidia_peermem",
+            ),
+            Next(
+                "nvidia-smi topo -m",
+                "is the card near the GPU? PHB and SYS are far",
+                "看网卡离 GPU 近不近：PHB、SYS 都算远",
             ),
         ),
         source="nccl/src/graph/paths.cc",

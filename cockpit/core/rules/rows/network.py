@@ -106,12 +106,12 @@ ROWS: tuple[Row, ...] = (
         means="NCCL talks over loopback (lo): right on one node; with more, no other node can reach this one.",
         zh="NCCL 走的是回环网卡 lo：单机没问题，多机时其他节点连不上本节点。",
         next=(
+            _IFNAME,
             Next(
                 "echo $NCCL_SOCKET_IFNAME",
                 "^docker0 alone lets lo in: write ^docker0,lo, or unset it",
                 "只写 ^docker0 会选中 lo：应写 ^docker0,lo，或不设",
             ),
-            _IFNAME,
         ),
         source="horovod#700, nccl/src/misc/socket.cc",
     ),
@@ -124,8 +124,25 @@ ROWS: tuple[Row, ...] = (
         next=(
             _IFNAME,
             Next("export NCCL_SOCKET_IFNAME=^docker,lo,virbr", "or exclude the bridges", "或排除这些网桥"),
+            _ADDRESSES,
         ),
-        source="horovod#584, nccl-tests#15",
+        source="horovod#584, nccl-tests#15, nccl/src/misc/socket.cc",
+    ),
+    Row(
+        id="nccl-interface",
+        check="core/nccl/findings",
+        severity="warning",
+        means="A few ranks use another interface or device than most: unreachable over it, or slower.",
+        zh="少数 rank 用的网卡或 IB 设备与多数 rank 不同：可能连不通，或者更慢。",
+        next=(
+            Next("export NCCL_SOCKET_IFNAME=eth0", "the one that most take", "改用多数 rank 所用的网卡"),
+            Next(
+                "ip -br addr",
+                "on that node: is the interface up, with an address?",
+                "在该节点上看这块网卡是否 up、有没有地址",
+            ),
+        ),
+        source="nccl/src/bootstrap.cc",
     ),
     Row(
         id="no-route",
@@ -210,8 +227,8 @@ ROWS: tuple[Row, ...] = (
             step="python -m pip install torch==VERSION",
             hint=": install the same torch on every node",
         ),
-        means="Nodes have different versions of NCCL.",
-        zh="各节点的 NCCL 版本不一致。",
+        means="Nodes have different versions or builds of NCCL.",
+        zh="各节点的 NCCL 版本或构建不一致。",
         next=(
             Next(
                 "python -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'",
