@@ -25,7 +25,7 @@ _CHINESE = {
     "next": "接下来",
     "only followed: {}": "受牵连：{}",
     "failed after it: {}": "随后失败：{}",
-    "also seen: {} ({})": "另外发现：{}（{}）",
+    "also seen ({}): {}": "另外发现（{}）：{}",
     "run {}": "训练 {}",
     "launcher: {}": "启动器：{}",
     "{} line, {}": "{} 行，{}",

@@ -344,7 +344,7 @@ def test_what_nccl_says_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["explain", str(path)]) == Exit.RANK_FAILED
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("failed first: rank 1")
-    assert f"also seen: {table().by_id['on-bridge'].means} (likely)" in rest
+    assert f"also seen (likely): {table().by_id['on-bridge'].means}" in rest
     code, out, _ = measured("-", "--nccl", stdin=said + FAILED)
     assert code == Exit.RANK_FAILED
     assert "differs: interfaces" in out

@@ -128,7 +128,7 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
     if report.ended_too:
         yield said("failed after it: {}", ranks_named(report.ended_too))
     for found in notable(report.nccl, lang):
-        yield said("also seen: {} ({})", found.meaning, said(found.certainty))
+        yield said("also seen ({}): {}", said(found.certainty), found.meaning)
         yield from (f"  {text}" for text in (found.what, *found.evidence))
         for step in found.steps:
             yield f"  {said('next: {}', step.text)}"

@@ -10,7 +10,7 @@ _ADDRESSES = Next(
 _IFNAME = Next(
     "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0",
     "the interface between the nodes (cockpit run: --env)",
-    "指定节点之间通信的网卡（cockpit run 用 --env）",
+    "节点之间的网卡（cockpit run 用 --env）",
 )
 _DEEP = Next(
     "cockpit doctor HOSTFILE --deep", "tries torch between all nodes", "在所有节点之间实际跑一遍 torch 通信"
