@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Language = Literal["en", "zh"]
 
@@ -54,6 +54,9 @@ _CHINESE = {
     "lost": "失联",
     "lost: {}": "失联：{}",
     "gone": "已不在",
+    "damaged: only the beginning could be unpacked ({})": "文件损坏，只能解压开头部分（{}）",
+    "read up to {} bytes: so much out of {} packed bytes is no log": "只读了 {} 字节：压缩包才 {} 字节，可疑",
+    "cut off: its end is missing, and only the rest could be unpacked": "文件不完整，只能解压到断开处",
     "RULE": "规则",
     "MEANING": "含义",
     "SOURCE": "来源",
@@ -64,6 +67,23 @@ _CHINESE = {
 def word(english: str, lang: str) -> str:
     """A word, or a template, in a language: ``en`` or ``zh``."""
     return _CHINESE[english] if lang == "zh" else english
+
+
+class Phrase(NamedTuple):
+    """What can be said in each language.
+
+    :param words: a template, see :func:`word`; empty: there is nothing to say
+    """
+
+    words: str = ""
+    values: tuple[object, ...] = ()
+
+    def text(self, lang: str = "en") -> str:
+        """``exited 3``, ``killed by SIGKILL``."""
+        return word(self.words, lang).format(*self.values) if self.words else ""
+
+
+UNSAID = Phrase()
 
 
 def language(setting: str, environ: Mapping[str, str]) -> Language:

@@ -32,7 +32,7 @@ def test_the_setting_decides_and_then_the_locale(setting: str, environ: dict[str
     assert language(setting, environ) == found
 
 
-ASK = ("word", "said", "_said", "Ended")
+ASK = ("word", "said", "_said", "Phrase")
 
 
 def strings(tree: ast.AST) -> set[str]:

@@ -198,7 +198,7 @@ def test_a_cut_off_gzip_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     report = told(path)
     assert report.failed
-    assert "cut off" in report.files[0][4][0]
+    assert "cut off" in report.files[0][4][0].text()
 
 
 def test_words_of_a_file_cannot_act_on_the_terminal(

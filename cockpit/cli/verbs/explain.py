@@ -148,7 +148,7 @@ def _sources(report: Report, lang: str) -> Iterator[str]:
     for name, lines, length, _, notes in report.files[:FILES]:
         yield said("{}: {}", name, _amount(lines, length, lang))
         for note in notes:
-            yield f"  {note}"
+            yield f"  {note.text(lang)}"
     if len(report.files) > FILES:
         lines = sum(one[1] for one in report.files)
         length = sum(one[2] for one in report.files)

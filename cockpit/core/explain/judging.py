@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cockpit.core.explain import launchers
 from cockpit.core.explain.console import Window
-from cockpit.core.explain.report import UNTOLD, Cause, Ended, Line, Party, Report
+from cockpit.core.explain.report import Cause, Line, Party, Report
 from cockpit.core.explain.witnesses import LINE_S, Source, Witness, short_host, witnesses
 from cockpit.core.logs.cause_words import VICTIM, Weight
 from cockpit.core.logs.prefixes import message
@@ -23,6 +23,7 @@ from cockpit.core.run.first import LISTENED, First, Said, first_of
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.states import Node, Rank, RankState, signal_name
 from cockpit.core.text import one_line
+from cockpit.lang import UNSAID, Phrase
 
 NEAR = 40
 """Lines around a cause in which a rule may find a sign."""
@@ -124,15 +125,14 @@ class _Court:
             )
         return Rank(one.number, "", RankState.EXITED, code=one.end.code, ended_at=ended or LINE_S)
 
-    def _how(self, one: Witness) -> Ended:
+    def _how(self, one: Witness) -> Phrase:
         if one.end is None:
-            return UNTOLD
+            return UNSAID
         if one.end.lost:
-            return Ended("died unexpectedly")
-        number = one.end.signal
-        return (
-            Ended("exited {}", one.end.code) if number is None else Ended("killed by {}", signal_name(number))
-        )
+            return Phrase("died unexpectedly")
+        if one.end.signal is None:
+            return Phrase("exited {}", (one.end.code,))
+        return Phrase("killed by {}", (signal_name(one.end.signal),))
 
     def _told(self, report: Report, first: First, model: RunModel) -> Report:
         by_number = {one.number: one for one in self._parties}

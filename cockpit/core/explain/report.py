@@ -10,7 +10,7 @@ from cockpit.core.nccl.table import NOTHING, Table
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.rules.row import Row
 from cockpit.core.run.states import Rank, RankState, signal_name
-from cockpit.lang import word
+from cockpit.lang import UNSAID, Phrase, word
 
 
 class Line(NamedTuple):
@@ -36,32 +36,15 @@ class Cause(NamedTuple):
     lines: tuple[Line, ...]
 
 
-class Ended(NamedTuple):
-    """How a process ended.
-
-    :param words: with a place for the value, see :func:`cockpit.lang.word`; empty: nothing says
-    """
-
-    words: str = ""
-    value: object = ""
-
-    def text(self, lang: str = "en") -> str:
-        """``exited 3``, ``killed by SIGKILL``."""
-        return word(self.words, lang).format(self.value) if self.words else ""
-
-
-UNTOLD = Ended()
-
-
-def ended(rank: Rank) -> Ended:
+def ended(rank: Rank) -> Phrase:
     """How a rank ended."""
     if rank.state is RankState.EXITED:
-        return Ended("exited {}", rank.code)
+        return Phrase("exited {}", (rank.code,))
     if rank.state is RankState.KILLED:
-        return Ended("killed by {}", signal_name(rank.signal or 0))
+        return Phrase("killed by {}", (signal_name(rank.signal or 0),))
     if rank.state is RankState.LOST:
-        return Ended("lost: {}", rank.why) if rank.why else Ended("lost")
-    return Ended("gone") if rank.state is RankState.GONE else UNTOLD
+        return Phrase("lost: {}", (rank.why,)) if rank.why else Phrase("lost")
+    return Phrase("gone") if rank.state is RankState.GONE else UNSAID
 
 
 class Party(NamedTuple):
@@ -76,7 +59,7 @@ class Party(NamedTuple):
     name: str
     lines: int
     size: int
-    end: Ended = UNTOLD
+    end: Phrase = UNSAID
 
 
 _HOW = {
@@ -105,7 +88,7 @@ class Report:
     :param nccl: what NCCL says it uses
     """
 
-    files: tuple[tuple[str, int, int, bool, tuple[str, ...]], ...] = ()
+    files: tuple[tuple[str, int, int, bool, tuple[Phrase, ...]], ...] = ()
     launchers: tuple[str, ...] = ()
     parties: tuple[Party, ...] = ()
     how: str = ""
@@ -113,7 +96,7 @@ class Report:
     names: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     what: str = ""
-    end: Ended = UNTOLD
+    end: Phrase = UNSAID
     cause: Cause | None = None
     row: Row | None = None
     certainty: str = "unsure"
@@ -152,7 +135,7 @@ class Report:
             "failed": self.failed,
             "run": self.run,
             "files": [
-                {"file": name, "lines": lines, "bytes": size, "notes": list(notes)}
+                {"file": name, "lines": lines, "bytes": size, "notes": [note.text() for note in notes]}
                 for name, lines, size, _, notes in self.files
             ],
             "launchers": list(self.launchers),

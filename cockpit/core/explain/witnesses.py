@@ -20,6 +20,7 @@ from cockpit.core.logs.prefixes import TRACEBACK, message
 from cockpit.core.logs.tracebacks import read_lines, read_tracebacks, shown
 from cockpit.core.run.first import CRASHES
 from cockpit.core.text import one_line
+from cockpit.lang import Phrase
 
 UNNAMED = 1 << 19
 """Numbers from here on stand for speakers whose rank is not known."""
@@ -50,7 +51,7 @@ class Source:
     heard: Heard
     rank: int | None = None
     node: str = ""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Phrase, ...] = ()
 
 
 @dataclass

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from cockpit.base.record import log_name
-from cockpit.core.explain.report import UNTOLD, Cause, Line, Party, Report, ended
+from cockpit.core.explain.report import Cause, Line, Party, Report, ended
 from cockpit.core.logs.cause_words import Weight
 from cockpit.core.logs.causes import Cause as Words
 from cockpit.core.masks import ranks_of
@@ -19,6 +19,7 @@ from cockpit.engine.files import open_regular
 from cockpit.engine.logs.last_words import LastWords
 from cockpit.engine.nccl import table_here
 from cockpit.engine.records.folder import RunFolder
+from cockpit.lang import UNSAID
 
 BLOCK = 1 << 20
 LINE = 600
@@ -45,7 +46,7 @@ def explained_run(name: str) -> Report:
     ):
         lines, size = _counted(str(path))
         known = model.ranks.get(-1 if rank is None else rank)
-        end = ended(known) if known is not None and known.failed else UNTOLD
+        end = ended(known) if known is not None and known.failed else UNSAID
         if rank is not None or lines:
             parties.append(Party(rank, node, "" if rank is not None else "launcher", lines, size, end))
         if size:
@@ -79,7 +80,7 @@ def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords
         ranks=ranks,
         nodes=found.nodes,
         what=found.what,
-        end=ended(lead) if lead is not None and lead.failed else UNTOLD,
+        end=ended(lead) if lead is not None and lead.failed else UNSAID,
         cause=Cause(told, found.evidence, () if place is None else (place,)) if told else None,
         row=table().by_id.get(found.rule),
         certainty=found.certainty,

@@ -19,6 +19,7 @@ from cockpit.core.nccl.reading import Reader, marked
 from cockpit.core.rules.table import table
 from cockpit.engine.explain.sources import Item, NotALog, blocks, opened
 from cockpit.errors import CockpitError
+from cockpit.lang import Phrase
 
 MUCH = 24 << 20
 """Bytes from which on two processes are quicker than one."""
@@ -44,7 +45,7 @@ class _Part(NamedTuple):
 class _Read(NamedTuple):
     number: int
     heard: Heard
-    notes: tuple[str, ...]
+    notes: tuple[Phrase, ...]
     nccl: Sequence[bytes] = ()
     error: CockpitError | None = None
 
@@ -110,7 +111,7 @@ def _size(part: _Part) -> int:
 def _read(part: _Part) -> _Read:
     first = max(FIRST_LEAST, READ_FIRST * part.budget // ALL)
     console = Console(_gate(), part.budget, first=0 if part.start else first)
-    notes: list[str] = []
+    notes: list[Phrase] = []
     nccl: list[bytes] = []
     found = blocks(part.item, part.start, part.end, notes)
     try:
