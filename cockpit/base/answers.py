@@ -438,6 +438,58 @@ class RecorderAnswer(Definition):
     """all ranks are through"""
 
 
+class RankWindow(Definition):
+    """What a profile of one rank would meet.
+
+    :param step: the last that has ended; None: no hook counts its steps; ``age_s``: how long ago
+    :param step_s: seconds of a step, the median of the last ones
+    :param why: why it cannot be profiled, in a sentence; empty: it can
+    """
+
+    rank: int = bound(gate.RANK)
+    step: Optional[int] = maybe(gate.COUNT)
+    age_s: Optional[float] = maybe(gate.SECONDS)
+    step_s: Optional[float] = maybe(gate.SECONDS)
+    why: str = bound(gate.SENTENCE, "")
+
+
+class WindowAnswer(Definition):
+    """`free`: bytes where the files go; `load`: of the node, over its CPUs"""
+
+    ranks: Tuple[RankWindow, ...] = bound(ListOf(Of(RankWindow), gate.RANKS_A_NODE))
+    free: int = bound(gate.SIZE, 0)
+    load: float = bound(gate.SECONDS, 0.0)
+
+
+class ProfileItem(Definition):
+    """How far one rank is; with its last one, in payload, what came of it, compressed with zlib: of `torch`
+    JSON of a :class:`cockpit.base.profile.summary.RankProfile`, of `cpu` folded stacks.
+
+    :param state: a word of :data:`cockpit.base.profile.order.STATES`, ``reading``: the node sums it up, or
+        ``done``: here it is
+    :param step: the last one that ended
+    :param t: when the profile began, unix seconds on the node's clock; 0: it has not
+    :param file: its name in the reports folder; empty: there is none
+    :param rate: of `cpu`: how often a second was asked for, after one dump was timed
+    :param samples: of `cpu`: how many there are; ``errors``: dumps that failed
+    """
+
+    rank: int = bound(gate.RANK)
+    state: str = bound(gate.WORD)
+    step: Optional[int] = maybe(gate.COUNT)
+    t: float = bound(gate.TIME, 0.0)
+    size: int = bound(gate.SIZE, 0)
+    file: str = bound(Text(255), "")
+    what: str = bound(gate.SENTENCE, "")
+    rate: int = bound(gate.COUNT, 0)
+    samples: int = bound(gate.COUNT, 0)
+    errors: int = bound(gate.COUNT, 0)
+
+
+class ProfileAnswer(Definition):
+    """all ranks are through"""
+
+
 class ReportFile(Definition):
     """A file in a run's reports folder."""
 

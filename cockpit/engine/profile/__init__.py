@@ -1,0 +1,1 @@
+"""Profiles: choosing a window, ordering it from all nodes, keeping what comes."""
