@@ -22,6 +22,7 @@ from cockpit.core.text import columns
 from cockpit.engine.explain import reading, sources
 from cockpit.engine.explain.reading import explained
 from cockpit.errors import CockpitError, Exit
+from cockpit.lang import Phrase
 from tests.cli.schemas import fits
 from tests.ends.composed import folder_of, plays
 from tests.explain.consoles import LAUNCHERS, console
@@ -134,6 +135,22 @@ def test_the_exit_code_says_whether_it_failed(
         assert f"{path}:5: [rank1]: ValueError: loss became NaN" in said
     else:
         assert said.startswith("no failure found")
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (Report(how="left", ranks=(3,), nodes=("n1",)), "rank 3（n1）以 0 退出，其他 rank 还在运行"),
+        (Report(how="absent", ranks=(3, 4), nodes=("n1", "n2")), "其他 rank 都在等 rank 3-4，但没有等到"),
+        (Report(how="unknown", ranks=(0, 1)), "无法判断谁最先失败：rank 0-1 都在等别的 rank"),
+        (Report(how="gone", ranks=(0,), nodes=("n1",)), "rank 0（n1）的进程已不在，输出以错误结尾"),
+        (Report(how="broke", names=("local rank 3 on n1",)), "local rank 3 on n1"),
+        (Report(how="broke", end=Phrase("exited {}", (3,))), "没有标明来源的进程退出码 3"),
+    ],
+)
+def test_who_failed_first_in_chinese(report: Report, said: str) -> None:
+    assert report.sentence("zh") == said
+    assert report.sentence("en") == report.what
 
 
 def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

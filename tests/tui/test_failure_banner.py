@@ -166,7 +166,7 @@ def test_what_nccl_says_is_wrong_is_not_urgent() -> None:
     )
     assert shown(model, beside=by_nccl(), width=80)[0].endswith("n01  --env NCCL_SOCKET_IFNAME=eth0")
     for node in ("gpu01", "gpu02"):
-        full = {"what": f"the disk of the run folder on {node} is full", "due": NOW + 720}
+        full: dict[str, Any] = {"what": f"the disk of the run folder on {node} is full", "due": NOW + 720}
         happens(model, "", "notice", id="disk", of=node, since=NOW, certainty="likely", **full)
     lines = shown(model, beside=by_nccl())
     assert not any("docker0" in line for line in lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cockpit import config
 from cockpit.cli.output import out, out_json, out_lines
 from cockpit.cli.parsing import Parser, add_flag
-from cockpit.core.ranks import ranks_named, ranks_text
+from cockpit.core.ranks import ranks_text
 from cockpit.core.text import one_line, size
 from cockpit.errors import CockpitError, Exit
 from cockpit.lang import word
@@ -50,7 +50,7 @@ def parser() -> Parser:
     made.add_argument(
         "--lang",
         choices=("en", "zh"),
-        help="the language of meanings and steps (default: lang of the settings)",
+        help="the language to explain in (default: lang of the settings)",
     )
     return made
 
@@ -103,6 +103,7 @@ def _nccl_json(nccl: Table) -> dict[str, Any]:
 
 
 def _lines(report: Report, lang: str) -> Iterator[str]:
+    from cockpit.core.explain.report import named
     from cockpit.core.nccl.findings import notable
 
     said = partial(_said, lang)
@@ -124,9 +125,9 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
         for step in report.row.steps(lang):
             yield f"  {said('next: {}', step.text)}"
     if report.waited:
-        yield said("only followed: {}", ranks_named(report.waited))
+        yield said("only followed: {}", named(report.waited, lang))
     if report.ended_too:
-        yield said("failed after it: {}", ranks_named(report.ended_too))
+        yield said("failed after it: {}", named(report.ended_too, lang))
     for found in notable(report.nccl, lang):
         yield said("also seen ({}): {}", said(found.certainty), found.meaning)
         yield from (f"  {text}" for text in (found.what, *found.evidence))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -62,6 +64,14 @@ class Party(NamedTuple):
     end: Phrase = UNSAID
 
 
+def named(ranks: Sequence[int], lang: str) -> str:
+    """``rank 3``, ``ranks 0-7``; Chinese has no plural."""
+    return f"rank {ranks_text(ranks)}" if lang == "zh" else ranks_named(ranks)
+
+
+_BETWEEN = re.compile(r"(?<=[^\x00-\x7f]) (?=[^\x00-\x7f])")
+"""A space that Chinese does not have between two signs of its own."""
+
 _HOW = {
     "broke": "{} failed",
     "left": "{} exited 0 while the others continued",
@@ -120,13 +130,13 @@ class Report:
         """Who failed first, and how it ended; in Chinese from what is known, in English as it was judged."""
         if lang != "zh":
             return self.what
-        who = ranks_named(self.ranks) if self.ranks else "、".join(self.names)
+        who = named(self.ranks, lang) if self.ranks else "、".join(self.names)
         who = who or word("a process that no line names", lang)
         if self.ranks and len(self.nodes) == 1:
             who = word("{} on {}", lang).format(who, self.nodes[0])
         ended = self.how == "broke" and self.end.text(lang)
         said = f"{who} {ended}" if ended else word(_HOW[self.how], lang).format(who)
-        return said.replace("） ", "）")  # no space beside full-width signs
+        return _BETWEEN.sub("", said)
 
     def as_json(self, lang: str = "en") -> dict[str, Any]:
         """The report for programs."""
