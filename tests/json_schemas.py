@@ -368,6 +368,30 @@ SCHEMAS: dict[str, Schema] = {
                 ),
             ),
             "ras": {"description": "what NCCL's RAS says", "type": ["object", "null"]},
+            "calls": by(
+                "ranks without a stack that note their calls (run --trace-calls)",
+                obj(
+                    "a rank",
+                    {
+                        "rank": "integer: which",
+                        "pid": "integer: its process",
+                        "why": "string: why it notes none, or no more; empty: it does",
+                        "calls": each(
+                            "the last ones, newest first",
+                            obj(
+                                "a call",
+                                {
+                                    "age_s": "number: how long ago it began",
+                                    "main": "boolean: in the main thread",
+                                    "name": "string: of the function",
+                                    "file": "string: where it is",
+                                    "line": "integer: its first line",
+                                },
+                            ),
+                        ),
+                    },
+                ),
+            ),
             "missing": by("ranks without a stack, and why", "string: why"),
             "ranks": by(
                 "ranks by number",
@@ -462,6 +486,48 @@ SCHEMAS: dict[str, Schema] = {
                 "words that stand for no file, by node", {"type": "array", "items": {"type": "string"}}
             ),
             "warning": "string: what reports contain",
+        },
+    ),
+    "profile": obj(
+        "`cockpit profile … --json`, and `cockpit profile show RUN [N] --json`: what came of each rank",
+        {
+            "event": {"description": "always the same", "const": "profile"},
+            "run": "string: its name; empty: cockpit did not start the job",
+            "number": "integer: of the profile",
+            "id": "string: by which nodes know it",
+            "kind": {"description": "how it was taken", "enum": ["torch", "cpu"]},
+            "t": "number: when it was ordered, unix seconds",
+            "first": "integer|null: its first step; null: it was as long as seconds says",
+            "steps": "integer: how many steps",
+            "seconds": "number|null: how long it was; null: whole steps",
+            "options": each("options of torch's profiler", "string: shapes, stack or memory"),
+            "apart_s": "number|null: seconds from the first rank's begin to the last one's",
+            "before_s": "number|null: seconds of a step before it, median; null: not known",
+            "during_s": "number|null: the same in it",
+            "after_s": "number|null: the same after it",
+            "cancelled": "string: who ended it early; empty: nobody",
+            "folder": "string: where it is kept",
+            "missing": by("ranks of which nothing is here, and why", "string: why"),
+            "ranks": by(
+                "every rank that was meant",
+                obj(
+                    "a rank",
+                    {
+                        "node": "string: where it runs",
+                        "state": "string: done: it is here; else how far it came",
+                        "why": "string: why it is missing, or less than it seems",
+                        "began": "number|null: when its profile began, unix seconds",
+                        "file": "string: name of its trace in the reports of its node; empty: none",
+                        "here": "string|null: path of the trace, once it was fetched",
+                        "size": "integer: bytes",
+                        "sha256": "string: of the trace; empty: not known",
+                        "rate": "integer: of cpu: looks a second",
+                        "samples": "integer: of cpu: looks at it",
+                        "errors": "integer: of cpu: looks that failed",
+                        "stop_s": "number|null: how long ending the profile held it up",
+                    },
+                ),
+            ),
         },
     ),
     "stop": obj(

@@ -263,6 +263,13 @@ class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"], at="stacks.d
     timeout_s: float = bound(gate.SECONDS, 10.0)
 
 
+class Calls(Request["answers.CallsAnswer", "answers.Nothing"], at="stacks.last_calls"):
+    """the last calls that these ranks have noted, newest first"""
+
+    dir: str = bound(gate.PATH)
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
+
+
 class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"], at="recorder.recorder"):
     """what torch's flight recorder has of some ranks, at most so many `rows` of each since a moment"""
 
