@@ -796,6 +796,9 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "waited": "string: ranks that only followed, such as 0-3,7",
             "failed_too": "string: ranks that failed after it",
+            "findings": each(
+                "what else is wrong, by what NCCL says: none of it need be why", obj("a finding", FINDING)
+            ),
             "nccl": obj("what NCCL says it uses; null: --nccl was not given", NCCL, null=True),
         },
     ),

@@ -7,8 +7,11 @@ import glob
 import os
 from collections.abc import Iterable, Mapping
 
+from cockpit import config
 from cockpit.base import verbs
 from cockpit.base.record import LAUNCHER_LOG, rank_log, rank_nccl
+from cockpit.core.finding import Finding
+from cockpit.core.nccl.findings import notable
 from cockpit.core.nccl.lines import LONGEST
 from cockpit.core.nccl.reading import Reader, read
 from cockpit.core.nccl.table import Table
@@ -21,8 +24,9 @@ from cockpit.errors import CockpitError
 
 READ = 8 << 20
 """Bytes of a file of NCCL's own that are read, from its beginning."""
-LOG_READ = 1 << 20
-"""The same of a log, in which a user may let NCCL print: communicators are made early."""
+LOG_READ, LOG_LEAST, LOGS_READ = 1 << 20, 64 << 10, 256 << 20
+"""The same of a log, in which a user may let NCCL print: communicators are made early. Of many logs less, so
+that all of them are not more than the last; but not less than the second."""
 ASKED = 256 << 10
 """Bytes of each file of a run that are asked for where it is not copied here: a communicator says some KB."""
 PIECE = 256 << 10
@@ -82,12 +86,13 @@ class Heard:
         manifest = folder.manifest
         self._nodes = nodes_of(folder)
         self._reader = Reader()
+        log_read = max(LOG_LEAST, min(LOG_READ, LOGS_READ // max(1, len(self._nodes))))
         self._parts = [
             _Part(str(folder.spool_dir(node) / name), rank, most)
             for node in manifest.nodes
             for rank in node.ranks
             for name, most in (
-                (rank_log(rank), LOG_READ),
+                (rank_log(rank), log_read),
                 *([(rank_nccl(rank), READ)] if manifest.nccl_debug else []),
             )
         ]
@@ -154,6 +159,12 @@ def table_here(folder: RunFolder) -> Table:
     heard = Heard(folder)
     heard.read()
     return heard.table()
+
+
+def notable_here(folder: RunFolder) -> tuple[Finding, ...]:
+    """What is worth saying of that, in the language to explain in; none if the settings want none."""
+    settings = config.load()
+    return notable(table_here(folder), settings.language) if settings.notices.nccl else ()
 
 
 async def table_now(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -21,7 +20,6 @@ from cockpit.core.run.model import Rank, RunModel
 from cockpit.engine.logs.spooled import SpooledLogs, last_times
 from cockpit.engine.nccl import Files
 from cockpit.engine.records.folder import RunFolder
-from cockpit.lang import language
 
 AT_ONCE = 4 * SEARCHED
 """Bytes of all logs that one judgement looks through; then the ends alone of those that are left."""
@@ -45,7 +43,7 @@ class LastWords:
         self._folder = folder
         self._logs = SpooledLogs(folder)
         self._nccl = Files(folder)
-        self._lang = language(config.load().lang, os.environ)
+        self._lang = config.load().language
         self._foreign = folder.manifest.foreign is not None
         self._found: dict[int, tuple[tuple[int, int], Said]] = {}
         self._by_nccl: dict[int, Cause] = {}

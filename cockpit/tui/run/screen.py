@@ -125,7 +125,12 @@ class RunScreen(CommandScreen):
         ascii_only = glyphs.ascii
         yield TopBar(glyphs=glyphs, id="top")
         yield StallBanner(keys=self.app.keys.__getitem__, ascii_only=ascii_only, id="stall")
-        yield FailureBanner(run=self.board.folder.name, keys=self.app.keys.__getitem__, id="banner")
+        yield FailureBanner(
+            run=self.board.folder.name,
+            keys=self.app.keys.__getitem__,
+            lang=self.app.config.language,
+            id="banner",
+        )
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
             with Column(LEFT, id="left"):
