@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cockpit.core.finding import Finding
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.log_steps import resumed
@@ -33,7 +33,7 @@ class Beside:
     :param kept: what its nodes kept while nobody watched
     """
 
-    pages: Sequence[tuple[Source, Tracker]]
+    pages: Sequence[tuple[Output, Tracker]]
     ahead: Left | None
     kept: Sequence[Shown]
 
