@@ -333,9 +333,10 @@ class JsonPrinter:
             start += f'"file": "{file_of(writer)}", '
         when = "" if self.at is None else f', "t": {self.at:.3f}'
         offset = self._offsets[source]
+        quiet = isinstance(writer, Nccl) and not self._nccl
         for line, span in zip(lines, log.spans, strict=True):
             at, offset = offset, offset + span
-            if not self._nccl and hushed(writer, line):
+            if quiet and hushed(writer, line):
                 continue
             text = json.dumps(line.decode("utf-8", "backslashreplace"))
             end = ', "cut": true}\n' if isinstance(line, Cut) else "}\n"

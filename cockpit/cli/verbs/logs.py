@@ -75,7 +75,7 @@ def parser() -> Parser:
         "only matching lines; !REGEX: only others; an all-lowercase REGEX ignores case",
     )
     add_flag(
-        made, "--nccl", "only what NCCL says, with run --nccl-debug; without this, its warnings are printed"
+        made, "--nccl", "only what NCCL says, all of it; otherwise only its warnings (see run --nccl-debug)"
     )
     add_flag(made, "--time", "print the time of each line")
     made.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")

@@ -17,6 +17,7 @@ from cockpit.core.logs.levels import Level, level_of, may_be
 from cockpit.core.logs.lines import last_state
 from cockpit.core.logs.patterns import Pattern
 from cockpit.core.logs.query import Query, hushed
+from cockpit.core.logs.sources import Nccl
 from cockpit.core.run.event_table import missing
 from cockpit.engine.logs.book import Logbook, Row, Source
 
@@ -441,7 +442,8 @@ class Reader:
         if self._logs.nccl and not self.query.nccl:
             for number, lines in own.items():
                 writer = self._logs.files[number].source[1]
-                own[number] = [line for line in lines if not hushed(writer, line)]
+                if isinstance(writer, Nccl):
+                    own[number] = [line for line in lines if not hushed(writer, line)]
         if not self.query.fold or (self._numbers is not None and len(self._numbers) == 1):
             found = [_line((number,), text, cut, True) for number in own for text in own[number]]
         else:
