@@ -17,7 +17,7 @@ from cockpit.core.logs.levels import Level, level_of, may_be
 from cockpit.core.logs.lines import last_state
 from cockpit.core.logs.patterns import Pattern
 from cockpit.core.logs.query import Query, hushed
-from cockpit.core.logs.sources import Nccl
+from cockpit.core.logs.sources import Nccl, Writer
 from cockpit.core.run.event_table import missing
 from cockpit.engine.logs.book import Logbook, Row, Source
 
@@ -462,19 +462,23 @@ class Reader:
             # Folding only compares sources.
             folder.add(("", number), lines)
         found: list[_Line] = []
-        alone: dict[int, tuple[int, ...]] = {number: (number,) for number in own}
+        alone: dict[Writer, tuple[int, ...]] = {number: (number,) for number in own}
         for fold, (sources, text, originals) in enumerate(folder.flush()):
             # Thousands of lines in a tenth of a second: take shortcuts.
             if len(sources) == 1:
-                numbers = alone[sources[0][1] or 0]
+                numbers = alone[sources[0][1]]
             elif originals:
                 said = sorted(
-                    [(number or 0, line) for (_, number), line in zip(sources, originals, strict=True)]
+                    [
+                        (number, line)
+                        for (_, number), line in zip(sources, originals, strict=True)
+                        if isinstance(number, int)
+                    ]
                 )
                 found += _fold(text, said, fold, cut, unfolded=(batch, fold) in self._unfolded)
                 continue
             else:
-                numbers = tuple(sorted([number or 0 for _, number in sources]))
+                numbers = tuple(sorted([number for _, number in sources if isinstance(number, int)]))
             if b"\n" not in text and len(text) <= TEXT_MAX and not cut:
                 found.append(_Line(numbers, text, len(text), True))
             else:
