@@ -827,7 +827,8 @@ SCHEMAS: dict[str, Schema] = {
             "text?": "string: the line",
             "t?": "number: when it was there, unix seconds",
             "cut?": "boolean: whether the line goes on in the next object",
-            **{f"{name}?": {"description": "of a gap"} for name in ("file", "at", "size", "why")},
+            "file?": "string: of a line that NCCL wrote to a file of its own, and of a gap: the file's name",
+            **{f"{name}?": {"description": "of a gap"} for name in ("at", "size", "why")},
         },
     ),
     "run": {

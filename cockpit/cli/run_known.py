@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cockpit.core.finding import Finding
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.log_steps import resumed
@@ -35,7 +35,7 @@ class Beside:
     :param nccl: what is wrong by what NCCL says
     """
 
-    pages: Sequence[tuple[Source, Tracker]]
+    pages: Sequence[tuple[Output, Tracker]]
     ahead: Left | None
     kept: Sequence[Shown]
     nccl: Sequence[Finding]

@@ -15,7 +15,7 @@ from cockpit.core.nccl.findings import notable
 from cockpit.core.nccl.lines import LONGEST
 from cockpit.core.nccl.reading import Reader, read
 from cockpit.core.nccl.table import Table
-from cockpit.engine.files import OpenFiles, open_regular
+from cockpit.engine.files import open_regular
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.reading import read_part
@@ -30,45 +30,6 @@ that all of them are not more than the last; but not less than the second."""
 ASKED = 256 << 10
 """Bytes of each file of a run that are asked for where it is not copied here: a communicator says some KB."""
 PIECE = 256 << 10
-
-
-class Files:
-    """The copies of the files that NCCL writes in the ranks of a run; what cannot be read is empty."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        wanted = folder.manifest.nccl_debug
-        nodes = folder.manifest.nodes if wanted else ()
-        self._paths = {
-            rank: str(folder.spool_dir(node) / rank_nccl(rank)) for node in nodes for rank in node.ranks
-        }
-        self._files = OpenFiles(16, os.O_RDONLY)
-
-    def size(self, rank: int) -> int:
-        """Bytes that are here."""
-        try:
-            number = self._open(rank)
-            return 0 if number is None else os.fstat(number).st_size
-        except OSError:
-            return 0
-
-    def read(self, rank: int, start: int, length: int) -> bytes:
-        """Bytes that are here, from an offset on."""
-        try:
-            number = self._open(rank)
-            return b"" if number is None else os.pread(number, length, start)
-        except OSError:
-            return b""
-
-    def _open(self, rank: int) -> int | None:
-        path = self._paths.get(rank)
-        if path is None:
-            return None
-        number = self._files.find(path)
-        return self._files.open(path) if number is None else number
-
-    def close(self) -> None:
-        """Close the files."""
-        self._files.close()
 
 
 def nodes_of(folder: RunFolder) -> dict[int, str]:

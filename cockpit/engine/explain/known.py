@@ -10,6 +10,7 @@ from cockpit.base.record import log_name
 from cockpit.core.explain.report import Cause, Line, Party, Report, ended
 from cockpit.core.logs.cause_words import Weight
 from cockpit.core.logs.causes import Cause as Words
+from cockpit.core.logs.sources import file_of
 from cockpit.core.masks import ranks_of
 from cockpit.core.rules.table import table
 from cockpit.core.run.first import first_of
@@ -96,9 +97,9 @@ def _broke(words: LastWords, rank: Rank) -> bool:
 
 def _place(folder: RunFolder, words: LastWords, rank: Rank, cause: Words) -> Line | None:
     """Where the words are that a rank says."""
-    node, number = words.source(rank)
+    node, writer = words.where(rank)
     entry = next(one for one in folder.manifest.nodes if one.name == node)
-    path = folder.spool_dir(entry) / log_name(number)
+    path = folder.spool_dir(entry) / file_of(writer)
     lines = 0
     try:
         with os.fdopen(open_regular(path), "rb", buffering=0) as file:
