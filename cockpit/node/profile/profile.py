@@ -316,7 +316,8 @@ class _Sum:
                 os._exit(1)
 
         self._files = contextlib.ExitStack()
-        self._out, self._errors = (self._files.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+        self._out = self._files.enter_context(tempfile.TemporaryFile())
+        self._errors = self._files.enter_context(tempfile.TemporaryFile())
         self._end = time.monotonic() + SUM_S
         self._process = subprocess.Popen(
             command,
