@@ -5,11 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from cockpit.base.answers import WindowAnswer
 from cockpit.base.gate import plain, read
 from cockpit.base.profile.summary import RankProfile
 from cockpit.base.shared_fields import Target
-from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.profile import window
 from cockpit.node.profile.profile import profile

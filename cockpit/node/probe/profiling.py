@@ -312,6 +312,7 @@ class Profiles:
             "node": self._named()[1],
             "rank": self._rank,
             "pid": self._pid,
+            "torch": str(sys.modules["torch"].__version__),
             "id": order.id,
             "first": order.first,
             "steps": order.steps,

@@ -21,8 +21,10 @@ import zlib
 from typing import IO, Any, Dict, List, Optional
 
 from cockpit.base import record, verbs
+from cockpit.base.gate import fields
 from cockpit.base.profile import order
 from cockpit.base.profile.order import Answer, Order
+from cockpit.base.profile.summary import StepTimes
 from cockpit.base.progress import ring
 from cockpit.base.progress.phases import UNKNOWN, Reader
 from cockpit.base.progress.ring import Ring
@@ -42,6 +44,7 @@ SUM_S = 600.0
 SUMMARY = 4 << 20
 """Bytes of a summary that are taken."""
 _CHUNK = 1 << 20
+_PHASES = [name for name, _, _ in fields(StepTimes)].index("phases")
 _PR_SET_PDEATHSIG = 1
 _BUSY = (errno.EAGAIN, errno.EACCES)
 
@@ -171,7 +174,8 @@ class _Rank:
         phases = _phases(said)
         return {
             **found,
-            "steps": [{**step, "phases": phases.get(step["step"], ())} for step in found["steps"]],
+            # A step is a row, which begins with its number.
+            "steps": [[*step[:_PHASES], phases.get(step[0], ())] for step in found["steps"]],
             "rank": self.target.rank,
             "file": self.file,
             "size": self.size,
@@ -316,8 +320,7 @@ class _Sum:
                 os._exit(1)
 
         self._files = contextlib.ExitStack()
-        self._out = self._files.enter_context(tempfile.TemporaryFile())
-        self._errors = self._files.enter_context(tempfile.TemporaryFile())
+        self._out, self._errors = map(self._files.enter_context, map(tempfile.TemporaryFile, ("w+b", "w+b")))
         self._end = time.monotonic() + SUM_S
         self._process = subprocess.Popen(
             command,
