@@ -21,7 +21,7 @@ import zlib
 from typing import IO, Any, Dict, List, Optional
 
 from cockpit.base import record, verbs
-from cockpit.base.gate import fields
+from cockpit.base.gate import FILE_NAME, Malformed, fields
 from cockpit.base.profile import order
 from cockpit.base.profile.order import Answer, Order
 from cockpit.base.profile.summary import StepTimes
@@ -31,7 +31,7 @@ from cockpit.base.progress.ring import Ring
 from cockpit.base.regular import read_all
 from cockpit.base.shared_fields import Target
 from cockpit.node import archive, procfs, safefiles
-from cockpit.node.calls import Call
+from cockpit.node.calls import Call, at_end
 from cockpit.node.profile import rings
 
 POLL_S = 0.2
@@ -85,8 +85,7 @@ class _Rank:
             found = self.ring = finder.open(self.target.rank)
             rings.ready(found.read())
             found.answer()
-            if not found.lock():
-                raise rings.Unable("another profile of it is being taken")
+            found.lock()
             found.order(Order(number, asked.first, asked.steps, options, deadline_ns, asked.id))
         except rings.Unable as error:
             self.end("refused", str(error))
@@ -98,7 +97,7 @@ class _Rank:
         if self.over or self.ring is None or self.state in ("written", "reading"):
             return
         try:
-            alive = procfs.alive(self.target.pid, self.target.ticks)  # first: it may say it, and end
+            alive = procfs.alive(*self.ring.process)  # first: it may say it, and end
             answer, said = self.ring.answer(), self.ring.read()
         except rings.Unable as error:
             self.end("failed", str(error))
@@ -126,7 +125,10 @@ class _Rank:
             self._asked.id,
         )
         folder = os.path.join(self._asked.dir, record.REPORTS)
-        names = [name for name in os.listdir(folder) if name.endswith(tail)]
+        try:
+            names = [FILE_NAME.read(name) for name in os.listdir(folder) if name.endswith(tail)]
+        except (OSError, Malformed):
+            names = []
         size = safefiles.size(os.path.join(folder, names[0])) if len(names) == 1 else None
         if not size:
             self.end("failed", "the file that it wrote is not there")
@@ -201,6 +203,7 @@ class _Profiles:
 
     def run(self) -> Dict[str, Any]:
         """Until all ranks are through, or nobody wants it."""
+        at_end.append(self._close)
         try:
             finder = rings.Finder(self._asked.dir)
             for one in self._ranks:
@@ -210,13 +213,18 @@ class _Profiles:
             if self._call.cancelled:
                 self._cancel()
         finally:
-            if self._sum is not None:
-                self._sum.kill()
+            at_end.remove(self._close)
+            self._close()
             self._turn.close()
-            for one in self._ranks:
-                one.close(self._number)
             self._tidy()
         return {}
+
+    def _close(self) -> None:
+        """Whatever is not over ends."""
+        if self._sum is not None:
+            self._sum.kill()
+        for one in self._ranks:
+            one.close(self._number)
 
     def _look(self) -> bool:
         """Take in what is new; whether anything is still to come."""
