@@ -98,6 +98,27 @@ def test_where_parts_and_phases_contradict_each_other_less_is_said() -> None:
     assert not any("num_workers" in step.command for step in found.steps)
 
 
+def test_where_a_cpu_waits_for_its_gpu_says_nothing_against_what_the_gpu_did() -> None:
+    """The rank computes longer, and its CPU waits for that where it asks for the next batch."""
+
+    def shifted(one: RankProfile) -> RankProfile:
+        more = 100 * MS if one.rank == 5 else 0
+        steps = (
+            changed(step, phases=(step.phases[0] + more, step.phases[1] - more, *step.phases[2:]))
+            for step in one.steps
+        )
+        return changed(one, steps=tuple(steps))
+
+    made = with_summaries(collection(8, one_of(Work(forward=180))), shifted)
+    found = read(made).finding
+    assert (found.id, found.certainty) == ("slow_rank", "likely")
+    assert (
+        found.detail == "rank 5 computes 0.365 s of each step, the others 0.265 s; the same calls take longer"
+    )
+    on_cpus = with_summaries(made, lambda one: changed(one, device="cpu"))
+    assert read(on_cpus).finding.detail == "the reason is unclear: its operations and its phases disagree"
+
+
 def test_workers_are_advised_where_the_training_process_loads_data_itself() -> None:
     found = read(collection(8, one_of(Work(data=300)))).finding
     assert found.steps[0].command == "num_workers=3"

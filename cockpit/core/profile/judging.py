@@ -167,7 +167,11 @@ def slow(case: Case) -> list[Named]:
         phase = phases.why(place, case.steps, lambda: ()) if phased else None
         if phase is not None and case.gpus:
             phase = replace(phase, about="~")
-        found.append(Named(rank, median(excesses), over, part, phase))
+        one = Named(rank, median(excesses), over, part, phase)
+        if case.gpus and one.why == "" and part is not None and part.phase in ("compute", "communication"):
+            # Where a CPU that runs ahead waits for its GPU says nothing against what the GPU did.
+            one = replace(one, phase=None)
+        found.append(one)
     return sorted(found, key=lambda one: (-one.excess, one.rank))
 
 
