@@ -518,7 +518,9 @@ SCHEMAS: dict[str, Schema] = {
             "step": obj("where a step of the median rank goes", PARTS, null=True),
             "kept_up_s": "number|null: seconds of a step if the slow ranks were like the others",
             "waits_known": "boolean: whether it is known what ranks wait for each other",
-            "ranks": by("ranks whose summary is here", obj("a rank", {"node": "string: where it runs", **PARTS})),
+            "ranks": by(
+                "ranks whose summary is here", obj("a rank", {"node": "string: where it runs", **PARTS})
+            ),
             "missing": by(
                 "ranks of which nothing is here",
                 obj(
