@@ -79,9 +79,6 @@ def _stacks(one: Collection) -> Iterator[str]:
     for rank, some in _differing(samples).items():
         for at in some:
             yield f"rank {rank} is {at.share:.0%} of its time in {at.frame}, others {at.others:.0%}"
-    yield from grouped(
-        {rank: result.why for rank, result in one.results.items() if result.state == DONE and result.why}
-    )
     yield f"flame graph of all ranks: cockpit profile show {quote(one.run or 'RUN')} {one.number} --html FILE"
 
 
@@ -96,7 +93,10 @@ def _where(one: Collection, store: Store, folder: RunFolder | None) -> Iterator[
         again = f"cockpit profile show {quote(folder.name)} {one.number}"
         fetch = "" if len(here) == len(files) else " --fetch"
         yield f"all ranks on one timeline: {again}{fetch} --perfetto FILE.tar"
-    yield f"kept in {store.folder(one.number)}"
+    if folder is None:
+        yield f"to see it again: cockpit profile show {quote(str(store.folder(one.number)))}"
+    else:
+        yield f"kept in {store.folder(one.number)}"
 
 
 def _here(result: RankResult, folder: RunFolder | None) -> Path | None:
