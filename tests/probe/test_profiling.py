@@ -9,6 +9,7 @@ import gzip
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ import pytest
 
 from cockpit.base.profile import order
 from cockpit.base.progress import ring
+from cockpit.node.probe import hooks, profiling
 from tests.needs import require_module
 from tests.probe.test_real_torch import END, TRAIN, outcome
 
@@ -334,7 +336,8 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
         "engines that are ahead": Program(
             "import gc\nones = [each for each in gc.get_objects() if type(each).__name__ == 'Steps']\n"
             "engine = object()\ndef reached(*numbers):\n"
-            "    for one in ones:\n        for number in numbers: one.engine(engine, number)\n"
+            "    for number in numbers:\n        model(torch.ones(2, 4))\n"
+            "        for one in ones: one.engine(engine, number)\n"
             "put(6, 2); reached(2, 3); expect('ready'); reached(5, 6, 7)\n" + FINISH,
             "written",
             "",
@@ -377,9 +380,9 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
             "",
         ),
         "orders that make no sense": Program(
-            "odd = ((0,), (101,), (1 << 63,), (2, 8), (2, 1 << 40), (2, 1, 'UP'), (2, 1, ''), (2, 1, 'id'))\n"
-            "for number, (count, options, name) in enumerate([(*each, 1, 'id')[:3] for each in odd], 1):\n"
-            "    first = 1 << 50 if name == 'id' and count == 2 else 10 ** 6\n"
+            "odd = [(9, 0, 1, 'id'), (9, 101, 1, 'id'), (9, 1 << 63, 1, 'id'), (9, 2, 8, 'id'),\n"
+            "    (9, 2, 1 << 40, 'id'), (9, 2, 1, 'UP'), (9, 2, 1, ''), (1 << 50, 2, 1, 'id')]\n"
+            "for number, (first, count, options, name) in enumerate(odd, 1):\n"
             "    put(first, count, options, 600, number, name); steps(2)\n" + FINISH,
             "",
         ),
@@ -389,6 +392,67 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
     }
 )
 """Programs, and what becomes of the profiles that they order of themselves."""
+
+
+WORDS = ["MAGIC", "SHAPES", "STACK", "MEMORY"]
+PLACES = ["ready", "profiling", "stopping", "writing", "written", "missed", "refused", "failed", "cancelled"]
+
+
+def test_both_sides_know_one_page() -> None:
+    assert [getattr(order, name) for name in WORDS] == [getattr(profiling, name) for name in WORDS]
+    assert [order.STATES[getattr(profiling, name.upper())] for name in PLACES] == PLACES
+    assert order.STATES[hooks.FAILED] == "failed"
+    words = bytearray(order.SIZE)
+    for place in range(order.WORDS):
+        struct.pack_into("=Q", words, 8 * place, place if place not in (hooks.ANSWER, 17) else 0)
+    answer = order.answer(bytes(words))
+    read = [
+        answer.began_wall_ns,
+        answer.ended_wall_ns,
+        answer.stop_ns,
+        answer.warm_ns,
+        answer.size,
+        answer.last,
+    ]
+    names = ["BEGAN", "ENDED", "STOP_NS", "WARM_NS", "BYTES", "LAST"]
+    assert read == [getattr(profiling, name) for name in names]
+    assert (hooks.ORDER, hooks.SIZE) == (ring.ORDER // 8, ring.ORDER + order.SIZE)
+
+
+def made(path: Path, profiles: Any) -> hooks.Ring:
+    return hooks.Ring(str(path), 0, 1, lambda made: profiles)
+
+
+def test_an_order_costs_a_step_nothing_else(tmp_path: Path) -> None:
+    """Until there is one, and once it is over."""
+    stepped: list[int] = []
+
+    class Profiles:
+        def stepped(self, step: int) -> int:
+            stepped.append(step)
+            return -1 if step < 4 else int(one.words[hooks.ORDER])
+
+    one = made(tmp_path / "r", Profiles())
+    one.add(1)
+    one.words[hooks.ORDER] = 77
+    for step in range(2, 7):
+        one.add(step)
+    assert stepped == [2, 3, 4]
+
+
+def test_what_cannot_be_loaded_is_answered(tmp_path: Path) -> None:
+    def fails(made: hooks.Ring) -> Any:
+        raise FileNotFoundError("probe/python/profiling.py is gone")
+
+    one = hooks.Ring(str(tmp_path / "r"), 0, 1, fails)
+    one.words[hooks.ORDER] = 77
+    one.add(1)
+    one.add(2)
+    data = (tmp_path / "r").read_bytes()
+    answer = order.answer(data[ring.ORDER :])
+    assert (answer.number, answer.state) == (77, "failed")
+    assert answer.why == "FileNotFoundError: probe/python/profiling.py is gone"
+    assert [step.step for step in ring.read(data).steps] == [1, 2]
 
 
 @pytest.fixture(scope="module")

@@ -336,10 +336,11 @@ class Profiles:
         self._busy = False
         if profile is not None:
             self._take_back()
-            with contextlib.suppress(Exception):  # it may not have been started
+            with contextlib.suppress(Exception):
                 if mark is not None:
                     mark.__exit__(None, None, None)
-                self._masked(profile.stop)
+                if sys.modules["torch"].autograd._profiler_enabled():  # else it has not begun, or has stopped
+                    self._masked(profile.stop)
         if order is not None:
             self._answer(order.number, state, why)
 
