@@ -14,6 +14,7 @@ from cockpit import paths
 from cockpit.base import owners
 from cockpit.base.regular import open_regular, read_all
 from cockpit.errors import CockpitError, ManyErrors
+from cockpit.lang import Language, language
 
 if TYPE_CHECKING:
     from cockpit.checked import (
@@ -57,6 +58,7 @@ class Quotas:
     :param spool_files: of one node of one run
     :param record_bytes: of the events that one node's supervisor records of one run
     :param report_files: reports of a profiler that are fetched from one node
+    :param profiles: collections of one run that are kept here, the newest ones
     :param free_bytes: kept free on the file system of the runs, but never more than ``free_percent`` of it
     :param free_percent: 0 to 100
     """
@@ -65,6 +67,7 @@ class Quotas:
     spool_files: Whole = 4096
     record_bytes: Whole = 1 << 30
     report_files: Whole = 1000
+    profiles: Whole = 20
     free_bytes: Whole = 256 << 20
     free_percent: Percent = 1.0
 
@@ -83,6 +86,7 @@ class Notices:
     slow: Flag = True
     reach: Flag = True
     members: Flag = True
+    nccl: Flag = True
 
     @property
     def off(self) -> frozenset[str]:
@@ -150,6 +154,11 @@ class Config(Settings):
 
     where: str = ""
     """The file, or files, that ``keys`` came from."""
+
+    @property
+    def language(self) -> Language:
+        """The language to explain in."""
+        return language(self.lang, os.environ)
 
 
 _MADE: Mapping[str, Callable[..., Any]] = {

@@ -415,6 +415,35 @@ class StacksAnswer(Definition):
     """all ranks are through"""
 
 
+class NotedCall(Definition):
+    """One call.
+
+    :param age_s: how long ago it began
+    :param main: whether in the main thread
+    """
+
+    age_s: float = bound(gate.SECONDS)
+    main: bool = bound(gate.FLAG)
+    name: str = bound(Text(200, cut=True))
+    file: str = bound(Text(1000, cut=True))
+    line: int = bound(gate.COUNT)
+
+
+class RankCalls(Definition):
+    """`pid`: of the process that noted them; `why`: why it notes none, or no more"""
+
+    rank: int = bound(gate.RANK)
+    pid: int = bound(gate.PID)
+    why: str = bound(gate.SENTENCE, "")
+    calls: Tuple[NotedCall, ...] = bound(ListOf(RowOf(NotedCall), 100), ())
+
+
+class CallsAnswer(Definition):
+    """of those that note any"""
+
+    ranks: Tuple[RankCalls, ...] = bound(ListOf(Of(RankCalls), gate.RANKS_A_NODE), ())
+
+
 class RecorderItem(Definition):
     """one rank; payload: its packed traces, so many bytes each
 

@@ -263,6 +263,13 @@ class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"], at="stacks.d
     timeout_s: float = bound(gate.SECONDS, 10.0)
 
 
+class Calls(Request["answers.CallsAnswer", "answers.Nothing"], at="stacks.last_calls"):
+    """the last calls that these ranks have noted, newest first"""
+
+    dir: str = bound(gate.PATH)
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
+
+
 class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"], at="recorder.recorder"):
     """what torch's flight recorder has of some ranks, at most so many `rows` of each since a moment"""
 
@@ -296,7 +303,7 @@ class Profile(Request["answers.ProfileAnswer", "answers.ProfileItem"], at="profi
     dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
     targets: Tuple[Target, ...] = bound(_TARGETS)
     kind: str = bound(Text(10, "torch|cpu"))
-    id: str = bound(PROFILE_ID)
+    collection: str = bound(PROFILE_ID)
     first: int = bound(gate.COUNT, 0)
     steps: int = bound(Whole(1, PROFILE_STEPS), 5)
     shapes: bool = bound(gate.FLAG, True)

@@ -5,11 +5,14 @@ each moment of a step counts once. In this order, the first that it is in:
 
 =============  ===================================================================================
 data           the training thread is in a data loader's ``__next__``
-compute        an operation runs: a kernel on a GPU if the trace has kernels, else an operator of torch
-               on any thread, those that only start a collective left out
+compute        an operation runs: a kernel or a copy on a GPU if the trace has kernels, else an operator of
+               torch on any thread, those that only start a collective or wait for one left out
 communication  a collective runs, and nothing of the above: *exposed*
 idle           nothing of these: Python, the launch of kernels, sleep
 =============  ===================================================================================
+
+A GPU goes on while its training thread waits for data: where the trace has kernels, compute comes before
+data.
 """
 
 from __future__ import annotations
@@ -46,10 +49,12 @@ class StepTimes(Definition):
 
 
 class Operation(Definition):
-    """All calls of one operation in all steps.
+    """All calls of one operation in all steps, and what lies in these of one that began before.
 
     :param own: its time without that of what it calls on its thread; on a GPU the kernel's
-    :param kind: ``data``, ``compute``, ``communication``, ``copy``, ``python`` or ``other``
+    :param count: those that begin in a step
+    :param kind: ``data``, ``compute``, ``communication``, ``copy``, ``python`` or ``other``: where the
+        trace has kernels, also operators of torch, which only launch them
     """
 
     name: str = bound(NAME)
@@ -61,8 +66,10 @@ class Operation(Definition):
 class Collective(Definition):
     """One call of a collective on this rank.
 
+    :param group: description and name, as far as the trace has them
     :param key: the same on all of its ranks: group and sequence number where the trace has them, else
-        operation, sizes, and the how-manieth of these in its step
+        operation, sizes, and the how-manieth of these in its step; of a ``send`` and its ``recv`` the same,
+        if the trace has their ranks
     :param began: after the step began; ``exposed``: of ``took``, with neither compute nor data beside it
     :param size: bytes that go in; 0: not known
     :param ranks: of its group; 0: not known
@@ -84,7 +91,9 @@ class RankProfile(Definition):
 
     :param device: ``gpu``: the trace has kernels; ``cpu``
     :param backend: of torch.distributed, as the trace says: ``nccl``, ``gloo``; empty: it does not
-    :param operations: those with most time, of ``operations_all`` names; ``names``: a hash over all of these
+    :param operations: those with most time, of ``operations_all`` names
+    :param names: a hash over those of torch's operators, on any thread, and of collectives, but for operators
+        that read a number to print it; of kernels, if there are no operators
     :param collectives: the first, of ``collectives_all``
     :param began: when the profiler began, unix nanoseconds of the node's clock
     :param before: seconds of a step, median, of the last ones before the profile; None: not known

@@ -15,7 +15,7 @@ class RankResult:
     """What came of one rank.
 
     :param state: the last of :attr:`cockpit.base.answers.ProfileItem.state`; :data:`DONE`: it is here
-    :param why: why it is not, in a sentence
+    :param why: why it is not, in a sentence; of one that is, what makes it less than it seems
     :param began: when its profile began, unix seconds on our clock; None: it did not
     :param file: its name in the reports folder of its node; empty: there is none
     :param summary: of ``torch``; None: there is none
@@ -51,6 +51,7 @@ class Collection:
     :param before: seconds of a step before the profile, the median over the ranks; ``during``, ``after``:
         the same; None: not known
     :param cancelled: who ended it early, and why; empty: nobody did
+    :param since: ranks that were slow when it was ordered, and from which step on
     """
 
     number: int
@@ -68,6 +69,7 @@ class Collection:
     during: float | None = None
     after: float | None = None
     cancelled: str = ""
+    since: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def missing(self) -> dict[int, str]:

@@ -86,7 +86,7 @@ class _Rank:
             rings.ready(found.read())
             found.answer()
             found.lock()
-            found.order(Order(number, asked.first, asked.steps, options, deadline_ns, asked.id))
+            found.order(Order(number, asked.first, asked.steps, options, deadline_ns, asked.collection))
         except rings.Unable as error:
             self.end("refused", str(error))
         except OSError as error:
@@ -122,7 +122,7 @@ class _Rank:
         tail = ".rank-%d.torch.step-%d.%s.trace.json.gz" % (
             self.target.rank,
             self._asked.first,
-            self._asked.id,
+            self._asked.collection,
         )
         folder = os.path.join(self._asked.dir, record.REPORTS)
         try:
@@ -270,7 +270,7 @@ class _Profiles:
 
     def _tidy(self) -> None:
         """Remove what a rank left unfinished that has ended."""
-        mark = ".torch.step-%d.%s.trace.json" % (self._asked.first, self._asked.id)
+        mark = ".torch.step-%d.%s.trace.json" % (self._asked.first, self._asked.collection)
         folder = os.path.join(self._asked.dir, record.REPORTS)
         for one in self._ranks:
             if procfs.alive(one.target.pid, one.target.ticks):
