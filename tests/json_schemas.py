@@ -796,6 +796,9 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "waited": "string: ranks that only followed, such as 0-3,7",
             "failed_too": "string: ranks that failed after it",
+            "findings": each(
+                "what else is wrong, by what NCCL says: none of it need be why", obj("a finding", FINDING)
+            ),
             "nccl": obj("what NCCL says it uses; null: --nccl was not given", NCCL, null=True),
         },
     ),
@@ -824,7 +827,8 @@ SCHEMAS: dict[str, Schema] = {
             "text?": "string: the line",
             "t?": "number: when it was there, unix seconds",
             "cut?": "boolean: whether the line goes on in the next object",
-            **{f"{name}?": {"description": "of a gap"} for name in ("file", "at", "size", "why")},
+            "file?": "string: of a line that NCCL wrote to a file of its own, and of a gap: the file's name",
+            **{f"{name}?": {"description": "of a gap"} for name in ("at", "size", "why")},
         },
     ),
     "run": {

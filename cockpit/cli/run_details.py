@@ -155,6 +155,8 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
         yield [said]
     for found in noticed(folder, model, pace):
         yield _indented(found.what, found.detail, *found.evidence, *(step.text for step in found.steps))
+    for found in more.nccl:
+        yield _indented(found.what, found.meaning, *found.evidence, *(step.text for step in found.steps))
     for node in model.nodes.values():
         yield from ([f"{node.name}: {note}"] for note in node.remarks)
 
@@ -305,7 +307,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
         | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()
     ]
-    found = (job_ended(model), model.judged, *noticed(folder, model, pace))
+    found = (job_ended(model), model.judged, *noticed(folder, model, pace), *beside.nccl)
     said = step_said(folder, model, pace)
     return {
         "run": folder.name,

@@ -15,7 +15,7 @@ from cockpit.base import events
 from cockpit.base.events import Fact
 from cockpit.base.record import SIZES
 from cockpit.base.stillness import Pause
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Source
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event

@@ -167,7 +167,8 @@ class Profiles:
         self._order = order
         if not self._warm:
             self._warm_up(order)
-        self._answer(number, READY, "")
+        if self._order is not None:
+            self._answer(number, READY, "")
 
     def _read(self, number: int) -> Order | None:
         """The order on the page; None: it is none, or not all of one."""
@@ -180,7 +181,7 @@ class Profiles:
         odd = set(name) - set(b"0123456789abcdefghijklmnopqrstuvwxyz-")
         if check or words[0] != number or page[0] != number or not name or odd:
             return None
-        order = Order(number, *words[1:5], name.decode())
+        order = Order(number, words[1], words[2], words[3], words[4], name.decode())
         fits = 0 < order.steps <= MOST_STEPS and order.first <= MOST_STEP and order.options < 8
         return order if fits else None
 
@@ -312,6 +313,7 @@ class Profiles:
             "node": self._named()[1],
             "rank": self._rank,
             "pid": self._pid,
+            "torch": str(sys.modules["torch"].__version__),
             "id": order.id,
             "first": order.first,
             "steps": order.steps,
@@ -387,7 +389,6 @@ class Profiles:
             raise OSError(0, "only %d MB free on its disk" % (free // 1_000_000))
         try:
             profile.export_chrome_trace(plain)
-            del profile
             if not os.path.exists(plain):
                 raise OSError(0, "torch could not save it (disk full?)")
             size = self._packed(order, plain, part)
