@@ -451,7 +451,8 @@ def test_a_collection_without_summaries_says_why() -> None:
     }
     cpu = Collection(1, "id", "otter", "cpu", 0.0, seconds=10.0, results=sampled)
     reading = read(cpu)
-    assert (reading.finding.id, reading.finding.what) == ("sampled", "200 samples of rank 0")
+    assert reading.finding.id == "same_stacks"
+    assert reading.finding.evidence == ("200 samples of rank 0",)
     assert as_lines(cpu, reading)[0] == "profile 1 of otter: 10 s, cpu, 1 of 2 ranks"
 
 

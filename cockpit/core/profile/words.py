@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cockpit.base.shell import quote
 from cockpit.core.cutting import SIGN, cut_middle
 from cockpit.core.masks import mask_of
-from cockpit.core.profile.collection import Collection
+from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.profile.reading import CollectiveRow, Parts, Reading, Row, seconds
 from cockpit.core.ranks import mask_within, ranks_named, ranks_text
 from cockpit.core.text import clip, columns, counted, one_line, size
@@ -347,7 +347,7 @@ def as_json(collection: Collection, reading: Reading) -> dict[str, Any]:
         "missing": {
             str(rank): {"node": row.node, "state": row.state, "why": row.why}
             for row in reading.rows
-            if row.parts is None
+            if row.parts is None and row.state != DONE
             for rank in row.ranks
         },
         "kinds": [
