@@ -56,6 +56,7 @@ for batch in data:
     made.step()
     made.zero_grad()
     while os.path.exists(folder + "/hang"):
+        open(folder + "/hangs-" + os.environ["RANK"], "w").close()
         time.sleep(0.02)
     if os.path.exists(folder + "/end"):
         break
@@ -104,7 +105,7 @@ class Asked:
     def __init__(self, run: runs.Run, ahead: int = 8, **facts: Any) -> None:
         self.items: list[tuple[dict[str, Any], bytes]] = []
         front = max(one.step for one in met(run))
-        asked = {"id": "one-1", "first": front + ahead, "steps": 3, "deadline_s": 60.0, **facts}
+        asked = {"collection": "one-1", "first": front + ahead, "steps": 3, "deadline_s": 60.0, **facts}
         self.request = verbs.Profile(str(run.folder), targets(run), "torch", **asked)
         self.call = called(self.request, lambda head, data: self.items.append((head["item"], data)))
         self.thread = threading.Thread(target=profile, args=(self.call,), daemon=True)
@@ -151,7 +152,7 @@ def test_the_same_steps_of_all_ranks(training: runs.Run) -> None:
     assert sorted(os.listdir(training.folder / record.REPORTS)) == sorted(
         item["file"] for item, _ in asked.over()
     )
-    again = Asked(training, id="two-2", shapes=False, stack=True)
+    again = Asked(training, collection="two-2", shapes=False, stack=True)
     assert [item["state"] for item, _ in again.over()] == ["done", "done"]
     (training.folder / "end").touch()
     training.ended()
@@ -174,7 +175,7 @@ def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> No
     # Before its first step.
     asked = Asked(training, ahead=10_000)
     until(lambda: asked.states(0) == asked.states(1) == ["ready"], "both are ready", timeout=60)
-    other = Asked(training, id="other").over()
+    other = Asked(training, collection="other").over()
     assert [item["what"] for item, _ in other] == ["another profile of it is being taken"] * 2
     assert [one.why for one in met(training)] == ["another profile of it is being taken"] * 2
     asked.call.cancel()
@@ -189,6 +190,7 @@ def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> No
     asked = Asked(training, ahead=20, steps=100)
     until(lambda: asked.states(0)[-1:] == asked.states(1)[-1:] == ["profiling"], "both began", timeout=60)
     (training.folder / "hang").touch()
+    until(lambda: all((training.folder / f"hangs-{rank}").exists() for rank in (0, 1)), "both hang")
     asked.call.cancel()
     assert [item["what"] for item, _ in asked.over()] == ["it ends as its step does"] * 2
     (training.folder / "hang").unlink()
@@ -201,12 +203,11 @@ def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> No
     left.order(order.Order(5, 1 << 30, 3, 1, time.monotonic_ns() + 10**12, "left"))
     left.close()
     until(lambda: answered(training, 0).state == "ready", "it was taken up")
-    asked = Asked(training, memory=True, id="last-1")
+    asked = Asked(training, memory=True, collection="last-1")
     assert [item["state"] for item, _ in asked.over()] == ["done", "done"]
     assert {name.split(".")[-4] for name in os.listdir(reports)} == {"last-1"}
     # A rank that is killed within; the other one is not held up.
-    (training.folder / "hang").unlink(missing_ok=True)
-    asked = Asked(training, ahead=20, steps=20, id="killed-1")
+    asked = Asked(training, ahead=20, steps=20, collection="killed-1")
     until(lambda: asked.states(0)[-1:] == ["profiling"], "it began", timeout=60)
     (reports / f"x.rank-0.torch.step-{asked.request.first}.killed-1.trace.json.part").touch()
     os.kill(targets(training)[0].pid, signal.SIGKILL)
