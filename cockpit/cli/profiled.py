@@ -23,9 +23,8 @@ from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, os_error
 
-DIFFERENT = 0.05
-"""Part of its time that a rank is somewhere for longer than the others, at least, to be named."""
 NAMED = 3
+"""Ranks and frames that are printed, of those in which ranks differ."""
 
 
 def tell(one: Collection, store: Store, folder: RunFolder | None, args: Namespace) -> None:
@@ -61,10 +60,8 @@ def _samples(one: Collection) -> dict[int, folded.Samples]:
 
 
 def _differing(samples: Mapping[int, folded.Samples]) -> dict[int, list[folded.Differs]]:
-    """The ranks that are somewhere for longer than the others, those that differ most first."""
-    found = {rank: folded.differences(samples, rank)[:NAMED] for rank in samples}
-    odd = {rank: some for rank, some in found.items() if some and some[0].more >= DIFFERENT}
-    return dict(sorted(odd.items(), key=lambda each: -each[1][0].more)[:NAMED])
+    """The ranks that differ most from the others, and where."""
+    return {rank: some[:NAMED] for rank, some in list(folded.odd_ranks(samples).items())[:NAMED]}
 
 
 def _stacks(one: Collection) -> Iterator[str]:

@@ -14,6 +14,7 @@ from cockpit.core.pace.step import Step
 from cockpit.core.pace.steps import Steps
 from cockpit.core.profile import operations as beside
 from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.profile.folded import odd_ranks, parsed
 from cockpit.core.profile.joined import Join, join, rows
 from cockpit.core.profile.judging import Case, Named, finding, slow
 from cockpit.core.profile.kinds import kinds
@@ -282,13 +283,38 @@ def _notes(case: Case, left_out: Mapping[int, str], found: Join) -> Iterator[str
     yield from (f"{ranks_named(ranks)}: {note}" for note, ranks in list(said.items())[:8])
 
 
+def _sampled(collection: Collection, ranks: Sequence[int]) -> Finding:
+    """What stacks say of who is where for longer than the others."""
+    odd = odd_ranks({rank: parsed(collection.results[rank].folded) for rank in ranks})
+    many = sum(collection.results[rank].samples for rank in ranks)
+    about = f"{counted(many, 'sample')} of {ranks_named(ranks)}"
+    if not odd:
+        what = "no rank is anywhere for longer than the others, beyond chance"
+        alone = "one rank alone: there is none to compare it with"
+        what = what if len(ranks) > 1 else alone
+        return Finding("same_stacks", what, evidence=(about,), certainty="likely", severity="info")
+    (first, some), others = next(iter(odd.items())), list(odd)[1:]
+    what = (
+        f"rank {first} spends {some[0].share:.0%} of its time in {some[0].frame}, others {some[0].others:.0%}"
+    )
+    detail = f"{ranks_named(others)} differ{'s' * (len(others) == 1)} too" if others else ""
+    return Finding(
+        "other_stacks",
+        what,
+        ranks=mask_of([first]),
+        detail=detail,
+        evidence=(about,),
+        certainty="likely",
+        nodes=(collection.results[first].node,),
+        severity="warning",
+    )
+
+
 def _nothing(collection: Collection) -> Reading:
     """Of a collection without a summary."""
     sampled = [rank for rank, one in collection.results.items() if one.state == DONE]
     if collection.kind == "cpu" and sampled:
-        many = sum(collection.results[rank].samples for rank in sampled)
-        what = f"{counted(many, 'sample')} of {ranks_named(sampled)}"
-        found = Finding("sampled", what, ranks=mask_of(sampled), certainty="sure", severity="info")
+        found = _sampled(collection, sampled)
     else:
         whys = Counter(one_line(why) for why in collection.missing.values())
         evidence = tuple(f"{counted(many, 'rank')}: {why}" for why, many in whys.most_common(4))

@@ -3,7 +3,8 @@
 Read as a file by ``hooks`` with the first order; the page is that of :mod:`cockpit.base.profile.order`. What
 goes wrong is answered there. torch 2.13 ends the process with SIGSEGV where a second profiler begins on the
 thread of one that is there, or has been prepared, and as Python ends or a fork's child does while there is
-one. So ours is not begun beside another, and ends before any of these.
+one. So ours is not begun beside another, and ends before any of these. Of its first start remains a thread of
+torch's for as long as the process lives: see :meth:`Profiles._forked`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -94,7 +96,9 @@ class Profiles:
         """What torch begins its profiler with, while ours gives way to another."""
         self._writer: threading.Thread | None = None
         atexit.register(self._leave, "the program ended")
-        os.register_at_fork(before=lambda: self._leave("the program forked a process"))
+        os.register_at_fork(
+            before=lambda: self._leave("the program forked a process"), after_in_child=self._forked
+        )
 
     def stepped(self, step: int) -> int:
         """A step has ended; return the number of an order to which nothing is to be done any more.
@@ -332,10 +336,11 @@ class Profiles:
         self._busy = False
         if profile is not None:
             self._take_back()
-            with contextlib.suppress(Exception):  # it may not have been started
+            with contextlib.suppress(Exception):
                 if mark is not None:
                     mark.__exit__(None, None, None)
-                self._masked(profile.stop)
+                if sys.modules["torch"].autograd._profiler_enabled():  # else it has not begun, or has stopped
+                    self._masked(profile.stop)
         if order is not None:
             self._answer(order.number, state, why)
 
@@ -344,6 +349,15 @@ class Profiles:
         here = os.getpid(), _thread.get_ident()
         if self._profile is not None and here == (self._pid, self._thread):
             self._give_up(FAILED, why)
+
+    def _forked(self) -> None:
+        """A child would wait for the parent's thread of torch's as it ends: what follows Python's own end is
+        left out there, but for what C has still to write."""
+        if self._warm:
+            with contextlib.suppress(Exception):
+                libc = ctypes.CDLL(None)
+                for last in (libc._exit, libc.fcloseall):  # called with the exit status, the later one first
+                    libc.on_exit(last, None)
 
     def _give_way(self) -> None:
         """Until it ends, whatever begins torch's profiler in the program ends ours first."""
