@@ -13,6 +13,7 @@ _VERSIONS = Next(
 ROWS: tuple[Row, ...] = (
     Row(
         id="ninja-missing",
+        checks=frozenset({"login_only ninja"}),
         signs=(
             r"\bNinja is required to load C\+\+ extensions\b",
             r"\bop due to ninja not being installed\b",
@@ -40,6 +41,15 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         source="DeepSpeed#1687, DeepSpeed#1644, DeepSpeed#5627, lmdeploy#242",
+    ),
+    Row(
+        id="build-lock-left",
+        checks=frozenset({"stale_lock"}),
+        means="A build of an extension was killed and left its lock: ranks that need it wait forever.",
+        zh="扩展编译到一半被杀，留下了锁：需要它的 rank 会一直等下去。",
+        next=(Next("rm FILE", "if no build is running", "确认没有编译在进行后删除"),),
+        severity="warning",
+        source="transformers#26015, transformers#12723, DeepSpeed#5205",
     ),
     Row(
         id="cuda-home-missing",
