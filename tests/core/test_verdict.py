@@ -504,7 +504,7 @@ def test_all_wait_for_their_data() -> None:
 def test_a_build_lock_is_a_question_before_it_is_removed() -> None:
     sleeps = still(BUILD, call="clock_nanosleep")
     for found in (verdict(snapshot(4, sleeps)), verdict(snapshot(4, still(RENDEZVOUS), {1: sleeps}))):
-        assert found.id == "build", found
+        assert (found.id, found.rule) == ("build", "build-lock-stale"), found
         told = steps(found)
         assert "is a build running?" in told[0]
         assert told[1].startswith("gpu1: if not: rm ")

@@ -124,7 +124,8 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
     if not report.failed:
         yield "no failure found"
     else:
-        yield f"failed first: {report.what} ({report.certainty})"
+        head = "stalled" if report.how == "stalled" else "failed first"
+        yield f"{head}: {report.what} ({report.certainty})"
     if report.cause is not None:
         yield f"  cause: {report.cause.what}"
         if report.cause.places:

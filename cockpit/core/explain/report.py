@@ -53,7 +53,8 @@ class Report:
     """What is known.
 
     :param files: name, lines, bytes of each, whether all its lines were counted, and what was wrong with it
-    :param how: as in :class:`cockpit.core.run.first.First`; empty: no failure was found
+    :param how: as in :class:`cockpit.core.run.first.First`; ``stalled``: no rank failed, and the run made no
+        step any more; empty: no failure was found
     :param ranks: who failed first, if its rank is known
     :param names: who did, else
     :param what: who it was, and how it ended, in a sentence
