@@ -159,6 +159,9 @@ class _Made:
 
 Prefix = Callable[[int], str]
 
+_RAY = "\x1b[36m{}\x1b[0m "
+"""Who speaks, as Ray colours it."""
+
 
 def console(launcher: str, world: int, seed: int, steps: int | None = None) -> Console:
     """One console.
@@ -209,7 +212,9 @@ def _prefix(launcher: str, local: int, host: Prefix) -> Prefix:
         "srun": lambda number: f"{number:>4}: ",
         "srun-plain": lambda number: "",
         "mpirun": lambda number: f"[1,{number}]<stderr>:",
-        "ray": lambda number: f"(RayTrainWorker pid={4000 + number}, ip=10.0.{number // local}.2) ",
+        "ray": lambda number: _RAY.format(
+            f"(RayTrainWorker pid={4000 + number}, ip=10.0.{number // local}.2)"
+        ),
     }[launcher]
 
 
@@ -240,12 +245,12 @@ def _begin(made: _Made, launcher: str, world: int, local: int, host: Prefix) -> 
                 f"{tag(first)}[2026-11-20 03:00:00,101] [INFO] [launch.py:164:main] dist_world_size={world}",
             )
     if launcher == "ray":
-        made.say(0.0, "(TorchTrainer pid=3999) Started distributed worker processes: ")
+        controller = _RAY.format("(TrainController pid=3999)")
+        made.say(0.0, f"{controller}Started training worker group of size {world}: ")
         for number in range(world):
             made.say(
                 0.1,
-                f"(TorchTrainer pid=3999) - (node_id=5c{number // local:02x}, ip=10.0.{number // local}.2,"
-                f" pid={4000 + number}) world_rank={number}, local_rank={number % local}, node_rank={number // local}",
+                f"{controller}- (ip=10.0.{number // local}.2, pid={4000 + number}) world_rank={number}, local_rank={number % local}, node_rank={number // local}",
             )
     return 1.0
 

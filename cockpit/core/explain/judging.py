@@ -143,16 +143,30 @@ class _Court:
                 rank = told.rank_of(end.node, end.local, alone=alone)
             if rank is None and end.pid is not None:
                 rank = told.actors.get((end.node, end.pid))
-            if rank is None and end.local is None and end.rank is None:
+            if end.whole:
+                party = self._alone_on(end.node, told)
+            elif rank is None and end.local is None:
                 continue
-            name = "" if rank is not None else f"local rank {end.local}"
-            party = self._party(rank, end.node, name)
+            else:
+                party = self._party(rank, end.node, "" if rank is not None else f"local rank {end.local}")
+            if party is None:
+                continue
             better = party.end is None or (end.root and not party.end.root)
             if better and (end.code != 0):
                 party.told_by = [source]
                 first = party.end
                 party.end = end if first is None else replace(end, at=first.at)
                 party.ended = self._time(order, source, party.end.at)
+
+    def _alone_on(self, node: str, told: launchers.Told) -> _Party | None:
+        """The one of a node that may have ended as the node did; None: another launcher there says more."""
+        if any(end.node == node and not end.whole for end in told.ends):
+            return None
+        here = [one for one in self._parties.values() if _short(one.node) == _short(node)]
+        ranks = [one for one in here if one.rank is not None]
+        if ranks:
+            return ranks[0] if len(ranks) == 1 else None
+        return here[0] if here else self._party(None, node, "")
 
     def _time(self, order: int, source: Source, number: int) -> float:
         return order * 10.0 + number * LINE_S

@@ -3,7 +3,8 @@
 Sources of the forms: torch (``distributed/elastic/multiprocessing/errors``, ``api.py``: ``failed (exitcode:
 -9) local_rank: 3 (pid: 77)``, the block of ``ChildFailedError``), DeepSpeed (``launcher/launch.py``), srun
 and slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process
-rank 3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions.
+rank 3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions, pdsh and clush
+(``pdsh@login: gpu02: ssh exited with exit code 137``), which know nodes only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 
 from cockpit.core.logs.prefixes import message
 from cockpit.core.logs.search import Expression, Rows
-from cockpit.core.ranks import read_ranks
+from cockpit.core.ranks import read_nodes, read_ranks
 from cockpit.errors import CockpitError
 
 SIGNS = (
@@ -35,6 +36,8 @@ SIGNS = (
     r"\bWorker PID: \d",
     r"\bKilling subprocess \d",
     r"\bclosing signal SIG",
+    r"\bpdsh@\w",
+    r"\bclush: \w",
 )
 """Signs of lines that :class:`Told` reads."""
 
@@ -63,6 +66,8 @@ LAUNCHERS = {
         r"\]<std",
     ),
     "srun": (r"\bsrun: ", r"\bslurmstepd: "),
+    "pdsh": (r"\bpdsh@\S{1,64}: ",),
+    "clush": (r"\bclush: \w",),
     "ray": (r"\bray::\w", r"\bray\.(?:exceptions|train)\b", r"\(raylet\b", r"Worker pid=\d"),
 }
 """Signs of the lines of launchers."""
@@ -93,6 +98,11 @@ _PROCESS = re.compile(rb"Process name: \[(?:\[[^\[\]\n]{1,60}\]|[^\[\]\n]{1,60})
 _EXIT_CODE = re.compile(rb"Exit code: +(\d{1,3})\b")
 _WORLD = re.compile(rb"ip=([\w.:-]{1,64}), pid=(\d{1,10})\) world_rank=(\d{1,6})")
 _WORKER = re.compile(rb"Worker IP address: ([\w.:-]{1,64}) .{0,80}?Worker PID: (\d{1,10})")
+
+_NODES = re.compile(
+    rb"(?:pdsh@\S{1,64}: (\S{1,64}): \S{1,64}|clush: (\S{1,200}):(?: \(\d{1,5}\))?)"
+    rb" (?:exited with exit code (\d{1,3})|killed by signal (\d{1,2}))"
+)
 
 _BY_WORDS = {
     b"Killed": signal.SIGKILL,
@@ -133,6 +143,8 @@ class End:
     root: bool = False
     lost: bool = False
     """Nothing says with what it ended."""
+    whole: bool = False
+    """It is that of whatever ran on its node."""
 
     @property
     def signal(self) -> int | None:
@@ -184,6 +196,7 @@ class Told:
         self._deepspeed(text, at, node)
         self._slurm(text, at)
         self._mpi(text, at)
+        self._nodes(text, at)
         for found in _WORKER.finditer(text):
             self.ends.append(End(1, at, None, None, found[1].decode(), int(found[2]), lost=True))
         for found in _WORLD.finditer(text):
@@ -255,6 +268,17 @@ class Told:
             # It names the first alone.
             self.ends.append(End(int(found[1]), at, self._named, root=True))
             self._named = None
+
+    def _nodes(self, text: bytes, at: int) -> None:
+        if not (found := _NODES.match(text)):
+            return
+        code = int(found[3]) if found[3] else -int(found[4])
+        nodes = (found[1] or found[2]).decode("utf-8", "replace")
+        try:
+            names = sorted(read_nodes(nodes))
+        except CockpitError:
+            return
+        self.ends += [End(code, at, node=name, whole=True) for name in names[:MOST]]
 
     def rank_of(self, node: str, local: int, *, alone: bool) -> int | None:
         """The rank at a place of a node; None: that is not told.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cockpit.core.logs.lines import last_state
-from cockpit.core.logs.prefixes import TRACEBACK, body, head, speaker, split
+from cockpit.core.logs.prefixes import STYLE, TRACEBACK, body, head, speaker, split
 from cockpit.core.text import one_line
 
 FRAMES = 3
@@ -41,7 +41,6 @@ class Traceback(NamedTuple):
     frames: tuple[TracebackFrame, ...]
 
 
-_STYLE = re.compile(rb"\x1b\[[\d;:]*m")
 # Of exception groups: "  | ", "  +-+---------------- 1 ----------------".
 _GUTTER = re.compile(rb" {0,40}(?:\| |\|\Z|\+[-+]{2,80} \d{1,4} -{2,80})")
 # loguru points at the frame that logged: "> File".
@@ -74,7 +73,7 @@ def read_lines(tail: bytes, starts: list[int] | None = None) -> list[bytes]:
         start, end = end, end + len(line) + 1
         text = last_state(line) if b"\r" in line else line
         if b"\x1b" in text:
-            text = _STYLE.sub(b"", text)
+            text = STYLE.sub(b"", text)
         if TRACEBACK in text and b"\\n" in text:
             lines += _unescaped(text)
         elif text and not text.isspace():
