@@ -103,6 +103,8 @@ class _Court:
             self._end(order, source)
         for party in self._parties.values():
             self._listen(party)
+        for order, source in enumerate(sources):
+            self._end_nodes(order, source)
         self._adopt()
 
     # Who is there
@@ -138,35 +140,64 @@ class _Court:
         told = source.heard.told
         alone = len({node for node in (*told.bases, *told.mapped, *told.offsets) if node}) < 2
         for end in told.ends:
+            if end.whole:
+                continue
             rank = end.rank
             if rank is None and end.local is not None:
                 rank = told.rank_of(end.node, end.local, alone=alone)
-            if rank is None and end.pid is not None:
-                rank = told.actors.get((end.node, end.pid))
-            if end.whole:
-                party = self._alone_on(end.node, told)
-            elif rank is None and end.local is None:
-                continue
+            if rank is None and end.local is None and end.pid is not None:
+                party = self._actor(end.node, end.pid, told)
             else:
                 party = self._party(rank, end.node, "" if rank is not None else f"local rank {end.local}")
-            if party is None:
-                continue
-            better = party.end is None or (end.root and not party.end.root)
-            if better and (end.code != 0):
-                party.told_by = [source]
-                first = party.end
-                party.end = end if first is None else replace(end, at=first.at)
-                party.ended = self._time(order, source, party.end.at)
+            self._has_ended(party, end, order, source)
 
-    def _alone_on(self, node: str, told: launchers.Told) -> _Party | None:
-        """The one of a node that may have ended as the node did; None: another launcher there says more."""
-        if any(end.node == node and not end.whole for end in told.ends):
-            return None
-        here = [one for one in self._parties.values() if _short(one.node) == _short(node)]
-        ranks = [one for one in here if one.rank is not None]
-        if ranks:
-            return ranks[0] if len(ranks) == 1 else None
-        return here[0] if here else self._party(None, node, "")
+    def _actor(self, node: str, pid: int, told: launchers.Told) -> _Party:
+        """A worker of Ray; where its driver runs, lines name no address."""
+        rank = told.actors.get((node, pid))
+        if rank is not None:
+            return self._party(rank, node, "")
+        its = [one for one in self._parties.values() if one.name.endswith(f" pid {pid}")]
+        its = [one for one in its if one.node == node] or [one for one in its if not (one.node and node)]
+        return its[0] if its else self._party(None, node, f"worker pid {pid}")
+
+    def _end_nodes(self, order: int, source: Source) -> None:
+        """Whose ends those are of which only the node is told."""
+        told = source.heard.told
+        done = {end.node for end in told.ends if not end.whole}
+        for end in told.ends:
+            # Who started another launcher there tells its end too.
+            if end.whole and end.node not in done:
+                done.add(end.node)
+                self._has_ended(self._one_of(end, told), end, order, source)
+
+    def _one_of(self, end: End, told: launchers.Told) -> _Party:
+        """The one on a node that ended so, by what they say: an exception ends Python with 1."""
+        here = {
+            one.rank: one
+            for one in self._parties.values()
+            if one.rank is not None and _short(one.node) == _short(end.node)
+        }
+        ranks = told.ranks_at(end.node) or list(here)
+        spoke = {
+            rank: here[rank]
+            for rank in ranks
+            if rank in here and (cause := here[rank].cause) is not None and cause.weight >= Weight.VICTIM
+        }
+        own = [one for one in spoke.values() if one.cause and one.cause.weight > Weight.VICTIM]
+        fit = [one for one in own if one.cause and _fits(end, one.cause)]
+        fit = fit or (list(spoke.values()) if end.code == 1 else [])
+        if fit:
+            return min(fit, key=lambda one: one.at)
+        silent = [rank for rank in ranks if rank not in spoke]
+        return self._party(silent[0] if len(silent) == 1 else None, end.node, "")
+
+    def _has_ended(self, party: _Party, end: End, order: int, source: Source) -> None:
+        better = party.end is None or (end.root and not party.end.root)
+        if better and end.code != 0:
+            party.told_by = [source]
+            first = party.end
+            party.end = end if first is None else replace(end, at=first.at)
+            party.ended = self._time(order, source, party.end.at)
 
     def _time(self, order: int, source: Source, number: int) -> float:
         return order * 10.0 + number * LINE_S
@@ -220,6 +251,9 @@ class _Court:
 
     def _adopt(self) -> None:
         """What nobody named says of an end is said by the one that ended so, if that one says nothing."""
+        for source in self._sources:
+            for at, node, pid in source.heard.told.raised:
+                self._raise(source, at, self._actor(node, pid, source.heard.told))
         ended = sorted((one for one in self._parties.values() if one.end is not None), key=_ended)
         for party in list(self._parties.values()):
             if party.rank is not None or party.cause is None or party.end is not None:
@@ -233,6 +267,20 @@ class _Court:
                     one.cause, one.said, one.at = party.cause, party.said, party.at
                     party.cause = party.said = None
                     break
+
+    def _raise(self, source: Source, at: int, actor: _Party) -> None:
+        """An exception of a worker of Ray is printed by whoever asked it for something."""
+        for party in list(self._parties.values()):
+            if party is actor or party.said is None or party.said[0] is not source:
+                continue
+            _, window, index = party.said
+            low = bisect.bisect_left(window.numbers, at)
+            near = (
+                low < len(window.numbers) and window.numbers[low] == at and low - NEAR <= index <= low + NEAR
+            )
+            if near and (actor.cause is None or actor.cause.weight < Weight.VICTIM):
+                actor.cause, actor.said, actor.at = party.cause, party.said, party.at
+                party.cause = party.said = None
 
     # The judgement
 

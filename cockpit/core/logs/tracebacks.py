@@ -18,6 +18,8 @@ JUNK = 20
 """Consecutive lines of others that may interrupt a traceback."""
 _REASON = 8
 """Lines after a summary that may continue it."""
+MARKS = 6
+"""Lines after a summary that are searched for a frame."""
 
 
 class TracebackFrame(NamedTuple):
@@ -129,10 +131,12 @@ def _read(lines: Sequence[bytes], at: int, prefix: bytes) -> Traceback | None:
             continue  # source, markers, boxes
         elif text and _SUMMARY.match(text.lstrip()):
             whole = Traceback(at, index, reason(lines, index, text.strip(), prefix), tuple(frames))
-            following = lines[index + 1] if index + 1 < len(lines) else b""
-            if not _FRAME.match(body(following, prefix) or b""):
+            rest = (body(line, prefix) or b"" for line in lines[index + 1 : index + 1 + MARKS])
+            if not _FRAME.match(next((each for each in rest if each.strip(b" ^~")), b"")):
                 return whole
-            passed = passed or whole  # as Ray prints it: the exception of another process follows
+            # As Ray prints it: the exception of another process follows, where frames were left out the marks
+            # below them first.
+            passed = passed or whole
         else:
             junk += 1
             if junk > JUNK:
