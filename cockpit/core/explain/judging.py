@@ -46,6 +46,7 @@ _CLOCK = re.compile(
     rb"|\b[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,6})"
 )
 _SUMMARY = re.compile(rb"(?:\w{1,80}\.){0,10}[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit)(?::|\Z)")
+_KILLED = re.compile(rb"(?:[^\n]{1,200}: line \d{1,9}: +\d{1,10} )?Killed\b")
 _OOM_ONLY = re.compile(rb"(?i)oom|out of memory: killed|memory cgroup|killed due to")
 
 
@@ -158,6 +159,8 @@ class _Court:
             return self._party(rank, node, "")
         its = [one for one in self._parties.values() if one.name.endswith(f" pid {pid}")]
         its = [one for one in its if one.node == node] or [one for one in its if not (one.node and node)]
+        if its:
+            its[0].node = its[0].node or node
         return its[0] if its else self._party(None, node, f"worker pid {pid}")
 
     def _end_nodes(self, order: int, source: Source) -> None:
@@ -336,7 +339,9 @@ class _Court:
             return True
         if one.cause is None:
             return False
-        if one.rank is None and one.cause.weight < Weight.VICTIM:
+        # All workers of Ray Train are named: what is left is said by whoever started them.
+        ray = not one.name and any(source.heard.told.actors for source in self._sources)
+        if one.rank is None and (ray or one.cause.weight < Weight.VICTIM):
             # Of launchers' words, unless they are all there is.
             return not any(
                 other is not one
@@ -389,17 +394,24 @@ class _Court:
             source, window, index = speaker.said
             found = first.cause.found
             lines = tuple(_lines(source, window, index, found.what))
-            cause = Cause(found.what, found.evidence, lines)
+            # What its launcher says of its end is told beside it.
+            if first.cause.weight > Weight.PASSED_ON or lead.end is None:
+                cause = Cause(found.what, found.evidence, lines)
             if first.cause.weight >= Weight.VICTIM or first.cause.weight is Weight.ERROR:
                 # What a launcher says of an end are no words of the rank's own.
                 own = not (lines and launchers.tells(lines[0].text.encode("utf-8", "surrogateescape")))
                 words = found.what.encode("utf-8", "surrogateescape") if own else b""
+                # Nor is what a shell says of it.
+                words = b"" if _KILLED.match(words) else words
             around = window.lines[index : index + NEAR] + window.lines[max(0, index - NEAR) : index][::-1]
             near = tuple(around)
         oom = self._oom_line(lead) if "oom" in facts else None
         if oom is not None and (cause is None or first.cause is None or first.cause.weight < Weight.OWN):
             cause = Cause(oom.text, (), (oom,))
             words = oom.text.encode("utf-8", "surrogateescape")
+        end_line = self._end_line(lead)
+        if end_line is not None and lead.end is not None and lead.end.lost:
+            near = (end_line.text.encode("utf-8", "surrogateescape"), *near)
         row = explanation(words, near, facts, self._rules)
         followers = self._followers(first, firsts)
         return replace(
@@ -411,7 +423,7 @@ class _Court:
             what=self._what(first, firsts),
             cause=cause,
             row=row,
-            end_line=self._end_line(lead),
+            end_line=end_line,
             certainty="likely" if first.how in ("broke", "left") and len(firsts) == 1 else "unsure",
             waited=followers[0],
             ended_too=followers[1],
@@ -602,7 +614,10 @@ def _settled(source: Source) -> Callable[[Speaker], tuple[int | None, str, str]]
             return (rank, node, "") if rank is not None else (None, node, f"local rank {one.number}")
         if one.kind == "actor":
             rank = told.actors.get((one.node, one.number))
-            rank = _only(told.actors, one.number) if rank is None else rank
+            if rank is None:
+                node, rank = _only(told.actors, one.number) or (node, None)
+            if rank is None and told.actors:
+                return None, "", ""  # it is no rank: Ray's own, who says what became of them
             return (rank, node, "") if rank is not None else (None, node, f"{one.name} pid {one.number}")
         if source.rank is not None:
             return source.rank, node, ""
@@ -611,8 +626,9 @@ def _settled(source: Source) -> Callable[[Speaker], tuple[int | None, str, str]]
     return named
 
 
-def _only(actors: dict[tuple[str, int], int], pid: int) -> int | None:
-    found = [rank for (_, its), rank in actors.items() if its == pid]
+def _only(actors: dict[tuple[str, int], int], pid: int) -> tuple[str, int] | None:
+    """The address and rank of the one worker of Ray with this pid; where the driver runs, lines name none."""
+    found = [(node, rank) for (node, its), rank in actors.items() if its == pid]
     return found[0] if len(found) == 1 else None
 
 
