@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all quick check lint hostile slowpool whypool faultpool ends calm weeks bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
+.PHONY: help venv demo test test-all quick check lint properties hostile slowpool whypool faultpool ends calm weeks bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test test-all quick hostile slowpool whypool faultpool ends calm weeks: export PYTHONDONTWRITEBYTECODE :=
+test test-all quick properties hostile slowpool whypool faultpool ends calm weeks: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow $(ARGS)
@@ -49,6 +49,10 @@ check: $(STAMP)  ## lint, format, types, import rules
 lint: $(STAMP)  ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+properties: $(STAMP)  ## what must always hold, tried with inputs that nobody has tried; ten minutes
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow --hypothesis-profile=random $(ARGS) \
+	  $$(grep -rl "from hypothesis import" tests)
 
 hostile: $(STAMP)  ## a hostile node against every verb, for up to an hour; prints what was tried
 	$(BIN)/python -m tests.hostile $(ARGS)

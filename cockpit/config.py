@@ -57,6 +57,7 @@ class Quotas:
     :param spool_files: of one node of one run
     :param record_bytes: of the events that one node's supervisor records of one run
     :param report_files: reports of a profiler that are fetched from one node
+    :param profiles: collections of one run that are kept here, the newest ones
     :param free_bytes: kept free on the file system of the runs, but never more than ``free_percent`` of it
     :param free_percent: 0 to 100
     """
@@ -65,6 +66,7 @@ class Quotas:
     spool_files: Whole = 4096
     record_bytes: Whole = 1 << 30
     report_files: Whole = 1000
+    profiles: Whole = 20
     free_bytes: Whole = 256 << 20
     free_percent: Percent = 1.0
 

@@ -65,6 +65,7 @@ ABOUT = {
     "quotas.spool_files": "files per node and run",
     "quotas.record_bytes": "bytes of events per node and run",
     "quotas.report_files": "profiler reports fetched from one node at once",
+    "quotas.profiles": "profiles of one run that are kept here",
     "quotas.free_bytes": "bytes to leave free on the file system of the runs",
     "quotas.free_percent": "on a small file system, leave no more than this percentage free",
     "keys": 'a command and its keys, separated by commas: filter = "/,ctrl+f"',

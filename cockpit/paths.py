@@ -24,6 +24,11 @@ def stacks() -> Path:
     return state() / "stacks"
 
 
+def profiles() -> Path:
+    """Folder with one folder for each profile of a job that cockpit did not start."""
+    return state() / "profiles"
+
+
 def copied() -> Path:
     """The file with the text that was copied last in the app."""
     return state() / "copied.txt"

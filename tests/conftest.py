@@ -61,11 +61,12 @@ WAITING_S = 20
 LEFT_OUT: list[int] = []
 """How many tests were left out, each time that some were."""
 
-# No timed asserts: a busy machine must not fail a property.
-hypothesis.settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("untimed")
+# No timed asserts: a busy machine must not fail a property. And whoever runs the tests of a tree twice gets
+# the same answer: `make properties` is the search for what nobody has tried.
+_UNTIMED = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("same", _UNTIMED, derandomize=True, database=None)
+hypothesis.settings.register_profile("random", _UNTIMED)
+hypothesis.settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,17 @@ def by(text: str, item: Said) -> Schema:
     return {"description": text, "type": "object", "additionalProperties": of(item)}
 
 
+PARTS: dict[str, Said] = {
+    "took_s": "number: seconds of a step",
+    "own_s": "number: without waiting for others",
+    "data_s": "number: in a data loader",
+    "compute_s": "number: in operations",
+    "communication_s": "number: in collectives and nothing else, without waiting",
+    "wait_s": "number: waiting for others in collectives",
+    "idle_s": "number: in nothing of these",
+}
+"""Of a step that was profiled."""
+
 FINDING: dict[str, Said] = {
     "id": "string: name of the rule or cause; stable",
     "what": "string: what is wrong, in one sentence",
@@ -368,6 +379,30 @@ SCHEMAS: dict[str, Schema] = {
                 ),
             ),
             "ras": {"description": "what NCCL's RAS says", "type": ["object", "null"]},
+            "calls": by(
+                "ranks without a stack that note their calls (run --trace-calls)",
+                obj(
+                    "a rank",
+                    {
+                        "rank": "integer: which",
+                        "pid": "integer: its process",
+                        "why": "string: why it notes none, or no more; empty: it does",
+                        "calls": each(
+                            "the last ones, newest first",
+                            obj(
+                                "a call",
+                                {
+                                    "age_s": "number: how long ago it began",
+                                    "main": "boolean: in the main thread",
+                                    "name": "string: of the function",
+                                    "file": "string: where it is",
+                                    "line": "integer: its first line",
+                                },
+                            ),
+                        ),
+                    },
+                ),
+            ),
             "missing": by("ranks without a stack, and why", "string: why"),
             "ranks": by(
                 "ranks by number",
@@ -462,6 +497,163 @@ SCHEMAS: dict[str, Schema] = {
                 "words that stand for no file, by node", {"type": "array", "items": {"type": "string"}}
             ),
             "warning": "string: what reports contain",
+        },
+    ),
+    "profile": obj(
+        "`cockpit profile … --json`, and `cockpit profile show RUN [N] --json`: what ranks did in the same steps",
+        {
+            "event": {"description": "always the same", "const": "profile"},
+            "profile": "integer: its number",
+            "id": "string: by which nodes know it",
+            "run": "string: its name; empty: cockpit did not start the job",
+            "kind": {"description": "how it was taken", "enum": ["torch", "cpu"]},
+            "options": each("options of torch's profiler", "string: shapes, stack or memory"),
+            "at": "number: when it was ordered, unix seconds",
+            "first": "integer|null: its first step; null: it was as long as seconds says",
+            "seconds": "number|null: how long it was; null: whole steps",
+            "asked": "integer: of how many ranks",
+            "steps": each("steps that count", "integer: a step"),
+            "left_out": by("other steps, and why they do not count", "string: why"),
+            "finding": obj("who is slow, and why", FINDING),
+            "step": obj("where a step of the median rank goes", PARTS, null=True),
+            "kept_up_s": "number|null: seconds of a step if the slow ranks were like the others",
+            "waits_known": "boolean: whether it is known what ranks wait for each other",
+            "ranks": by("ranks whose summary is here", obj("a rank", {"node": "string: where it runs", **PARTS})),
+            "missing": by(
+                "ranks of which nothing is here",
+                obj(
+                    "a rank",
+                    {
+                        "node": "string: where it runs",
+                        "state": "string: how far it came",
+                        "why": "string: why it is missing",
+                    },
+                ),
+            ),
+            "kinds": each(
+                "ranks that run the same operations",
+                obj(
+                    "such ranks",
+                    {
+                        "ranks": "string: which",
+                        "typical": "integer: the rank in the middle",
+                        **PARTS,
+                    },
+                ),
+            ),
+            "operations": obj(
+                "top operations of one rank beside the others; null: not known",
+                {
+                    "rank": "integer: whose they are",
+                    "others": "integer: beside how many others",
+                    "left_out": "integer: operations that take less",
+                    "rows": each(
+                        "most time first",
+                        obj(
+                            "an operation",
+                            {
+                                "name": "string: as torch calls it",
+                                "kind": "string: data, compute, communication, copy, python or other",
+                                "own_s": "number: a step, without what it calls",
+                                "median_s": "number|null: the same of the median rank",
+                                "calls": "number: a step",
+                                "median_calls": "number|null: the same of the median rank",
+                            },
+                        ),
+                    ),
+                },
+                null=True,
+            ),
+            "collectives": each(
+                "by name and size, most time first",
+                obj(
+                    "calls that are alike",
+                    {
+                        "name": "string: as torch calls it",
+                        "groups": each("groups that call it", "string: a group"),
+                        "ranks": "integer: of a group",
+                        "seen": "integer: of how many of these there are traces",
+                        "bytes": "integer: that go in; 0: not known",
+                        "calls": "number: a step",
+                        "took_s": "number: a call, without waiting",
+                        "spread_s": "number|null: from the first rank's arrival to the last one's",
+                        "wait_s": "number|null: a step, the mean over the ranks",
+                        "last": by("ranks that arrived last, and how often", "integer: times"),
+                        "of": "integer: of how many calls",
+                        "bytes_s": "number|null: bandwidth as nccl-tests counts it",
+                        "between_nodes": "boolean|null: whether its ranks are on several nodes",
+                    },
+                ),
+            ),
+            "arrivals": obj(
+                "of the collective in which ranks wait most; null: not known",
+                {
+                    "collective": "integer: its place in collectives",
+                    "after_s": by("seconds after the first rank", "number: seconds"),
+                },
+                null=True,
+            ),
+            "files": each(
+                "traces on nodes",
+                obj(
+                    "a trace",
+                    {
+                        "rank": "integer: whose it is",
+                        "node": "string: where it is",
+                        "name": "string: in the reports of its node",
+                        "size": "integer: bytes",
+                    },
+                ),
+            ),
+            "cost": obj(
+                "what it cost",
+                {
+                    "before_s": "number|null: seconds of a step before it, median",
+                    "during_s": "number|null: the same in it",
+                    "after_s": "number|null: the same after it",
+                    "stop_s": "number: how long stopping the profiler paused a rank, at most",
+                    "warm_s": "number: the same of its first start, before",
+                },
+            ),
+            "notes": each("what makes the numbers less than they seem", "string: a note"),
+            "offsets_s": by("how far each node's clock is ahead of ours", "number: seconds"),
+            "clock_s": "number|null: how well the ends of collectives agree on our clock",
+            "apart_s": "number|null: seconds from the first rank's begin to the last one's",
+            "cancelled": "string: who ended it early; empty: nobody",
+            "folder": "string: where it is kept",
+            "taken": by(
+                "every rank that was meant",
+                obj(
+                    "a rank",
+                    {
+                        "node": "string: where it runs",
+                        "state": "string: done: it is here; else how far it came",
+                        "why": "string: why it is missing, or less than it seems",
+                        "began": "number|null: when its profile began, unix seconds",
+                        "file": "string: name of its trace in the reports of its node; empty: none",
+                        "here": "string|null: path of the trace, once it was fetched",
+                        "size": "integer: bytes",
+                        "sha256": "string: of the trace; empty: not known",
+                        "rate": "integer: of cpu: samples a second",
+                        "samples": "integer: of cpu: how many",
+                        "errors": "integer: of cpu: samples that failed",
+                    },
+                ),
+            ),
+            "differ": by(
+                "of cpu: ranks that are somewhere for longer than the others",
+                each(
+                    "most first",
+                    obj(
+                        "a function",
+                        {
+                            "frame": "string: name, file and line",
+                            "share": "number: part of the rank's time in it, 0 to 1",
+                            "others": "number: the mean of the others",
+                        },
+                    ),
+                ),
+            ),
         },
     ),
     "stop": obj(

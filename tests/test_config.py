@@ -278,7 +278,7 @@ LOOSER = {
     "evidence.keep": ("true", "false"),
     "evidence.after": ("30.0", "999999.0", "0.001"),
     "evidence.idle": ("45.0", "999999.0", "0.001"),
-    **{f"quotas.{name}": ("10", "11") for name in ("spool_bytes", "spool_files", "report_files")},
+    **{f"quotas.{name}": ("10", "11") for name in ("spool_bytes", "spool_files", "report_files", "profiles")},
     "quotas.record_bytes": ("10", "11", "9"),
     "quotas.free_bytes": ("10", "9"),
     "quotas.free_percent": ("10.0", "9.9"),

@@ -415,6 +415,35 @@ class StacksAnswer(Definition):
     """all ranks are through"""
 
 
+class NotedCall(Definition):
+    """One call.
+
+    :param age_s: how long ago it began
+    :param main: whether in the main thread
+    """
+
+    age_s: float = bound(gate.SECONDS)
+    main: bool = bound(gate.FLAG)
+    name: str = bound(Text(200, cut=True))
+    file: str = bound(Text(1000, cut=True))
+    line: int = bound(gate.COUNT)
+
+
+class RankCalls(Definition):
+    """`pid`: of the process that noted them; `why`: why it notes none, or no more"""
+
+    rank: int = bound(gate.RANK)
+    pid: int = bound(gate.PID)
+    why: str = bound(gate.SENTENCE, "")
+    calls: Tuple[NotedCall, ...] = bound(ListOf(RowOf(NotedCall), 100), ())
+
+
+class CallsAnswer(Definition):
+    """of those that note any"""
+
+    ranks: Tuple[RankCalls, ...] = bound(ListOf(Of(RankCalls), gate.RANKS_A_NODE), ())
+
+
 class RecorderItem(Definition):
     """one rank; payload: its packed traces, so many bytes each
 
@@ -435,6 +464,58 @@ class RecorderItem(Definition):
 
 
 class RecorderAnswer(Definition):
+    """all ranks are through"""
+
+
+class RankWindow(Definition):
+    """What a profile of one rank would meet.
+
+    :param step: the last that has ended; None: no hook counts its steps; ``age_s``: how long ago
+    :param step_s: seconds of a step, the median of the last ones
+    :param why: why it cannot be profiled, in a sentence; empty: it can
+    """
+
+    rank: int = bound(gate.RANK)
+    step: Optional[int] = maybe(gate.COUNT)
+    age_s: Optional[float] = maybe(gate.SECONDS)
+    step_s: Optional[float] = maybe(gate.SECONDS)
+    why: str = bound(gate.SENTENCE, "")
+
+
+class WindowAnswer(Definition):
+    """`free`: bytes where the files go; `load`: of the node, over its CPUs"""
+
+    ranks: Tuple[RankWindow, ...] = bound(ListOf(Of(RankWindow), gate.RANKS_A_NODE))
+    free: int = bound(gate.SIZE, 0)
+    load: float = bound(gate.SECONDS, 0.0)
+
+
+class ProfileItem(Definition):
+    """How far one rank is; with its last one, in payload, what came of it, compressed with zlib: of `torch`
+    JSON of a :class:`cockpit.base.profile.summary.RankProfile`, of `cpu` folded stacks.
+
+    :param state: a word of :data:`cockpit.base.profile.order.STATES`, ``reading``: the node sums it up, or
+        ``done``: here it is
+    :param step: the last one that ended
+    :param t: when the profile began, unix seconds on the node's clock; 0: it has not
+    :param file: its name in the reports folder; empty: there is none
+    :param rate: of `cpu`: how often a second was asked for, after one dump was timed
+    :param samples: of `cpu`: how many there are; ``errors``: dumps that failed
+    """
+
+    rank: int = bound(gate.RANK)
+    state: str = bound(gate.WORD)
+    step: Optional[int] = maybe(gate.COUNT)
+    t: float = bound(gate.TIME, 0.0)
+    size: int = bound(gate.SIZE, 0)
+    file: str = bound(Text(255), "")
+    what: str = bound(gate.SENTENCE, "")
+    rate: int = bound(gate.COUNT, 0)
+    samples: int = bound(gate.COUNT, 0)
+    errors: int = bound(gate.COUNT, 0)
+
+
+class ProfileAnswer(Definition):
     """all ranks are through"""
 
 

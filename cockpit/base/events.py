@@ -30,7 +30,7 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.base.progress.ring import LAST_STEPS, Told
-from cockpit.base.shared_fields import LOG
+from cockpit.base.shared_fields import LOG, PROFILE_ID, PROFILE_STEPS
 
 CODE = Whole(-(1 << 31), 1 << 32)
 SIGNAL = Whole(1, 255)
@@ -495,6 +495,21 @@ class Watched(Fact, of=OWN, kind="watch"):
     before_s: float = bound(gate.SECONDS, 0.0)
     before_step: Optional[int] = maybe(gate.COUNT)
     ending: bool = bound(gate.FLAG, False)
+
+
+class Profiled(Fact, of=OWN, kind="profile"):
+    """a profile by `profiler`, `torch` or `cpu`, is in `profiles`, under `number`: of `ranks`, `steps` steps
+    from `first` on, or `seconds`; it has nothing of those `missing`; `cancelled`: who ended it early"""
+
+    number: int = bound(gate.COUNT)
+    id: str = bound(PROFILE_ID)
+    profiler: str = bound(Text(10, "torch|cpu"))
+    ranks: Tuple[int, ...] = bound(RANK_SET, ())
+    missing: Tuple[int, ...] = bound(RANK_SET, ())
+    first: Optional[int] = maybe(gate.COUNT)
+    steps: int = bound(Whole(0, PROFILE_STEPS), 0)
+    seconds: Optional[float] = maybe(gate.SECONDS)
+    cancelled: str = bound(gate.SENTENCE, "")
 
 
 class SupervisorGone(Fact, of=OWN, kind="supervisor_gone"):

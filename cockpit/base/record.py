@@ -63,7 +63,17 @@ PROBE = "probe"
 """A folder: the sockets of torch's server in each rank, ``RANK.PID.sock``; what NCCL's watchdog wrote."""
 PROBE_PYTHON = "probe/python"
 """The folder that is put on the path of a rank's Python."""
-PROBE_SOURCES = ("sitecustomize.py", "hooks.py", "marks.py", "room.py", "server.py")
+PROBE_SOURCES = (
+    "sitecustomize.py",
+    "hooks.py",
+    "marks.py",
+    "profiling.py",
+    "room.py",
+    "server.py",
+    "calls.py",
+)
+CALLS = ".calls"
+"""Ends the name of the file in which a rank notes its calls, beside its ring."""
 
 FACTS = "cockpit-facts:"
 """Begins the answer of the program that looks at the user's python; its command line has it too."""
@@ -84,6 +94,9 @@ ENV_PROBE = "COCKPIT_PROBE"
 """How the ranks are to be probed, ``auto`` or ``on``; not set: not at all. A rank's Python has more in it."""
 ENV_RINGS = "COCKPIT_RINGS"
 """The folder of the ranks' rings, in memory; not set: there is none."""
+
+ENV_CALLS = "COCKPIT_CALLS"
+"""Packages whose calls a rank's Python notes, with commas between; not set: of none."""
 
 ENV_NCCL = "COCKPIT_NCCL"
 """Set: the wrapper names the file that NCCL writes what it says to, unless the user has named one."""

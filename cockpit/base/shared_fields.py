@@ -43,6 +43,12 @@ MARKS = MapOf(LOG, MARK, FILES)
 """See :attr:`cockpit.base.trail.Trail.mark`; by file."""
 
 
+PROFILE_ID = Text(31, r"[0-9a-z][0-9a-z-]*")
+"""The id of a collection."""
+PROFILE_STEPS = 100
+"""Steps of one profile at most."""
+
+
 class Target(Definition):
     """A rank's process."""
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Dict, Generic, Optional, Tuple, Type, TypeVar
 
 from cockpit.base import gate
-from cockpit.base.gate import Definition, ListOf, MapOf, Of, Text, Whole, bound, maybe
+from cockpit.base.gate import Definition, ListOf, MapOf, Number, Of, Text, Whole, bound, maybe
 from cockpit.base.shared_fields import (
     CALLERS,
     FILES_A_NODE,
     MARKS,
+    PROFILE_ID,
+    PROFILE_STEPS,
     SIZES,
     TRIAL_ROUNDS,
     Caller,
@@ -261,6 +263,13 @@ class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"], at="stacks.d
     timeout_s: float = bound(gate.SECONDS, 10.0)
 
 
+class Calls(Request["answers.CallsAnswer", "answers.Nothing"], at="stacks.last_calls"):
+    """the last calls that these ranks have noted, newest first"""
+
+    dir: str = bound(gate.PATH)
+    ranks: Tuple[int, ...] = bound(gate.RANKS)
+
+
 class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"], at="recorder.recorder"):
     """what torch's flight recorder has of some ranks, at most so many `rows` of each since a moment"""
 
@@ -276,6 +285,33 @@ class Ras(Request["ras.RasAnswer", "answers.Nothing"], at="recorder.ras"):
 
     targets: Tuple[Target, ...] = bound(_TARGETS)
     limit_s: float = bound(gate.SECONDS, 2.0)
+
+
+class Window(Request["answers.WindowAnswer", "answers.Nothing"], at="profile.window"):
+    """what a profile of these ranks would meet: their steps, who else profiles them, the room for files;
+    ``dir`` empty: of a job that has no run folder"""
+
+    dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
+    targets: Tuple[Target, ...] = bound(_TARGETS)
+    kind: str = bound(Text(10, "torch|cpu"))
+
+
+class Profile(Request["answers.ProfileAnswer", "answers.ProfileItem"], at="profile.profile"):
+    """profiles these ranks; when the request ends, nothing of it is left running. `torch`: exactly the steps
+    from `first` on, by the hook of each rank; `cpu`: `seconds` of py-spy, `rate` times a second"""
+
+    dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
+    targets: Tuple[Target, ...] = bound(_TARGETS)
+    kind: str = bound(Text(10, "torch|cpu"))
+    collection: str = bound(PROFILE_ID)
+    first: int = bound(gate.COUNT, 0)
+    steps: int = bound(Whole(1, PROFILE_STEPS), 5)
+    shapes: bool = bound(gate.FLAG, True)
+    stack: bool = bound(gate.FLAG, False)
+    memory: bool = bound(gate.FLAG, False)
+    seconds: float = bound(Number(0.1, 3600.0), 10.0)
+    rate: int = bound(Whole(1, 1000), 20)
+    deadline_s: float = bound(Number(1.0, 86400.0), 600.0)
 
 
 class Reports(Request["answers.ReportsAnswer", "answers.Nothing"], at="run.collect"):

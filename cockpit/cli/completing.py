@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from cockpit.errors import CockpitError
 
@@ -55,7 +56,9 @@ def _of_verb(verb: str, before: Sequence[str], begun: str) -> Iterable[Candidate
         return ()
     if positional.choices is not None:
         return ((str(choice), "") for choice in positional.choices)
-    return _runs() if "RUN" in str(positional.metavar) else ()
+    shape = [part.strip() for part in str(positional.metavar).split("|")]
+    words = ((word, "") for word in shape if word.islower())
+    return chain(words, _runs() if "RUN" in shape else ())
 
 
 def _brief(text: str) -> str:

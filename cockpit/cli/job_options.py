@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Set
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +18,15 @@ from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
 from cockpit.cli.parsing import Parser, add_link_options, add_word, reach, whole
 from cockpit.core.expressions import Expression
+from cockpit.core.ranks import ranks_text
 from cockpit.engine.links.pool import PYTHONS, LinkPool
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import RunFolder
+from cockpit.errors import CockpitError
 from cockpit.plans.nodes.hostfile import STDIN
 
 if TYPE_CHECKING:
+    from cockpit.engine.stacks.ask import Party
     from cockpit.engine.stacks.parties import JobParty
 
 
@@ -83,8 +88,41 @@ def names_run(target: str) -> bool:
 
 
 @asynccontextmanager
-async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, Path]]:
-    """Find the job, say which it is, and keep links to all nodes; and the folder for its snapshots.
+async def party(meant: Path | RunFolder | list[str], args: argparse.Namespace) -> AsyncIterator[Party]:
+    """The job that is meant: a run, or one on the nodes of a file or of other words.
+
+    :raises CockpitError: it cannot be found, or has ended
+    """
+    if not isinstance(meant, RunFolder):
+        source = [args.target] if isinstance(meant, Path) else meant
+        async with job_party(source, args) as found:
+            yield found
+        return
+    if given := [name for name in ("job", "include", "exclude", "python") if getattr(args, name)]:
+        what = f"--{given[0]} needs a hostfile, and this is a run"
+        raise CockpitError(what, where=meant.name, hint="--ranks narrows it down")
+    from cockpit.engine.stacks.parties import open_run
+
+    async with AsyncExitStack() as links:
+        roll = Roll()
+        async with telling(lambda: roll):
+            run = await links.enter_async_context(open_run(meant, roll))
+        yield run
+
+
+def check_ranks(known: Iterable[int], ranks: Set[int] | None, where: str) -> None:
+    """See that a job has the ranks that were named.
+
+    :raises CockpitError: it has not
+    """
+    known = set(known)
+    if ranks is not None and (odd := ranks - known):
+        raise CockpitError(f"no rank {ranks_text(odd)}", where=where, hint=f"it has {ranks_text(known)}")
+
+
+@asynccontextmanager
+async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterator[JobParty]:
+    """Find the job, say which it is, and keep links to all nodes.
 
     :param source: words of a source of nodes
     :raises CockpitError: no job, several jobs and none was named, or no node answers
@@ -116,4 +154,4 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
         again = node_options.words_again(source, names)
         if args.step and not args.step.endswith("."):
             again = ["--slurm", args.step]
-        yield JobParty(job, names, pool, [*again, *words], errors, args.step), paths.stacks()
+        yield JobParty(job, names, pool, [*again, *words], errors, args.step)

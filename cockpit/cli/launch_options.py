@@ -115,6 +115,14 @@ def _add_job_options(made: Parser) -> None:
         "--nccl-debug",
         "let NCCL write what it takes (NCCL_DEBUG=INFO) to a file for each rank: cockpit ps RUN --nccl",
     )
+    group.add_argument(
+        "--trace-calls",
+        metavar="PACKAGE",
+        action="append",
+        default=[],
+        help="keep the last calls into a package (repeatable): cockpit stacks shows them of a rank that is "
+        "dead or does not answer; needs Python 3.12 on the nodes",
+    )
 
 
 def _add_environment_options(made: Parser) -> None:
@@ -145,6 +153,14 @@ def _add_profile_options(made: Parser) -> None:
     )
     for profiler in PROFILERS.values():
         profiler.add_options(group)
+
+
+def _packages(made: Parser, names: list[str]) -> tuple[str, ...]:
+    """Packages whose calls are noted."""
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            made.error(f"--trace-calls: not a package: {name}")
+    return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)
@@ -228,6 +244,7 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         profiler=PROFILERS[args.profile].of(args) if args.profile else None,
         probe="off" if launcher == PER_NODE else args.probe or _PROBE_SETTINGS[config.load().probe],
         nccl_debug=args.nccl_debug,
+        calls=_packages(made, args.trace_calls),
     )
     typed = secret.command([*_without_secrets(options), "--", *program], secret.values(env.values))
     command = (*made.prog.split(), *typed)

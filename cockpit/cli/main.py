@@ -24,6 +24,7 @@ VERBS = {
     "logs": "print a run's logs",
     "metrics": "numbers per step: time, work, loss, slow ranks",
     "stacks": "Python stacks of all ranks, merged, so that the odd rank stands out",
+    "profile": "what ranks do in the same few steps, summed up",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",

@@ -27,6 +27,7 @@ from cockpit.engine.evidence_fetcher import keep_evidence
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.logs.last_words import last_cause
+from cockpit.engine.profile.known import note_profiles
 from cockpit.engine.run.session import Session
 from cockpit.engine.watching import watch_stalls
 from cockpit.engine.work_sampler import watch_works
@@ -87,6 +88,7 @@ async def watch(
     session.stand_by()
     watch_works(session)
     watch_stalls(session, output.stalls)
+    note_profiles(session)
     keeper = keep_evidence(session)
     _call_from(session, output)
     if missed is not None:

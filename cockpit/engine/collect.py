@@ -13,7 +13,7 @@ import os
 import posixpath
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -103,10 +103,12 @@ async def collect(
     lost: Lost = lambda error: None,
     quotas: Quotas | None = None,
     words: Sequence[str] = (),
+    only: Set[str] | None = None,
 ) -> Collected:
     """Fetch the reports of all nodes of a run into ``target`` in parallel; write ``manifest.json`` there.
 
-    With ``words``, not the reports but the files that these name there: paths, or patterns as in :mod:`glob`.
+    With ``words``, not the reports but the files that these name there: paths, or patterns as in :mod:`glob`;
+    with ``only``, those reports alone that have these names.
 
     A node that cannot be reached is a line in ``missing``, and never ends the others. Run again, it
     fetches only what is not here.
@@ -131,7 +133,7 @@ async def collect(
         hint = f"to resume later: cockpit collect {join([folder.name, *words])}"
         lost(LinkError(what, where=error.where, hint=hint))
 
-    seek = _Named(folder, tuple(words)) if words else _Reports()
+    seek = _Named(folder, tuple(words)) if words else _Reports(only)
     teller = asyncio.create_task(tell())
     try:
         work = {
@@ -143,17 +145,23 @@ async def collect(
             collected.missing[name] = error.what
         if words:
             _nowhere(collected)
-        else:
+        elif only is None:
             _explain_missing(folder, collected)
     finally:
         teller.cancel()
-        _write_manifest(folder, collected)
+        _write_manifest(folder, collected, beside=bool(words) or only is not None)
     progress(collected)
     return collected
 
 
 class _Reports:
-    """Files that a profiler wrote."""
+    """Files that a profiler wrote.
+
+    :param only: names of those that are wanted; None: all are
+    """
+
+    def __init__(self, only: Set[str] | None = None) -> None:
+        self._only = only
 
     async def list(self, link: Link, node: NodeEntry, collected: Collected, folder: str) -> list[Fetched]:
         """What there is on a node, each with its place here.
@@ -165,11 +173,11 @@ class _Reports:
             collected.passed_over[node.name] = others
         found: list[Fetched] = []
         for entry in answer.files:
-            if entry.name.endswith(SUFFIXES):
+            if entry.name.endswith(SUFFIXES) and (self._only is None or entry.name in self._only):
                 file = _local_name(folder, entry.name, {report.file for report in found})
                 found.append(Fetched(node.name, entry.name, entry.size, file))
         own = set(node.ranks)
-        for dump in answer.dumps:
+        for dump in answer.dumps if self._only is None else ():
             if dump.rank in own:
                 own.remove(dump.rank)
                 file = f"{folder}/{nccl_dump(dump.rank)}"
@@ -181,6 +189,7 @@ class _Named(_Reports):
     """Files that a person named."""
 
     def __init__(self, folder: RunFolder, words: tuple[str, ...]) -> None:
+        super().__init__()
         self._manifest, self._model, self._words = folder.manifest, folder.model(), words
         self._owner: dict[str, str] = {}
         """Which node fetches a file that several have."""
@@ -246,7 +255,7 @@ def _fail(collected: Collected, node: str, error: CockpitError) -> None:
 async def _collect_over(
     link: Link, node: NodeEntry, collected: Collected, room: Space, index: int, seek: _Reports
 ) -> None:
-    listed = await seek.list(link, node, collected, f"{index:04d}-{safe_name(node.name)}")
+    listed = await seek.list(link, node, collected, _of_node(index, node.name))
     known = {_key(report): report for report in collected.reports if report.node == node.name}
     for report in listed:
         if _key(report) in known:
@@ -281,10 +290,24 @@ def _part_name(name: str) -> str:
     return f"{safe[:100]}-{digest[:8]}"
 
 
+def _of_node(index: int, name: str) -> str:
+    """A node's folder in the folder of reports."""
+    return f"{index:04d}-{safe_name(name)}"
+
+
+def report_path(folder: RunFolder, node: str, name: str) -> Path | None:
+    """Where a report of a run is, once it was fetched; None: that node is none of the run."""
+    index = next((at for at, entry in enumerate(folder.manifest.nodes) if entry.name == node), None)
+    known = index is not None and name.endswith(SUFFIXES)
+    return folder.path / "reports" / _local_name(_of_node(index or 0, node), name, set()) if known else None
+
+
 def _local_name(folder: str, name: str, taken: set[str]) -> str:
     """Where a report goes: our name, short and unique, since a name made by a node is data."""
     suffix = next(suffix for suffix in SUFFIXES if name.endswith(suffix))
-    stem = safe_name(name.removesuffix(suffix))[:100]
+    stem = safe_name(name.removesuffix(suffix))
+    if len(stem) > 100:  # what tells them apart may be at the end
+        stem = f"{stem[:91]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     file, number = f"{folder}/{stem}{suffix}", 1
     while file in taken:
         number += 1
@@ -452,10 +475,14 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
         collected.missing[node.name] = why
 
 
-def _write_manifest(folder: RunFolder, collected: Collected) -> None:
+def _write_manifest(folder: RunFolder, collected: Collected, *, beside: bool) -> None:
+    """Write what is there.
+
+    :param beside: only some files were fetched: there may be others
+    """
     manifest = folder.manifest
     reports = [asdict(report) for report in collected.reports]
-    if any(report.path for report in collected.reports):
+    if beside:
         reports = [*_collected_before(collected), *reports]
     text = json.dumps(
         {
@@ -473,9 +500,9 @@ def _write_manifest(folder: RunFolder, collected: Collected) -> None:
 
 
 def _collected_before(collected: Collected) -> list[Any]:
-    """What the manifest says of files that other words have named."""
-    now = {(report.node, report.path) for report in collected.reports}
+    """What the manifest says of files that were not asked for now."""
+    now = {(report.node, _key(report)) for report in collected.reports}
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         before = json.loads(read_small(collected.folder / "manifest.json"))["reports"]
-        return [each for each in before if (each["node"], each.get("path")) not in now]
+        return [each for each in before if (each["node"], _key(Fetched(**each))) not in now]
     return []

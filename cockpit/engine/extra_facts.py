@@ -8,11 +8,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from cockpit.base import verbs
+from cockpit.base.answers import RankCalls
 from cockpit.base.events import RankSample
 from cockpit.base.stacks.dump import Dump, Thread
 from cockpit.core.pace.pace import Pace
 from cockpit.core.stacks.class_facts import PEERS, ROOTS
 from cockpit.core.stacks.collectives import of_look
+from cockpit.core.stacks.last_calls import harmless
 from cockpit.core.stacks.progress import Progress, of_pace
 from cockpit.core.stacks.verdict import wanted
 from cockpit.engine.links.link import Link, streaming
@@ -50,8 +52,8 @@ class Facts:
         """Put into a snapshot what else its verdict uses; what nobody answers stays unknown."""
         party, snapshot = sampler.party, sampler.snapshot
         steps = _steps(party, logs=self._pace is None)
-        asked = steps, self._recorders.look(rows=RECENT), ask_ras(party), _ends(sampler)
-        own, heard, snapshot.ras, _ = await asyncio.gather(*asked)
+        asked = steps, self._recorders.look(rows=RECENT), ask_ras(party), _ends(sampler), _calls(sampler)
+        own, heard, snapshot.ras, _, snapshot.calls = await asyncio.gather(*asked)
         self.heard = heard
         if heard.probed:
             snapshot.collectives = of_look(heard.look, heard.silent, time.time())
@@ -87,6 +89,25 @@ async def _ends(sampler: Sampler) -> None:
         for rank, place in sampler.party.places().items():
             if place.ended_at is not None and rank in sampler.snapshot.ranks:
                 sampler.snapshot.ranks[rank] = place
+
+
+async def _calls(sampler: Sampler) -> dict[int, RankCalls]:
+    """The last calls of ranks without a stack, where they note them."""
+    party, of_node = sampler.party, dict[str, list[int]]()
+    for rank in sampler.snapshot.missing():
+        node = sampler.snapshot.ranks[rank].node
+        if node in party.nodes and party.folder(node):
+            of_node.setdefault(node, []).append(rank)
+    found: dict[int, RankCalls] = {}
+
+    async def ask(node: str, ranks: list[int]) -> None:
+        with suppress(CockpitError):
+            link = await party.link(node)
+            answer = await link.call(verbs.Calls(party.folder(node), tuple(ranks)), deadline_s=ANSWER_S)
+            found.update({one.rank: harmless(one) for one in answer.ranks if one.rank in ranks})
+
+    await asyncio.gather(*(ask(node, ranks) for node, ranks in of_node.items()))
+    return found
 
 
 async def _steps(party: Party, *, logs: bool) -> Pace:

@@ -57,7 +57,7 @@ HEARD_S = 0.1
 TIMEOUT_S = 5.0
 """Seconds that py-spy may take for one rank."""
 
-_TOLD = (b'"watch"', b'"stop_asked"', b'"rest_kept"')
+_TOLD = (b'"watch"', b'"stop_asked"', b'"rest_kept"', b'"profile"')
 """Parts of the lines of a journal that may be news to whoever reads along."""
 
 _ASIDE = 1 << 20

@@ -24,12 +24,16 @@ def main() -> int:
         from cockpit.node.evidence import taking
 
         return taking.main(sys.argv[2:])
+    if word == "sum":
+        from cockpit.node.profile import traces
+
+        return traces.main(sys.argv[2:])
     if word == "agent":
         from cockpit.node import agent
 
         agent.main()
         return 0
-    sys.stderr.write("cockpit: unknown part %r, expected agent, supervise, look or wrap\n" % word)
+    sys.stderr.write("cockpit: unknown part %r, expected agent, supervise, look, sum or wrap\n" % word)
     return 2
 
 

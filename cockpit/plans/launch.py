@@ -50,6 +50,7 @@ class LaunchJob:
     :param profiler: around the launcher of every node
     :param probe: whether each rank's Python gets the probe: ``auto``, ``on`` or ``off``
     :param nccl_debug: whether NCCL in each rank writes what it does to a file of the run
+    :param calls: packages whose calls each rank notes
     """
 
     run: str
@@ -72,6 +73,7 @@ class LaunchJob:
     profiler: Profiler | None = None
     probe: str = "auto"
     nccl_debug: bool = False
+    calls: tuple[str, ...] = ()
 
     @property
     def world_size(self) -> int:

@@ -54,6 +54,7 @@ class NodePlan:
     :param report: the report in the run folder, without suffix
     :param probe: how the ranks are probed: ``auto``, ``on`` or ``off``
     :param nccl_debug: whether NCCL in each rank writes what it does to a file of the run
+    :param calls: packages whose calls each rank notes
     :param notes: sentences for the person who reads the plan
     """
 
@@ -83,6 +84,7 @@ class NodePlan:
     report: str
     probe: str
     nccl_debug: bool
+    calls: tuple[str, ...]
     notes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -230,6 +232,7 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
         report=report,
         probe=job.probe,
         nccl_debug=job.nccl_debug,
+        calls=job.calls,
         notes=(*notes, *made.notes),
     )
 

@@ -140,6 +140,7 @@ def plan_json(plan: NodePlan) -> dict[str, Any]:
         "master_port": plan.master_port,
         "probe": plan.probe,
         "nccl_debug": plan.nccl_debug,
+        "calls": list(plan.calls),
         **dict.fromkeys(PROFILERS),
         "report": None,
         **(profile(plan) or {}),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from cockpit.base.answers import FactsAnswer
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, Step, findings
 from cockpit.core.text import one_line
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.launch import LaunchJob, NodeFacts
 from cockpit.plans.launchers import registry as launchers
+
+CALLS = (3, 12)
+"""The Python whose ``sys.monitoring`` notes calls without a cost for all others (PEP 669)."""
 
 
 def _no_launcher(job: LaunchJob, facts: NodeFacts) -> Finding | None:
@@ -40,12 +45,23 @@ def _no_room(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
     return Finding("no_room", what, certainty="sure", steps=steps)
 
 
+def _no_calls(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
+    version = re.match(r"(\d{1,3})\.(\d{1,3})", answer.python_version)
+    if not job.calls or (version and tuple(map(int, version.groups())) >= CALLS):
+        return None
+    needed = ".".join(map(str, CALLS))
+    what = f"--trace-calls needs Python {needed} (sys.monitoring), the ranks have {answer.python_version}"
+    steps = Step("leave --trace-calls out"), Step("--python PATH", f"a Python {needed} with your packages")
+    return Finding("no_calls", one_line(what), certainty="sure", steps=steps)
+
+
 UNFIT = (
     Rule("no_launcher", ("job", "facts"), _no_launcher),
     Rule("no_profiler", ("job", "facts"), _no_profiler),
     Rule("no_script", ("job", "answer"), _no_script),
     Rule("no_folder", ("job", "answer"), _no_folder),
     Rule("no_room", ("job", "answer"), _no_room),
+    Rule("no_calls", ("job", "answer"), _no_calls),
 )
 """What has to be mended first is in front."""
 

@@ -19,6 +19,7 @@ PRINTED_IN = {
     "doctor.py": "doctor",
     "plan.py": "plan",
     "collect.py": "collect",
+    "profiled.py": "profile",
     "stopped.py": "stop",
     "explain.py": "explain",
     "explained_rules.py": "explain-rules",

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from cockpit import paths
 from cockpit.base.stacks import kinds
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import dump_json, pack
+from cockpit.cli import job_options
 from cockpit.cli.output import StatusLine
 from cockpit.cli.verbs import stacks
 from cockpit.core.stacks import verdict
@@ -88,10 +88,10 @@ def job(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             return Talk(told)
 
     @asynccontextmanager
-    async def party(*args: object) -> AsyncIterator[tuple[FakeParty, Path]]:
-        yield FakeParty([Link("gpu01")]), paths.stacks()
+    async def party(*args: object) -> AsyncIterator[FakeParty]:
+        yield FakeParty([Link("gpu01")])
 
-    monkeypatch.setattr(stacks, "_party", party)
+    monkeypatch.setattr(job_options, "party", party)
     Path("hostfile").touch()
     return told
 

@@ -39,6 +39,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Notice("disk", "gpu01", "the disk of gpu01 is full", 1e9, due=1e9 + 600, certainty="likely"),
     events.Saved(1200, 11.0),
     events.Watched("stalled", 1.0, 30.0, 7, found=events.Found("lock", "rank 0 waits for a lock", (0,))),
+    events.Profiled(3, "x", "torch", (0,), (1,), 812, 5),
     events.SupervisorGone(),
     events.NodeLost("rebooted"),
     events.Gap("rank-0.log", 100, 7),
@@ -97,7 +98,7 @@ def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
         made.apply(Event(1.0, "a", events.RankStarted(0)))
     changed = made.apply(Event(2.0, "a", fact))
     assert bool(changed) == (
-        kind not in {*NO_CHANGE, "notice", "watch", "stop_asked", "rest_kept", "job_ended"}
+        kind not in {*NO_CHANGE, "notice", "watch", "stop_asked", "rest_kept", "job_ended", "profile"}
     )
     told = Timeline(made).tell(Event(2.0, "a", fact))
     silent = kind in {*NO_NEWS, "rank_started"}  # the start of one rank of two is none yet

@@ -63,7 +63,8 @@ def test_the_slow_rank_is_named_and_nobody_else(
     (named,) = seen.slow()
     assert named.rank == slow
     assert seen.apart_since(slow) == 15
-    assert named.excess == pytest.approx(share, abs=0.1)
+    # Noise lengthens what both work, by as much at most; they are kept as 32-bit floats.
+    assert named.excess == pytest.approx(share, abs=(1 + share) * (noise + 1e-6))
     healthy = trained(ranks, 40, noise=noise, seed=ranks)
     assert not healthy.slow()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -227,3 +228,8 @@ def test_a_node_is_not_read_from_while_its_answers_wait() -> None:
 
 def test_encode_is_what_the_peer_speaks() -> None:
     assert list(Decoder().feed(encode({"id": 1}, b"x"))) == [({"id": 1}, b"x")]
+
+
+def test_no_request_has_a_field_of_the_frame_that_carries_it() -> None:
+    for name, asks in verbs.VERBS.items():
+        assert {each.name for each in fields(asks)}.isdisjoint({"id", "do", "to"}), name

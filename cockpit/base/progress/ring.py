@@ -2,7 +2,8 @@
 
 The file is :data:`SIZE` bytes, all words of 64 bits in the machine's byte order: a header of
 :data:`HEADER_WORDS` words, :data:`CAPACITY` records of :data:`RECORD_WORDS` words, how many marks were ever
-written, and :data:`MARKS` marks. Version 1 had no marks.
+written, :data:`MARKS` marks, and the page of :mod:`cockpit.base.profile.order`. Version 1 had no marks,
+version 2 not that page.
 
 ======  ==========================================================================================
 word    of the header
@@ -36,15 +37,19 @@ from cockpit.base.gate import PID, RANK, SENTENCE, WORD, Definition, ListOf, bou
 from cockpit.base.progress.phases import Mark
 
 MAGIC = 0x434B5054_52494E47
-VERSION = 2
+VERSION = 3
 HEADER_WORDS, RECORD_WORDS, CAPACITY = 16, 4, 508
 MARKS = 4095
 LOADER_BITS = 4
 LOADERS = 1 << LOADER_BITS
 _STEPS_SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY)
 """Bytes before the marks, which are all of a ring of version 1: four pages."""
-SIZE = _STEPS_SIZE + 8 * (1 + MARKS)
-"""Bytes of the file: twelve pages."""
+ORDER = _STEPS_SIZE + 8 * (1 + MARKS)
+"""Bytes before the page of orders, which are all of a ring of version 2: twelve pages."""
+SIZE = ORDER + 4096
+"""Bytes of the file."""
+_VERSIONS = {_STEPS_SIZE: 1, ORDER: 2, SIZE: VERSION}
+"""By size."""
 
 LAST_STEPS = 32
 """Steps of a rank that its node's run record has at the end: those that no measurement may have seen."""
@@ -119,12 +124,12 @@ def read(data: bytes, since_ns: int = 0) -> Ring:
     :param since_ns: only steps that ended after this, on the monotonic clock, and marks from there on
     :raises Malformed: they are none
     """
-    if len(data) not in (_STEPS_SIZE, SIZE):
+    if len(data) not in _VERSIONS:
         raise Malformed("%d bytes" % len(data))
     magic, version, rank, pid, ticks, source, count, broken = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise Malformed("it does not begin as one")
-    if version != (VERSION if len(data) == SIZE else 1):
+    if version != _VERSIONS[len(data)]:
         raise Malformed("version %d" % version)
     if source >= len(SOURCES):
         raise Malformed("source %d" % source)

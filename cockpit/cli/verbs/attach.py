@@ -75,7 +75,7 @@ async def _watch(folder: RunFolder, args: argparse.Namespace, known: Known | Non
 
 async def _attach_job(source: list[str], args: argparse.Namespace) -> int:
     """Watch the job on these nodes, under a run's own name, or under one that it gets."""
-    async with job_options.job_party(source, args) as (party, _):
+    async with job_options.job_party(source, args) as party:
         name = party.job.run
         if name:
             async with telling(lambda: party.pool.roll, failures=False):

@@ -17,7 +17,7 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import pool_for
 from cockpit.errors import CockpitError, Exit
-from cockpit.plans.profilers.registry import WARNING
+from cockpit.plans.profilers.registry import LAUNCHED, WARNING
 
 
 def parser() -> Parser:
@@ -108,7 +108,7 @@ async def fetch(
             say(f"{node}: has no {', '.join(rest)}")
     for node, names in collected.passed_over.items():
         say(f"{node}: not fetched (not reports): {', '.join(map(repr, names))}")
-    if any(not report.place for report in collected.reports) and not files:
+    if any(report.name.endswith(LAUNCHED) for report in collected.reports) and not files:
         say(WARNING)
     if not collected.complete and (collected.reports or folder.manifest.profile or files):
         say(f"incomplete; to try again: cockpit collect {join([folder.name, *files])}")

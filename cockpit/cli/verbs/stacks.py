@@ -9,19 +9,18 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from cockpit import paths
+from cockpit.base.gate import plain
 from cockpit.base.stacks.dump import Dump
 from cockpit.cli import job_options, slurm_options, snapshots, terminal
-from cockpit.cli.awaiting import telling
 from cockpit.cli.output import StatusLine, out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word, rank_set
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
-from cockpit.core.ranks import mask_text, nodes_text, ranks_text
+from cockpit.core.ranks import mask_text, nodes_text
 from cockpit.core.recorder import report as recorder_text
 from cockpit.core.stacks.class_facts import state_of
 from cockpit.core.stacks.classes import RankClass, classes
@@ -32,12 +31,10 @@ from cockpit.core.stacks.snapshot import Place, Snapshot
 from cockpit.core.stacks.text import as_lines, ascii_text
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.extra_facts import Facts
-from cockpit.engine.links.roll import Roll
 from cockpit.engine.recorder import Heard
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
-from cockpit.engine.stacks.ask import Ask, Party
-from cockpit.engine.stacks.parties import open_run
+from cockpit.engine.stacks.ask import Ask
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 
@@ -173,7 +170,7 @@ def _show(snapshot: Snapshot, path: Path, found: Finding, args: argparse.Namespa
 
     :param found: the verdict over all its ranks: what one waits for is known from those not shown, too
     """
-    _check_ranks(snapshot.ranks, args.ranks, snapshot.title)
+    job_options.check_ranks(snapshot.ranks, args.ranks, snapshot.title)
     at = snapshot.samples[0].at if snapshot.samples else path.stat().st_mtime
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     say(f"snapshot of {when}: {snapshot.title}")
@@ -196,8 +193,9 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
     unsaved = trouble = None
     folder = ""
     progress = StatusLine()
-    async with _party(meant, args) as (party, root):
-        _check_ranks(party.places(), args.ranks, party.title)
+    root = meant.path / "stacks" if isinstance(meant, RunFolder) else paths.stacks()
+    async with job_options.party(meant, args) as party:
+        job_options.check_ranks(party.places(), args.ranks, party.title)
         more = Facts(party)
         stacks = Sampler(party, ask, args.output or root, more)
         if args.tui:
@@ -222,31 +220,6 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
     if trouble is not None:
         raise trouble
     return code if whole else Exit.LEFT
-
-
-def _check_ranks(known: Mapping[int, object], ranks: set[int] | None, where: str) -> None:
-    if ranks is not None and (odd := ranks - set(known)):
-        raise CockpitError(f"no rank {ranks_text(odd)}", where=where, hint=f"it has {ranks_text(known)}")
-
-
-@asynccontextmanager
-async def _party(
-    meant: Path | RunFolder | list[str], args: argparse.Namespace
-) -> AsyncIterator[tuple[Party, Path]]:
-    """The job that is meant, and the folder its snapshots are kept in."""
-    if not isinstance(meant, RunFolder):
-        source = [args.target] if isinstance(meant, Path) else meant
-        async with job_options.job_party(source, args) as found:
-            yield found
-        return
-    if given := [name for name in ("job", "include", "exclude", "python") if getattr(args, name)]:
-        what = f"--{given[0]} needs a hostfile, and this is a run"
-        raise CockpitError(what, where=meant.name, hint="--ranks narrows it down")
-    async with AsyncExitStack() as links:
-        roll = Roll()
-        async with telling(lambda: roll):
-            run = await links.enter_async_context(open_run(meant, roll))
-        yield run, meant.path / "stacks"
 
 
 async def _samples(stacks: Sampler, args: argparse.Namespace, progress: StatusLine) -> bool:
@@ -352,6 +325,7 @@ def _as_json(snapshot: Snapshot, found: Finding, folder: str) -> dict[str, Any]:
         "verdict": saved.verdict_json(found),
         "classes": [_class_json(one) for one in classes(snapshot)],
         "ras": snapshot.ras and snapshot.ras.as_json(),
+        "calls": {str(rank): plain(one) for rank, one in snapshot.calls.items()},
         "missing": {str(rank): why for rank, why in missing.items()},
         "ranks": {
             str(rank): _rank_json(place, newest.get(rank, Dump(rank, 0.0)))

@@ -17,13 +17,10 @@ from cockpit.core.pace.phases import (
     Phases,
     Reason,
     bound,
-    gross_of,
     middle_phases,
-    middle_ranks,
     rank_phases,
     reason,
-    reason_shown,
-    speaks_against,
+    why,
 )
 from cockpit.core.pace.reached import Known, Reached
 from cockpit.core.pace.signs import Sign
@@ -287,20 +284,7 @@ class Pace(Reached):
     def _why(self, rank: int) -> Reason | None:
         place = self.steps.place[rank]
         newest = self._lasts(rank, self._phased().newest)
-        over = _middle([step.over(place) for step in newest])
-        if over is None:
-            return None
-        stages = newest[0].stages or [0] * len(self.steps.ranks)
-        peers = [other for other, stage in enumerate(stages) if stage == stages[place] and other != place]
-        peers = peers[:: max(1, len(peers) // MOST_RANKS)]
-        own, others = rank_phases(place, newest, gross_of), middle_ranks(peers, newest, gross_of)
-        if (shown := reason_shown(own, others, over)) is not None:
-            return shown
-        before = rank_phases(place, self._before(rank), gross_of)
-        if (shown := reason_shown(own, before, over)) is not None:
-            return replace(shown, whose="before")
-        found = reason(self.phases_of(rank), middle_ranks(peers, newest), over)
-        return None if found is None or speaks_against(own, others, over, found) else found
+        return why(place, newest, lambda: self._before(rank))
 
     def _before(self, rank: int) -> Sequence[Step]:
         """Steps with phases before a rank became slow, newest first."""

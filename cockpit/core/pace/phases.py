@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple, Protocol
 
-from cockpit.core.pace.medians import known_of
+from cockpit.core.pace.medians import known_of, middle
 
 NAMES = ("input", "forward", "backward", "update", "wait", "other")
 """Of the fields of :class:`Phases`, in their order."""
@@ -76,7 +76,10 @@ class Step(Protocol):
     @property
     def by_work(self) -> bool: ...
     @property
+    def stages(self) -> Sequence[int]: ...
+    @property
     def quickest(self) -> Sequence[float]: ...
+    def over(self, place: int) -> float: ...
 
 
 def packed(phases: Sequence[float | None], span: float) -> int:
@@ -199,7 +202,7 @@ def middle_phases(some: Sequence[Phases]) -> Phases | None:
 class Reason:
     """Why a rank takes longer than the others.
 
-    :param phase: of :data:`NAMES`
+    :param phase: of :data:`NAMES`, or another part of a step
     :param took: seconds that it is in that phase
     :param others: seconds that the median of the others is
     :param whose: ``others``, or ``before``: these are its own, before it was slow
@@ -221,8 +224,28 @@ class Reason:
         return f"{name} {took}, {self.whose} {others}"
 
 
-def reason(own: Phases | None, others: Phases | None, over: float) -> Reason | None:
-    """The phase that differs by what a rank is slow by; None: none does.
+def why(place: int, newest: Sequence[Step], before: Callable[[], Sequence[Step]]) -> Reason | None:
+    """Which phase of the slow rank at a place differs by what it is slow by; None: none does.
+
+    :param before: steps before it was slow
+    """
+    over = middle([step.over(place) for step in newest])
+    if math.isnan(over):
+        return None
+    stages = newest[0].stages or [0] * len(newest[0].spans)
+    peers = [other for other, stage in enumerate(stages) if stage == stages[place] and other != place]
+    peers = peers[:: max(1, len(peers) // MOST_RANKS)]
+    own, others = rank_phases(place, newest, gross_of), middle_ranks(peers, newest, gross_of)
+    if (shown := reason_shown(own, others, over)) is not None:
+        return shown
+    if (shown := reason_shown(own, rank_phases(place, before(), gross_of), over)) is not None:
+        return replace(shown, whose="before")
+    found = reason(rank_phases(place, newest), middle_ranks(peers, newest), over)
+    return None if found is None or speaks_against(own, others, over, found) else found
+
+
+def reason(own: NamedTuple | None, others: NamedTuple | None, over: float) -> Reason | None:
+    """The phase, or other part of a step, that differs by what a rank is slow by; None: none does.
 
     :param own: without waiting
     :param over: seconds that the rank works longer in a step
@@ -231,7 +254,7 @@ def reason(own: Phases | None, others: Phases | None, over: float) -> Reason | N
     return _reason(name, own, others) if over > 0 and abs(more - over) <= ALIKE * over else None
 
 
-def reason_shown(own: Phases | None, others: Phases | None, over: float) -> Reason | None:
+def reason_shown(own: NamedTuple | None, others: NamedTuple | None, over: float) -> Reason | None:
     """The same of phases with their waiting, of which nothing is guessed.
 
     A rank that is slow where nobody waits for it is longer there than the others, and shorter where they
@@ -245,23 +268,23 @@ def reason_shown(own: Phases | None, others: Phases | None, over: float) -> Reas
     return _reason(name, own, others) if over > 0 and alone and SHOWS[0] <= more / over <= SHOWS[1] else None
 
 
-def speaks_against(own: Phases | None, others: Phases | None, over: float, found: Reason) -> bool:
+def speaks_against(own: NamedTuple | None, others: NamedTuple | None, over: float, found: Reason) -> bool:
     """Whether, with the waiting in them, another phase is longer than that which was found."""
     name, more, _ = _longest(own, others)
     return name != found.phase and more >= HINTS * over
 
 
-def _reason(name: str, own: Phases | None, others: Phases | None) -> Reason | None:
+def _reason(name: str, own: NamedTuple | None, others: NamedTuple | None) -> Reason | None:
     return Reason(name, getattr(own, name), getattr(others, name)) if name else None
 
 
-def _longest(own: Phases | None, others: Phases | None) -> tuple[str, float, float]:
+def _longest(own: NamedTuple | None, others: NamedTuple | None) -> tuple[str, float, float]:
     """The phase that is longer by most, by how much, and by how much all those are that are longer."""
     if own is None or others is None:
         return "", 0.0, 0.0
     differ = {
         name: mine - theirs
-        for name, mine, theirs in zip(NAMES, own, others, strict=True)
+        for name, mine, theirs in zip(own._fields, own, others, strict=True)
         if name != "wait" and not math.isnan(mine - theirs)
     }
     name = max(differ, key=differ.__getitem__, default="")

@@ -37,6 +37,9 @@ EVIDENCE = 200
 NOTICES = 256
 """Notices kept at a time; further ones are only told."""
 
+PROFILES = 100
+"""Profiles that are remembered, the newest ones."""
+
 ALIKE = 32
 """How many warnings of filling memory are printed one by one: a whole cluster may fill up at once."""
 
@@ -259,6 +262,13 @@ def _watched(run: Run, node: Node, at: float, fact: events.Watched) -> tuple[()]
     run.watch = standstill.watching(fact, at)
     if fact.state == "going":
         run.longest = run.longest.or_longer(Pause(fact.still_s, fact.step))
+    return ()
+
+
+def _profiled(run: Run, node: Node, at: float, fact: events.Profiled) -> tuple[()]:
+    run.profiles[fact.number] = at, fact
+    for number in sorted(run.profiles)[:-PROFILES]:
+        del run.profiles[number]
     return ()
 
 
@@ -521,6 +531,22 @@ def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.W
     return Entry(at, text, level, aside=fact.state == "blind")
 
 
+def _tell_profiled(run: Run, said: set[str], node: str, at: float, fact: events.Profiled) -> Entry:
+    parts = [fact.profiler]
+    if fact.first is not None:
+        last = fact.first + fact.steps - 1
+        parts.append(f"steps {fact.first:,}-{last:,}" if fact.steps > 1 else f"step {last:,}")
+    else:
+        parts.append(f"{fact.seconds or 0.0:g} s")
+    parts.append(ranks_named(fact.ranks) if fact.ranks else "no rank")
+    text = f"profile {fact.number}: {', '.join(parts)}"
+    if fact.missing:
+        text += f"; missing: {ranks_named(fact.missing)}"
+    if fact.cancelled:
+        text += f"; {fact.cancelled}"
+    return Entry(at, text, "warning" if fact.missing else "info")
+
+
 def _quarters(left_s: float) -> int:
     """Falls by one each time three quarters of the time left have passed: a warning is then repeated."""
     return int(math.log(max(60.0, left_s) / 60, 4))
@@ -587,6 +613,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Notice: EventKind(OURS, _noticed, _tell_notice, whole=True),
     events.Saved: EventKind(OURS, None, _tell_saved, whole=True),
     events.Watched: EventKind(OURS, _watched, _tell_watched, whole=True),
+    events.Profiled: EventKind(OURS, _profiled, _tell_profiled, whole=True),
     events.SupervisorGone: EventKind(
         OURS,
         _node(

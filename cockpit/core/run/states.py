@@ -15,6 +15,7 @@ from cockpit.base.events import (
     GpuSample,
     NodeSample,
     Notice,
+    Profiled,
     RankProbe,
     RankSample,
     Report,
@@ -281,6 +282,8 @@ class Run:
         """When that was seen, on our clock (unix seconds)."""
         self.notices: dict[tuple[str, str], tuple[float, Notice]] = {}
         """What rules have seen and not taken back, by rule and of what; and when last (unix seconds)."""
+        self.profiles: dict[int, tuple[float, Profiled]] = {}
+        """Profiles of its ranks, by number, and when each was over (unix seconds)."""
 
     @property
     def over(self) -> bool:

@@ -31,28 +31,35 @@ def to_speedscope(snapshot: Snapshot) -> dict[str, Any]:
     frames: dict[Frame, int] = {}
     profiles = []
     for found in classes(snapshot):
-        if not found.frames:
-            continue
-        weight = count(found.ranks)
-        stack = [frames.setdefault(frame, len(frames)) for frame in found.frames]
-        mark = MARK if found.ranks & snapshot.inferred else ""
-        profiles.append(
-            {
-                "type": "sampled",
-                "name": f"ranks {mark}{mask_text(found.ranks)}: {found.doing.text}",
-                "unit": "none",
-                "startValue": 0,
-                "endValue": weight,
-                "samples": [stack],
-                "weights": [weight],
-            }
-        )
+        if found.frames:
+            mark = MARK if found.ranks & snapshot.inferred else ""
+            name = f"ranks {mark}{mask_text(found.ranks)}: {found.doing.text}"
+            stack = [frames.setdefault(frame, len(frames)) for frame in found.frames]
+            profiles.append(sampled(name, [stack], [count(found.ranks)]))
+    return file_of(snapshot.title, [_speedscope(frame) for frame in frames], profiles)
+
+
+def sampled(name: str, samples: list[list[int]], weights: list[int]) -> dict[str, Any]:
+    """One profile of speedscope's format: stacks of numbers of frames, outermost first, and their weights."""
+    return {
+        "type": "sampled",
+        "name": name,
+        "unit": "none",
+        "startValue": 0,
+        "endValue": sum(weights),
+        "samples": samples,
+        "weights": weights,
+    }
+
+
+def file_of(name: str, frames: list[dict[str, Any]], profiles: list[dict[str, Any]]) -> dict[str, Any]:
+    """A whole file of it."""
     return {
         "$schema": SCHEMA,
-        "name": snapshot.title,
+        "name": name,
         "exporter": "cockpit",
         "activeProfileIndex": 0,
-        "shared": {"frames": [_speedscope(frame) for frame in frames]},
+        "shared": {"frames": frames},
         "profiles": profiles,
     }
 

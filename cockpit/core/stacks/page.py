@@ -12,6 +12,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.inferred import MARK
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.ranks import mask_text
+from cockpit.core.stacks import last_calls
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.text import titled_threads, tree_masks
@@ -68,6 +69,9 @@ def _page(snapshot: Snapshot, verdict: Finding) -> Iterator[str]:
             yield from _class(snapshot, one, verdict.ranks)
     yield from _tree(snapshot, verdict.ranks)
     yield from _ranks(snapshot, found, verdict.ranks)
+    if snapshot.calls:
+        told = "\n".join(last_calls.lines(snapshot.calls)).strip("\n")
+        yield f"<h2>Last calls of ranks without a stack</h2><pre>{escape(told)}</pre>"
     yield "</body></html>"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cockpit.base.answers import RankCalls
 from cockpit.base.stacks.dump import Dump, Frame
 from cockpit.core.inferred import sentences
 from cockpit.core.masks import mask_of
@@ -114,6 +115,9 @@ class Snapshot:
 
     ras: Ras | None = None
     """What NCCL's RAS said; None: it was not asked, or no rank has it."""
+
+    calls: Mapping[int, RankCalls] = field(default_factory=dict)
+    """The last calls of ranks without a stack, of those that note them; harmless for a terminal."""
 
     asking: bool = False
     """Whether steps, recorders and recorded ends are being asked for, to explain the newest sample."""

@@ -9,6 +9,7 @@ from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.finding import Finding
 from cockpit.core.inferred import with_mark
 from cockpit.core.masks import count, mask_of
+from cockpit.core.stacks import last_calls
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.recursion import folded
 from cockpit.core.stacks.snapshot import Snapshot
@@ -47,7 +48,7 @@ def as_lines(snapshot: Snapshot, verdict: Finding, *, threads: str = "", command
             f"  {_mask(mask_of(ranks), LIST_ROOM, snapshot.inferred)}: {why}"
             for why, ranks in missing.items()
         ]
-    return lines
+    return [*lines, *last_calls.lines(snapshot.calls)]
 
 
 _ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-", "×": "x"})

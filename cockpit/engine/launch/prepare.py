@@ -159,6 +159,7 @@ def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str, keep: Evidenc
         "profile": profile(plan),
         "probe": plan.probe,
         "nccl_debug": plan.nccl_debug,
+        "calls": plan.calls,
         "evidence": {"keep": keep.keep, "after_s": keep.after, "idle_s": keep.idle},
         "grace_s": times.grace,
         "finalise_s": times.finalise,

@@ -495,13 +495,20 @@ class Stream(Generic[Answer, Item]):
             self._pending.credit += size
         await self._link._send({"do": "credit", "to": self.number, "bytes": size})
 
+    async def cancel(self) -> None:
+        """Say that no more is wanted; what the node still has to say comes, and then its answer.
+
+        :raises CockpitError: the link broke
+        """
+        await self._link._send({"do": "cancel", "to": self.number})
+
     async def close(self) -> None:
         """Cancel the request if it is still under way."""
         under_way = self._link.forget(self.number)
         self._pending.drain()
         if under_way:
             with suppress(CockpitError):
-                await self._link._send({"do": "cancel", "to": self.number})
+                await self.cancel()
 
 
 @asynccontextmanager

@@ -153,4 +153,6 @@ def is_news(model: RunModel, event: Event) -> bool:
         return event.at > model.watch.at
     if isinstance(event.fact, events.RestKept):
         return not model.rest_kept
+    if isinstance(event.fact, events.Profiled):
+        return event.fact.number not in model.profiles
     return isinstance(event.fact, events.StopAsked) and not model.stop_reason

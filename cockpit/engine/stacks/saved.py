@@ -21,13 +21,15 @@ from typing import Any
 
 from cockpit import __version__, paths
 from cockpit.base import gate
-from cockpit.base.gate import Definition, Digits, ListOf, MapOf, Maybe, Of, bound, maybe, read
+from cockpit.base.answers import RankCalls
+from cockpit.base.gate import Definition, Digits, ListOf, MapOf, Maybe, Of, bound, maybe, plain, read
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import dump_json
 from cockpit.base.stacks.unpacking import ANYTHING, FromJson, Room
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_text
+from cockpit.core.stacks import last_calls
 from cockpit.core.stacks.collectives import Collectives
 from cockpit.core.stacks.progress import Progress
 from cockpit.core.stacks.ras import Ras
@@ -73,6 +75,7 @@ class _Head(Definition):
     progress: Progress | None = maybe(Of(Progress))
     collectives: Collectives | None = maybe(Of(Collectives))
     ras: Ras | None = maybe(Of(Ras))
+    calls: tuple[RankCalls, ...] = bound(ListOf(Of(RankCalls), gate.RANK_LIMIT), ())
     problems: tuple[str, ...] = bound(ListOf(WORDS, 100), ())
     twice: dict[int, str] | None = maybe(MapOf(Digits(gate.RANK), WORDS, gate.RANK_LIMIT))
     stood: dict[int, float] = bound(MapOf(Digits(gate.RANK), gate.TIME, gate.RANK_LIMIT), {})
@@ -141,6 +144,7 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "progress": snapshot.progress and snapshot.progress.as_json(),
         "collectives": snapshot.collectives and snapshot.collectives.as_json(),
         "ras": snapshot.ras and snapshot.ras.as_json(),
+        "calls": [plain(one) for one in snapshot.calls.values()],
         "problems": list(snapshot.problems),
         "twice": {str(rank): text for rank, text in snapshot.twice.items()},
         "stood": {str(rank): since for rank, since in snapshot.stood.items()},
@@ -198,6 +202,7 @@ def _opened(head: _Head) -> Snapshot:
     ranks = {rank: one.place for rank, one in head.ranks.items()}
     more: dict[str, Any] = {"progress": head.progress, "collectives": head.collectives, "ras": head.ras}
     more["by_nodes"] = head.by_nodes
+    more["calls"] = {one.rank: last_calls.harmless(one) for one in head.calls if one.rank in ranks}
     more["twice"] = twice = twice_of(head.problems) if head.twice is None else head.twice
     more["problems"] = tuple(text for text in head.problems if text not in twice.values())
     # Nobody has stood still since a time that was still to come.

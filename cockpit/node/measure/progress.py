@@ -44,10 +44,18 @@ class Rings:
             if found:
                 self._pids.setdefault(int(found.group(1)), []).append(int(found.group(2)))
 
+    def pids(self, rank: int) -> List[int]:
+        """Processes of a rank that have a ring: those that are looked at."""
+        return sorted(self._pids.get(rank, ()), reverse=True)[:MOST_RINGS]
+
+    def path(self, rank: int, pid: int) -> str:
+        """Of the ring of a process."""
+        return os.path.join(self._folder, "%d.%d.ring" % (rank, pid))
+
     def progress(self, rank: int) -> Optional[Dict[str, Any]]:
         """As a :class:`cockpit.base.events.Progress`; None: no living process of the rank has made a step."""
         best: Optional[Tuple[int, Dict[str, Any]]] = None
-        for pid in sorted(self._pids.get(rank, ()), reverse=True)[:MOST_RINGS]:
+        for pid in self.pids(rank):
             found = self._of(rank, pid)
             if found is not None and (best is None or found[0] > best[0]):
                 best = found
@@ -55,7 +63,6 @@ class Rings:
 
     def _of(self, rank: int, pid: int) -> Optional[Tuple[int, Dict[str, Any]]]:
         """When the last step of this process ended (monotonic), and its progress."""
-        path = os.path.join(self._folder, "%d.%d.ring" % (rank, pid))
         since, floor = self._seen.pop((rank, pid), (0, 0))  # the newest comes last
         self._seen[rank, pid] = since, floor
         if len(self._seen) > _PROCESSES:
@@ -63,7 +70,7 @@ class Rings:
             del self._seen[oldest]
             self._phases.pop(oldest, None)
         try:
-            found = ring.read(safefiles.read(path, ring.SIZE), floor)
+            found = ring.read(safefiles.read(self.path(rank, pid), ring.SIZE), floor)
         except (OSError, ValueError):
             return None
         now = time.monotonic_ns()

@@ -18,8 +18,11 @@ import time
 import weakref
 from typing import Any, Callable
 
-MAGIC, VERSION, HEADER_WORDS, RECORD_WORDS, CAPACITY, MARKS = 0x434B505452494E47, 2, 16, 4, 508, 4095
-SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY + 1 + MARKS)
+MAGIC, VERSION, HEADER_WORDS, RECORD_WORDS, CAPACITY, MARKS = 0x434B505452494E47, 3, 16, 4, 508, 4095
+ORDER = HEADER_WORDS + RECORD_WORDS * CAPACITY + 1 + MARKS
+"""The first word of the page by which profiles are ordered: the number of the order."""
+SIZE = 8 * (ORDER + 512)
+ANSWER, WHY, WHY_WORDS, FAILED = ORDER + 16, ORDER + 32, 32, 8
 OPTIMIZER, DEEPSPEED = 1, 2
 UPDATE_END = 5
 
@@ -41,12 +44,21 @@ MOST_LEADERS = 16
 
 
 class Ring:
-    """The rank's side of its ring: it only ever stores words in memory.
+    """The rank's side of its ring: it only ever stores words in memory, unless a profile is ordered.
 
+    :param profiling: makes what profiles, for this ring
+    :param interrupted: see :class:`Hooks`
     :raises OSError: it cannot be made
     """
 
-    def __init__(self, path: str, rank: int, ticks: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        rank: int,
+        ticks: int,
+        profiling: Callable[[Ring], Any] | None = None,
+        interrupted: Callable[[Exception], bool] = lambda error: False,
+    ) -> None:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             # All of it now: a page that a full file system cannot give later is a SIGBUS, and the rank's end.
@@ -59,7 +71,10 @@ class Ring:
             os.close(number)
         self.words = memoryview(memory).cast("Q")
         _keep(self)
-        self.count = 0
+        self.count = self.order = 0
+        """How many steps were written; the order that nothing is to be done to."""
+        self._profiling, self._interrupted = profiling, interrupted
+        self._profiles: Any = None
         self.words[1], self.words[2], self.words[3], self.words[4] = VERSION, rank, os.getpid(), ticks
         self.words[0] = MAGIC
 
@@ -73,14 +88,37 @@ class Ring:
         words[at + 3] = step ^ wall ^ mono ^ MAGIC
         self.count += 1
         words[6] = self.count
+        if words[ORDER] != self.order:
+            self._profile(step)
+
+    def _profile(self, step: int) -> None:
+        """A profile is ordered, or being made."""
+        try:
+            if self._profiles is None and self._profiling is not None:
+                self._profiles = self._profiling(self)
+            self.order = self._profiles.stepped(step)
+        except Exception as error:
+            if self._interrupted(error):
+                raise
+            self.order = self.words[ORDER]
+            self.answer(self.order, FAILED, _why(error))
+
+    def answer(self, number: int, state: int, why: str) -> None:
+        """What became of the order of that number."""
+        self._write(WHY, WHY_WORDS, why)
+        self.words[ANSWER + 1] = state
+        self.words[ANSWER] = number
 
     def broke(self, error: BaseException) -> None:
         """Nothing more will be written."""
-        text = ("%s: %s" % (type(error).__name__, error)).encode("utf-8", "replace")[:63]
-        for place in range(8):
-            part = text[8 * place : 8 * place + 8].ljust(8, b"\0")
-            self.words[8 + place] = int.from_bytes(part, sys.byteorder)
+        self._write(8, 8, _why(error))
         self.words[7] = 1
+
+    def _write(self, at: int, words: int, text: str) -> None:
+        data = text.encode("utf-8", "replace")[: 8 * words - 1]
+        for place in range(words):
+            part = data[8 * place : 8 * place + 8].ljust(8, b"\0")
+            self.words[at + place] = int.from_bytes(part, sys.byteorder)
 
 
 class Steps:
@@ -247,7 +285,14 @@ class Hooks:
         path = os.path.join(rings, self._name + ".ring")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # we were cut short
-        self._steps = Steps(Ring(path, self._rank, self._told["ticks"]))
+        ticks = self._told["ticks"]
+        self._steps = Steps(Ring(path, self._rank, ticks, self._profiles, self._interrupted))
+
+    def _profiles(self, ring: Ring) -> Any:
+        """What profiles, for the first order of one."""
+        made, masked = _beside("profiling.py")["Profiles"], _beside("server.py")["masked"]
+        page = ring.words[ORDER:]
+        return made(page, ring.answer, self._rank, self._folder, self._interrupted, masked)
 
     def before_torch(self) -> None:
         """Torch is about to be imported: switch its recorder on where that takes a variable."""

@@ -20,7 +20,12 @@ ASK_S = 1.0
 
 
 def unheard(start: Callable[[], None]) -> None:
-    """Call it so that the threads it starts get no signal, and its line on stderr goes nowhere.
+    """Call it so that the threads it starts get no signal, and its line on stderr goes nowhere."""
+    masked(lambda: _quietly(start))
+
+
+def masked(start: Callable[[], object]) -> None:
+    """Call it so that the threads it starts get no signal.
 
     Threads have the mask of who started them. A signal that the program blocks in its own, to wait for it,
     would be delivered to any other, and by default end the process.
@@ -30,7 +35,7 @@ def unheard(start: Callable[[], None]) -> None:
     try:
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - crashes)
-            _quietly(start)
+            start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     finally:  # again: the first may have been cut short by the handler of a signal

@@ -17,6 +17,7 @@ OLDEST = (3, 8)
 def _begin(here):
     said = os.environ.pop("COCKPIT_PROBE", "").split()
     rings = os.environ.pop("COCKPIT_RINGS", "")
+    packages = os.environ.pop("COCKPIT_CALLS", "")
     # Also where PYTHONPATH alone was passed on, or we would find ourselves when we hand over.
     places = [place for place in os.environ.get("PYTHONPATH", "").split(":") if place != here]
     if places or said[2:] == ["1"]:
@@ -30,6 +31,28 @@ def _begin(here):
         settings = (os.path.dirname(here), said[0], int(said[1]), rings) if probes else None
         finders = sys.meta_path  # type: list[object]  # type: ignore[assignment]
         finders.insert(0, _Lookout(here, settings))
+        if settings and packages and rings:
+            _note_calls(here, settings[2], rings, packages.split(","))
+
+
+def _note_calls(here, rank, rings, packages):
+    """Note calls into packages; what keeps it from that is in the same file, if there is one."""
+    try:
+        path = os.path.join(rings, "%d.%d.calls" % (rank, os.getpid()))
+        _read(here, "calls.py")["arm"](path, rank, packages)
+    except Exception as error:
+        if interrupted(error):
+            raise
+
+
+def _read(here, name):
+    """What a file beside this one defines. It is no module: sys.modules is the program's."""
+    source = os.path.join(here, name)
+    with open(source, "rb") as file:
+        code = compile(file.read(), source, "exec")
+    space = {"__name__": "cockpit_probe", "__file__": source}
+    exec(code, space)
+    return space
 
 
 class _Lookout(object):  # noqa: UP004
@@ -95,13 +118,8 @@ class _Lookout(object):  # noqa: UP004
         if os.getpid() != self._pid:
             return  # a child that was forked before torch was imported is no rank
         if self._hooks is None:
-            source = os.path.join(self._here, "hooks.py")
-            with open(source, "rb") as file:
-                code = compile(file.read(), source, "exec")
-            # It is no module: sys.modules is the program's.
-            space = {"__name__": "cockpit_probe", "__file__": source}
-            exec(code, space)
-            self._hooks = space["Hooks"](*self._settings, interrupted=interrupted)  # type: ignore[operator]
+            hooks = _read(self._here, "hooks.py")["Hooks"]
+            self._hooks = hooks(*self._settings, interrupted=interrupted)
         getattr(self._hooks, what)(*arguments)
 
     def _give_up(self, error):

@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from cockpit.base import record
 
-KINDS = {"py-spy": ("dump",)}
+KINDS = {"py-spy": ("dump", "record")}
 """Every kind of helper, by the name it runs under, with the words that its arguments may begin with."""
 
 SOCKET = record.SOCKET

@@ -11,7 +11,7 @@ import sys
 from typing import Any, Dict, List
 
 from cockpit.base import record, verbs
-from cockpit.node import procfs
+from cockpit.node import archive, procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.run import leftovers, stopping
 from cockpit.node.run.folder import start
@@ -26,8 +26,7 @@ def launch(call: Call) -> Dict[str, Any]:
     :raises NodeError: the run folder cannot be ours, or the supervisor did not start; nothing is left behind
     """
     spec = json.loads(call.payload.decode())
-    archive = next(path for path in sys.path if path.startswith("/proc/self/fd/") or path.endswith(".pyz"))
-    with open(archive, "rb") as file:
+    with open(archive.path(), "rb") as file:
         node_pyz = file.read()
     try:
         return start(spec, sys.executable, node_pyz)

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, Set, Tuple
 
 from cockpit.base import record
 from cockpit.base.gate import plain, read
-from cockpit.base.progress import ring
+from cockpit.base.progress import calls, ring
 from cockpit.node import procfs, safefiles
 from cockpit.node.run import past
 from cockpit.node.run.ranks import Emit
@@ -70,7 +70,8 @@ class Probes:
             if self._left > 0 and name.endswith(".json"):
                 self._take(name)
         for name in _names(self.rings):
-            self._check(name)
+            if not name.endswith(record.CALLS):
+                self._check(name)
         self._past.flush()
 
     def close(self) -> None:
@@ -80,8 +81,12 @@ class Probes:
         last: Dict[int, Tuple[int, Dict[str, Any]]] = {}
         for name in list(_names(self.rings))[: _MOST + len(self._own)]:
             with contextlib.suppress(OSError, ValueError):
-                data = safefiles.read(os.path.join(self.rings, name), ring.SIZE)
+                noted = name.endswith(record.CALLS)
+                size = calls.SIZE if noted else ring.SIZE
+                data = safefiles.read(os.path.join(self.rings, name), size)
                 safefiles.write_new(os.path.join(self._folder, name), data)
+                if noted:
+                    continue
                 found = ring.read(data)
                 if found.rank in self._own and found.steps:
                     ended = found.steps[-1].mono_ns

@@ -194,6 +194,8 @@ class Supervisor:
         environment.update(self._evidence.environment)
         if spec.get("nccl_debug"):
             environment[record.ENV_NCCL] = "1"
+        if spec.get("calls"):
+            environment[record.ENV_CALLS] = ",".join(spec["calls"])
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         log = os.open(os.path.join(self._folder, record.LAUNCHER_LOG), flags, 0o600)
         shell = shutil.which("bash") or "/bin/sh"

@@ -115,6 +115,7 @@ class Deeds:
         """Notice what goes wrong, and keep evidence of it."""
         # Imported once a run is watched: these bring all that looks at stacks along.
         from cockpit.engine.evidence_fetcher import keep_evidence
+        from cockpit.engine.profile.known import note_profiles
         from cockpit.engine.watching import watch_stalls
         from cockpit.engine.work_sampler import watch_works
 
@@ -124,6 +125,7 @@ class Deeds:
         watch_works(session)
         keep_evidence(session)
         watch_stalls(session, replace(stalls, on_hang="note") if self._screen.app.read_only else stalls)
+        note_profiles(session)
 
     def _call_from(self) -> None:
         """Call a person when the run fails, stands still, or is over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cockpit.core.pace.pace import Pace
@@ -16,6 +17,18 @@ CALM_S = 20.0
 """So long a rank has to be as fast as the others, while steps go on, until it is no longer slow."""
 
 _OTHERS = "others"
+
+_SINCE = re.compile(r"rank [0-9]+ slow since step ([0-9,]{1,20}):?")
+
+
+def since(run: Run) -> dict[int, int]:
+    """The ranks that are said to be slow, each with the step from which on."""
+    told = [(fact, _SINCE.match(fact.what)) for _, fact in run.notices.values() if fact.id == SlowRanks.id]
+    return {
+        fact.ranks[0]: int(found[1].replace(",", ""))
+        for fact, found in told
+        if found and len(fact.ranks) == 1
+    }
 
 
 class SlowRanks(Rule):

@@ -1,0 +1,267 @@
+"""``cockpit profile``: what the ranks of a job do in the same few steps; ``profile show``: what that says."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+from cockpit import paths
+from cockpit.base.shared_fields import PROFILE_STEPS
+from cockpit.base.shell import quote
+from cockpit.cli import job_options, slurm_options
+from cockpit.cli.awaiting import EVERY_S
+from cockpit.cli.output import StatusLine, say
+from cockpit.cli.parsing import Parser, add_flag, add_word, rank_set, seconds, whole
+from cockpit.cli.profiled import grouped, tell
+from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.ranks import ranks_named
+from cockpit.engine.collect import collect
+from cockpit.engine.profile.choose import ALL, LONGEST_S, RATE, SECONDS, STEPS, Wish
+from cockpit.engine.profile.known import keep_event, known_of, store_of
+from cockpit.engine.profile.store import Store
+from cockpit.engine.profile.taking import Taking
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.join import pool_for
+from cockpit.errors import CockpitError, Exit
+
+SHOW = "show"
+
+USUAL = "--kind --ranks --steps --seconds --stack --fetch --json --md --html --perfetto"
+"""The options that are used most."""
+
+EPILOG = f"""examples:
+  cockpit profile last                     {STEPS} steps of all ranks, by torch's profiler
+  cockpit profile last --ranks 0,13 --stack
+  cockpit profile last --kind cpu --seconds 30
+  cockpit profile hostfile                 any job on these nodes, by py-spy
+  cockpit profile show last                what the newest profile says
+  cockpit profile show last 2 --json
+  cockpit profile show last --fetch --perfetto all.tar
+
+Exit codes: 0 all is here, 3 something is missing (it says what), 2 there can be no profile now (it says why).
+"""
+
+
+def main(words: list[str]) -> int:
+    """Take a profile, or show one."""
+    args = parser().parse_args(words)
+    if args.target == SHOW:
+        return _show(args)
+    if args.more:
+        raise CockpitError(f"unexpected argument {args.more[0]!r}", hint=f"cockpit profile {SHOW} RUN [N]")
+    if given := [name for name in ("md", "html", "folded", "speedscope", "perfetto") if getattr(args, name)]:
+        raise CockpitError(f"--{given[0]} goes with: cockpit profile {SHOW} RUN")
+    slurm_options.take_step(args)
+    nodes = job_options.names_nodes(
+        args.target, args, "give a run (see: cockpit ps), a HOSTFILE, or -w NODES"
+    )
+    return asyncio.run(_take(_ours(args) or nodes or _meant(args.target), args))
+
+
+def parser() -> Parser:
+    """Its options."""
+    made = Parser(
+        "profile",
+        "Profile the ranks of a running job: the same steps on all of them, summed up where they were taken. "
+        "The script need not know of it.",
+        EPILOG,
+        USUAL,
+    )
+    made.add_argument(
+        "target",
+        metavar="RUN|HOSTFILE|show",
+        nargs="?",
+        help="a run's name, a part of it, or: last; a hostfile (-: stdin), for any job; show RUN [N]: what "
+        "profile N of a run says (default: the newest)",
+    )
+    made.add_argument("more", metavar="RUN [N]", nargs="*", help="after show")
+    group = made.add_argument_group("what")
+    group.add_argument(
+        "--kind",
+        choices=("torch", "cpu"),
+        default="",
+        help="torch: its profiler, in whole steps, needs the probe; cpu: py-spy, any job (default: torch "
+        "where it can)",
+    )
+    group.add_argument(
+        "--ranks",
+        type=rank_set,
+        metavar="SET",
+        help=f"only these ranks: 0-3,7 (default: all; beyond {ALL}: one a node, the slowest, a median one)",
+    )
+    length = group.add_mutually_exclusive_group()
+    length.add_argument(
+        "--steps",
+        type=whole("a number of steps", 1, PROFILE_STEPS),
+        metavar="N",
+        help=f"how many (default: {STEPS})",
+    )
+    length.add_argument(
+        "--seconds", type=seconds, metavar="S", help=f"how long (default of cpu: {SECONDS:g})"
+    )
+    add_flag(group, "--stack", "torch: Python stacks of operations; costs more")
+    add_flag(group, "--memory", "torch: what operations allocate; costs more")
+    add_flag(group, "--no-shapes", "torch: no sizes of tensors; costs less, and tells less of collectives")
+    group.add_argument(
+        "--rate",
+        type=whole("a rate", 1, 1000),
+        default=RATE,
+        metavar="N",
+        help=f"cpu: looks a second at most (default: {RATE}); less where a look takes long",
+    )
+    job_options.add_options(made)
+    group = made.add_argument_group("output")
+    form = group.add_mutually_exclusive_group()
+    add_flag(form, "--json", "one JSON object at the end")
+    add_flag(form, "--md", "show: as Markdown")
+    add_word(form, "--html", "FILE", "show: of cpu, a flame graph of all ranks as a page")
+    add_word(form, "--folded", "FILE", "show: of cpu, folded stacks")
+    add_word(form, "--speedscope", "FILE", "show: of cpu, for speedscope")
+    add_word(form, "--perfetto", "FILE", "show: of torch, all traces on one timeline, a .tar for Perfetto")
+    add_flag(group, "--fetch", "fetch the traces too, verified, as `cockpit collect` does")
+    return made
+
+
+def _ours(args: argparse.Namespace) -> RunFolder | None:
+    """The one run of ours in a SLURM job that is named alone: its ranks have probes."""
+    if args.slurm is None or args.target or args.nodelist or args.pid or args.match or args.job:
+        return None
+    found = slurm_options.runs_in(args.step.rstrip("."))
+    return found[0] if len(found) == 1 else None
+
+
+def _meant(target: str) -> Path | RunFolder:
+    """The run that is meant, or else the path of a hostfile."""
+    if job_options.names_run(target) or not os.path.lexists(target):
+        return RunFolder.find(target)
+    return Path(target)
+
+
+async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -> int:
+    if args.seconds is not None and not 0 < args.seconds <= LONGEST_S:
+        raise CockpitError(f"expected more than 0 and at most {LONGEST_S:,.0f}", where="--seconds")
+    folder = meant if isinstance(meant, RunFolder) else None
+    store = Store(paths.profiles()) if folder is None else store_of(folder)
+    wish = Wish(
+        args.kind,
+        args.ranks,
+        args.steps,
+        args.seconds,
+        not args.no_shapes,
+        args.stack,
+        args.memory,
+        args.rate,
+    )
+    async with job_options.party(meant, args) as party:
+        job_options.check_ranks(party.places(), args.ranks, party.title)
+        model = None if folder is None else folder.model()
+        taking = Taking(party, wish, store, lambda: known_of(store, party.command, model, folder=folder))
+        plan = await taking.prepare()
+        say(plan.text)
+        for text in grouped(plan.left_out):
+            say(text)
+        one = await _watched(taking)
+    if folder is not None:
+        keep_event(folder, one)
+    if taking.trouble:
+        say(f"not all of it is saved: {taking.trouble}")
+    if args.fetch and folder is not None:
+        await _fetch(folder, one)
+    tell(one, store, folder, args)
+    if one.cancelled:
+        return Exit.LEFT
+    return Exit.NODE_UNFIT if one.missing else Exit.OK
+
+
+async def _watched(taking: Taking) -> Collection:
+    """Take it, and say how far it is; the first Ctrl-C ends it, and what has come stays."""
+    loop = asyncio.get_running_loop()
+    progress = StatusLine()
+
+    def leave() -> None:
+        progress.clear()
+        say("cancelling on all nodes; what is here is kept")
+        taking.cancel("cancelled by Ctrl-C")
+        # The next one ends everything, as usual.
+        loop.remove_signal_handler(signal.SIGINT)
+
+    loop.add_signal_handler(signal.SIGINT, leave)
+    task = asyncio.create_task(taking.take())
+    said, at = "", time.monotonic()
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=0.2)
+            text = _how_far(taking)
+            if progress.on:
+                progress.show(text)
+            elif text != said and time.monotonic() >= at + EVERY_S:
+                say(text)
+                said, at = text, time.monotonic()
+        return task.result()
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        task.cancel()
+        progress.clear()
+
+
+def _how_far(taking: Taking) -> str:
+    """``profile 3: 2 of 4 ranks here; profiling: ranks 1-2, step 813``."""
+    waited: dict[str, list[int]] = {}
+    for rank, one in taking.results.items():
+        if one.state != DONE and not one.why:
+            waited.setdefault(one.state or "ordered", []).append(rank)
+    parts = [f"{state}: {ranks_named(ranks)}" for state, ranks in waited.items()]
+    here = sum(one.state == DONE for one in taking.results.values())
+    front = f", step {max(taking.steps.values()):,}" if taking.steps else ""
+    return f"profile {taking.number}: {here} of {len(taking.results)} ranks here{front}; {'; '.join(parts)}"
+
+
+async def _fetch(folder: RunFolder, one: Collection) -> None:
+    """Fetch the traces of a collection."""
+    names = frozenset(result.file for result in one.results.values() if result.file)
+    if not names:
+        return
+    async with pool_for(folder.manifest) as pool:
+        progress = StatusLine()
+        try:
+            collected = await collect(
+                folder,
+                pool,
+                folder.path / "reports",
+                lambda so_far: progress.show(
+                    f"fetching traces: {sum(r.here for r in so_far.reports) / 1e6:.0f} MB"
+                ),
+                only=names,
+            )
+        finally:
+            progress.clear()
+    for report in collected.reports:
+        if report.state != "collected":
+            say(f"{report.node}: {report.name}: {report.state}: {report.why}")
+
+
+def _show(args: argparse.Namespace) -> int:
+    """``cockpit profile show RUN [N]``."""
+    if not 1 <= len(args.more) <= 2:
+        raise CockpitError("which run?", hint=f"cockpit profile {SHOW} RUN [N]; see: cockpit ps")
+    run, *number = args.more
+    if number and not (number[0].isascii() and number[0].isdigit()):
+        raise CockpitError(
+            f"not the number of a profile: {number[0]!r}", hint=f"cockpit profile {SHOW} {run}"
+        )
+    folder = RunFolder.find(run)
+    store = store_of(folder)
+    known = store.numbers()
+    if not known:
+        raise CockpitError(
+            "no profile of it yet", where=folder.name, hint=f"cockpit profile {quote(folder.name)}"
+        )
+    one = store.load(int(number[0]) if number else known[-1])
+    if args.fetch:
+        asyncio.run(_fetch(folder, one))
+    tell(one, store, folder, args)
+    return Exit.NODE_UNFIT if one.missing else Exit.OK

@@ -1,0 +1,303 @@
+"""From a collection to what it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean, median, median_low
+
+from cockpit.base.profile.summary import RankProfile, StepTimes
+from cockpit.core.finding import Finding
+from cockpit.core.masks import mask_of
+from cockpit.core.pace.phases import packed
+from cockpit.core.pace.step import Step
+from cockpit.core.pace.steps import Steps
+from cockpit.core.profile import operations as beside
+from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.profile.joined import Join, join, rows
+from cockpit.core.profile.judging import Case, Named, finding, slow
+from cockpit.core.profile.kinds import kinds
+from cockpit.core.profile.reading import Cost, FileRow, Kind, Operations, Parts, Reading, Row
+from cockpit.core.ranks import ranks_named, ranks_text
+from cockpit.core.text import counted, one_line
+
+_NS = 1_000_000_000
+
+LONG = 1.5
+"""A step that takes all ranks so many times the usual one has something else in it."""
+
+ALIKE = 0.03
+"""Ranks of a node share a row if their own time differs by no more than this part of it."""
+
+CLOCK_S = 0.02
+"""How far apart the ends of a collective may be on our clock before it is said."""
+
+_Table = Mapping[int, Mapping[int, StepTimes]]
+"""By rank and step."""
+
+
+def read(collection: Collection) -> Reading:
+    """What a collection says; of one without summaries, what is missing."""
+    profiles = _profiles(collection)
+    table = {rank: _by_step(profile) for rank, profile in profiles.items()}
+    many = Counter(step for steps in table.values() for step in steps)
+    common = sorted(step for step, ranks in many.items() if 2 * ranks > len(table))
+    left_out = _left_out(common, table, profiles)
+    counted_steps = [step for step in common if step not in left_out]
+    table = {
+        rank: {step: steps[step] for step in counted_steps if step in steps} for rank, steps in table.items()
+    }
+    here = {rank: profiles[rank] for rank, steps in table.items() if steps}
+    if not here:
+        return _nothing(collection)
+    nodes = {rank: one_line(collection.results[rank].node) for rank in here}
+    found = join(here, nodes, {one_line(node): ahead for node, ahead in collection.offsets.items()})
+    parts = {rank: {step: _parts(found, rank, one) for step, one in table[rank].items()} for rank in here}
+    means = {rank: _over(fmean, list(each.values())) for rank, each in parts.items()}
+    alike = [_kind(ranks, means) for ranks in kinds(here)]
+    inside = [one for one in found.collectives if one.step in set(counted_steps)]
+    waits = any(len(one.calls) > 1 for one in inside)
+    listed, arrivals = rows(inside, nodes, len(counted_steps))
+    case = Case(
+        collection,
+        here,
+        nodes,
+        means,
+        alike,
+        _paced(parts, table, alike, waits=waits),
+        waits,
+        any(profile.device == "gpu" for profile in here.values()),
+        listed,
+        sorted(collection.results.keys() - here.keys()),
+    )
+    named = slow(case)
+    middle = _over(median, list(means.values()))
+    of = named[0].rank if named else max(means, key=lambda rank: (means[rank].own, -rank))
+    return Reading(
+        finding(case, named),
+        asked=len(collection.results),
+        steps=tuple(counted_steps),
+        left_out=left_out,
+        parts=middle,
+        kept_up=_kept_up(case, named, middle),
+        kinds=tuple(alike),
+        rows=(*_rows(case, named), *_missing(collection, case.missing)),
+        ranks=means,
+        waits=waits,
+        operations=beside.operations(here, of, case.kind_of(of).ranks),
+        collectives=tuple(listed),
+        arrivals=arrivals,
+        files=_files(collection),
+        cost=_cost(collection, here, middle.took),
+        notes=tuple(_notes(case, left_out, found)),
+        offsets=found.offsets,
+        clock=found.clock,
+        apart=collection.apart_s,
+    )
+
+
+def operations(collection: Collection, reading: Reading, rank: int) -> Operations | None:
+    """Those of one rank beside the others of its kind; None: nothing of it is here."""
+    profiles = {one: profile for one, profile in _profiles(collection).items() if one in reading.ranks}
+    kind = next((kind for kind in reading.kinds if rank in kind.ranks), None)
+    return None if kind is None else beside.operations(profiles, rank, kind.ranks)
+
+
+def _profiles(collection: Collection) -> dict[int, RankProfile]:
+    return {
+        rank: one.summary
+        for rank, one in sorted(collection.results.items())
+        if one.state == DONE and one.summary is not None
+    }
+
+
+def _by_step(profile: RankProfile) -> dict[int, StepTimes]:
+    return {one.step: one for one in reversed(profile.steps) if one.took > 0}
+
+
+def _left_out(common: Sequence[int], table: _Table, profiles: Mapping[int, RankProfile]) -> dict[int, str]:
+    """Steps that do not count, and why."""
+    found = {}
+    lasts = [
+        max((one.step for one in profile.collectives), default=0)
+        for profile in profiles.values()
+        if profile.collectives_all > len(profile.collectives)
+    ]
+    if lasts and min(lasts) > min(common, default=0):
+        why = "it has more collectives than a summary of a rank holds"
+        found = {step: why for step in common if step >= min(lasts)}
+    took = {
+        step: median(steps[step].took for steps in table.values() if step in steps)
+        for step in common
+        if step not in found
+    }
+    usual = median_low(took.values()) if took else 0.0
+    for step, longer in took.items():
+        if longer > LONG * usual:
+            what = _more(step, [other for other in took if took[other] <= LONG * usual], table)
+            found[step] = (
+                f"it took {longer / usual:.1f} times as long as the others{what}: "
+                "an evaluation or a checkpoint, perhaps"
+            )
+    return found
+
+
+def _more(step: int, others: Sequence[int], table: _Table) -> str:
+    """What a long step has more of."""
+    names = ("data", "compute", "communication", "idle")
+    more = {}
+    for name in names:
+        usual = [getattr(steps[one], name) for steps in table.values() for one in others if one in steps]
+        more[name] = median(getattr(steps[step], name) for steps in table.values() if step in steps)
+        more[name] -= median(usual)
+    name = max(more, key=more.__getitem__)
+    return f" ({name} {more[name] / _NS:+.2f} s)"
+
+
+def _parts(found: Join, rank: int, step: StepTimes) -> Parts:
+    """A step of a rank; what a node says is cut so that the parts are the step."""
+    data = min(step.data, step.took)
+    compute = min(step.compute, step.took - data)
+    exposed = min(step.communication, step.took - data - compute)
+    wait = min(found.waits.get((rank, step.step), 0), exposed)
+    idle = step.took - data - compute - exposed
+    return Parts(data / _NS, compute / _NS, (exposed - wait) / _NS, wait / _NS, idle / _NS)
+
+
+def _over(what: Callable[[Iterable[float]], float], some: Sequence[Parts]) -> Parts:
+    return Parts._make(map(what, zip(*some, strict=True)))
+
+
+def _kind(ranks: Sequence[int], means: Mapping[int, Parts]) -> Kind:
+    slowest = sorted(ranks, key=lambda rank: (means[rank].own, rank))
+    return Kind(tuple(ranks), _over(median, [means[rank] for rank in ranks]), slowest[(len(ranks) - 1) // 2])
+
+
+def _paced(
+    parts: Mapping[int, Mapping[int, Parts]], table: _Table, alike: Sequence[Kind], *, waits: bool
+) -> list[Step]:
+    """The steps as they are known of a run that is watched: its rules say who is slow."""
+    found = Steps(list(parts))
+    for rank, each in parts.items():
+        for step, one in each.items():
+            marked = [None if took < 0 else took / _NS for took in table[rank][step].phases]
+            word = packed(marked, one.took)
+            # The same step ends at once everywhere: hooks count them, and clocks are not asked.
+            found.finish(rank, (0, step), float(step), one.took, exact=True, count=1, phases=word)
+    for rank, each in parts.items() if waits else ():
+        for step, one in each.items():
+            found.work(rank, (0, step), one.own)
+    found.staged({rank: stage for stage, kind in enumerate(alike) for rank in kind.ranks})
+    return list(found)
+
+
+def _kept_up(case: Case, named: Sequence[Named], middle: Parts) -> float | None:
+    slowest = {one.rank for one in named}
+    others = [one.own for rank, one in case.parts.items() if rank not in slowest]
+    if not named or not others or not case.waits:
+        return None
+    return middle.took - max(0.0, case.parts[named[0].rank].own - max(others))
+
+
+def _rows(case: Case, named: Sequence[Named]) -> Iterator[Row]:
+    """Ranks of one node that are alike are one row; who is slow comes first, then who has most of its own."""
+    why = {one.rank: one.why for one in named}
+    found: list[tuple[Row, float]] = []
+    for place, kind in enumerate(case.kinds):
+        apart = sorted(
+            kind.ranks,
+            key=lambda rank: (case.nodes[rank], why.get(rank, "-"), -case.parts[rank].own, rank),
+        )
+        ranks: list[int] = []
+        for rank, after in zip(apart, [*apart[1:], None], strict=True):
+            ranks.append(rank)
+            first = ranks[0]
+            if after is not None and (case.nodes[after], why.get(after)) == (case.nodes[rank], why.get(rank)):
+                own, most = case.parts[after].own, case.parts[first].own
+                if most - own <= ALIKE * most:
+                    continue
+            mean = _over(fmean, [case.parts[one] for one in ranks])
+            row = Row(tuple(sorted(ranks)), case.nodes[rank], mean, place, rank in why, why.get(rank, ""))
+            found.append((row, mean.own))
+            ranks = []
+    found.sort(key=lambda one: (not one[0].slow, -one[1], one[0].ranks))
+    return (row for row, _ in found)
+
+
+def _missing(collection: Collection, ranks: Sequence[int]) -> list[Row]:
+    """Ranks of which nothing is here, those of one node and with one reason in a row."""
+    alike: dict[tuple[str, str, str], list[int]] = {}
+    for rank in ranks:
+        one = collection.results[rank]
+        why = one.why
+        if one.state == DONE and not why and collection.kind == "torch":
+            steps = ranks_text(step.step for step in one.summary.steps) if one.summary else ""
+            why = f"its steps are others: {steps}" if steps else "it has no step"
+        alike.setdefault((one_line(one.node), one_line(one.state), one_line(why)), []).append(rank)
+    return [Row(tuple(some), node, state=state, why=why) for (node, state, why), some in alike.items()]
+
+
+def _files(collection: Collection) -> tuple[FileRow, ...]:
+    return tuple(
+        FileRow(rank, one_line(one.node), one_line(one.file), one.size)
+        for rank, one in sorted(collection.results.items())
+        if one.file
+    )
+
+
+def _cost(collection: Collection, profiles: Mapping[int, RankProfile], during: float) -> Cost:
+    known = [profile.before for profile in profiles.values() if profile.before is not None]
+    before = collection.before
+    return Cost(
+        (median(known) if known else None) if before is None else before,
+        during if collection.during is None else collection.during,
+        collection.after,
+        max(profile.stop_s for profile in profiles.values()),
+        max(profile.warm_s for profile in profiles.values()),
+    )
+
+
+def _notes(case: Case, left_out: Mapping[int, str], found: Join) -> Iterator[str]:
+    if case.collection.cancelled:
+        yield f"ended early: {one_line(case.collection.cancelled)}"
+    yield from (f"step {step:,} does not count: {why}" for step, why in left_out.items())
+    if case.missing:
+        alone = " what all others waited for them counts as communication" if case.waits else ""
+        yield f"{ranks_named(case.missing)} missing{':' if alone else ''}{alone}"
+    if len(case.kinds) > 1:
+        some = "; ".join(ranks_named(kind.ranks) for kind in case.kinds[:8])
+        more = f"; {len(case.kinds) - 8} more" if len(case.kinds) > 8 else ""
+        yield f"each rank is compared with those that have the same operations: {some}{more}"
+    if not case.waits and len(case.parts) > 1:
+        yield "what ranks waited for each other is not known: it counts as communication"
+    if found.clock is not None and found.clock > CLOCK_S:
+        yield f"clocks of nodes agree within {found.clock:.2f} s only, and so do arrivals"
+    cut = {rank: one for rank, one in case.profiles.items() if one.collectives_all > len(one.collectives)}
+    if cut:
+        yield f"of {ranks_named(cut)} only the first collectives are known"
+    said: dict[str, list[int]] = {}
+    for rank, profile in case.profiles.items():
+        for note in profile.notes:
+            said.setdefault(one_line(note), []).append(rank)
+    yield from (f"{ranks_named(ranks)}: {note}" for note, ranks in list(said.items())[:8])
+
+
+def _nothing(collection: Collection) -> Reading:
+    """Of a collection without a summary."""
+    sampled = [rank for rank, one in collection.results.items() if one.state == DONE]
+    if collection.kind == "cpu" and sampled:
+        many = sum(collection.results[rank].samples for rank in sampled)
+        what = f"{counted(many, 'sample')} of {ranks_named(sampled)}"
+        found = Finding("sampled", what, ranks=mask_of(sampled), certainty="sure", severity="info")
+    else:
+        whys = Counter(one_line(why) for why in collection.missing.values())
+        evidence = tuple(f"{counted(many, 'rank')}: {why}" for why, many in whys.most_common(4))
+        found = Finding("no_profile", "no rank's profile is here", evidence=evidence, certainty="sure")
+    return Reading(
+        found,
+        asked=len(collection.results),
+        rows=tuple(_missing(collection, sorted(collection.results))),
+        files=_files(collection),
+        cost=Cost(collection.before, collection.during, collection.after),
+        apart=collection.apart_s,
+    )

@@ -1,0 +1,409 @@
+"""What a collection says, as text, as Markdown, and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from cockpit.base.shell import quote
+from cockpit.core.cutting import SIGN, cut_middle
+from cockpit.core.masks import mask_of
+from cockpit.core.profile.collection import Collection
+from cockpit.core.profile.reading import CollectiveRow, Parts, Reading, Row, seconds
+from cockpit.core.ranks import mask_within, ranks_named, ranks_text
+from cockpit.core.text import clip, columns, counted, one_line, size
+
+PARTS = {
+    "own": "own",
+    "data": "data",
+    "compute": "compute",
+    "communication": "comm",
+    "wait": "waiting",
+    "idle": "idle",
+}
+"""Columns of ranks: attributes of :class:`~cockpit.core.profile.reading.Parts`, and what they are called."""
+
+LETTERS = (("data", "d"), ("compute", "c"), ("communication", "m"), ("wait", "w"), ("idle", " "))
+"""Of a bar, from left to right."""
+LEGEND = "d data  c compute  m comm  w waiting"
+
+BAR, BAR_MOST = 14, 40
+"""Columns of a bar."""
+LEFT = 18
+"""Columns that ranks and nodes may take."""
+
+RANKS, OPERATIONS, COLLECTIVES = 70, 12, 12
+"""Rows of the tables as text."""
+MD = (14, 8, 8)
+"""The same in Markdown, which is at most :data:`MD_LINES` long."""
+MD_LINES = 60
+
+VIEWER = "https://ui.perfetto.dev"
+"""Opens a trace in the browser; nothing is uploaded."""
+
+
+def title(collection: Collection, reading: Reading) -> str:
+    """``profile 1 of otter: steps 700-704, torch, 56 of 64 ranks``."""
+    here, about = reading.asked - len(collection.missing), [collection.kind, *collection.options]
+    if steps := (*reading.steps, *reading.left_out):
+        about[:0] = [f"steps {ranks_text(steps)}"]
+    elif collection.seconds is not None:
+        about[:0] = [f"{collection.seconds:g} s"]
+    about += [
+        f"{here} of {counted(reading.asked, 'rank')}" if here < reading.asked else counted(here, "rank")
+    ]
+    return one_line(f"profile {collection.number} of {collection.run}: {', '.join(about)}")
+
+
+def bar(parts: Parts, width: int) -> str:
+    """Where a step goes, as letters; together they are as wide as that."""
+    shares, text, upto = parts.shares, "", 0.0
+    for name, letter in LETTERS:
+        upto += getattr(shares, name)
+        text += letter * (round(upto * width) - len(text))
+    return text
+
+
+# The tables
+
+
+class _Table(NamedTuple):
+    """What is shown as columns.
+
+    :param left: so many of the first columns are text, and the last of these is cut if need be
+    :param more: rows that are left out
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int
+    more: int = 0
+
+
+def _ranks(reading: Reading, most: int) -> _Table | None:
+    """Rows with numbers; those without are said in lines below it."""
+    if reading.parts is None:
+        return None
+    here, step = [row for row in reading.rows if row.parts is not None], reading.parts.took
+    cells = [
+        (
+            f"{'!' if row.slow else ' '} {mask_within(mask_of(row.ranks), LEFT)}",
+            cut_middle(row.node, LEFT),
+            *(seconds(getattr(row.parts, name), step) for name in PARTS),
+        )
+        for row in here[:most]
+    ]
+    mean = f"mean of {counted(len(reading.steps), 'step')}, slowest first"
+    return _Table(
+        f"ranks, a step of {seconds(step, step)}, {mean}",
+        ("  ranks", "node", *PARTS.values()),
+        cells,
+        2,
+        len(here) - most,
+    )
+
+
+def _operations(reading: Reading, most: int) -> _Table | None:
+    found = reading.operations
+    if found is None or not found.rows or reading.parts is None:
+        return None
+    step, name = reading.parts.took, f"rank {found.rank}"
+    cells = [
+        (
+            f"  {row.name}",
+            seconds(row.own, step),
+            "" if row.median is None else seconds(row.median, step),
+            _more(row.more, step),
+            f"{row.count:.4g}",
+        )
+        for row in found.rows[:most]
+    ]
+    others = f", beside the median of {counted(found.others, 'rank')}" if found.others else ""
+    more = len(found.rows) - most + (found.left_out if len(found.rows) > most else 0)
+    head = ("  operation", name, "median", "more", "calls")
+    return _Table(f"operations of {name} in a step{others}", head, cells, 1, more)
+
+
+def _more(number: float | None, step: float) -> str:
+    """``+0.95 s``; empty: nothing to speak of."""
+    if number is None or float(seconds(number, step)[:-2]) == 0:
+        return ""
+    return f"{'+' if number > 0 else ''}{seconds(number, step)}"
+
+
+def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
+    """Those between nodes, and those inside of one, apart."""
+    for between, where in ((True, " between nodes"), (False, " within a node"), (None, "")):
+        rows = [row for row in reading.collectives if row.between is between]
+        cells = [
+            (
+                f"  {row.name}{_group(row)}",
+                f"{row.seen}/{row.ranks}" if row.ranks > row.seen else str(row.seen),
+                _bytes(row.size) if row.size else "",
+                f"{row.count:.3g}",
+                _span(row.took),
+                f"{row.rate / 1e9:.1f}" if row.rate else "",
+                _span(row.spread),
+                _span(row.wait),
+                f"{row.last[0][0]} {row.last[0][1]}/{row.of}" if row.last and row.spread >= 1e-4 else "",
+            )
+            for row in rows[:most]
+        ]
+        head = ("  name", "ranks", "size", "calls", "time", "GB/s", "spread", "waiting", "last")
+        if rows:
+            yield _Table(f"collectives{where}, a step", head, cells, 1, len(rows) - most)
+
+
+def _span(number: float) -> str:
+    """``0.97 s``, ``4.1 ms``: collectives differ more than steps."""
+    return f"{number:.2f} s" if number >= 0.095 else f"{1000 * number:.1f} ms"
+
+
+def _group(row: CollectiveRow) -> str:
+    names = [name for name in row.groups if name]
+    return f" {names[0]}" if len(names) == 1 else f" {len(names)} groups" if names else ""
+
+
+def _bytes(number: int) -> str:
+    return f"{number} B" if number < 1000 else size(number)
+
+
+# Text
+
+
+def as_lines(collection: Collection, reading: Reading, width: int = 100) -> list[str]:
+    """The sentence, ranks, operations, collectives, files and cost, as lines of at most so many columns."""
+    found = reading.finding
+    lines = [*_wrapped(title(collection, reading), width), ""]
+    lines += _wrapped(f"{found.what} ({found.sureness})", width)
+    for text in filter(None, (found.detail, found.where, *found.evidence)):
+        lines += _wrapped(text, width, "  ")
+    for place, step in enumerate(found.steps):
+        lines += _wrapped(step.text, width, "        " if place else "  next: ")
+    if ranks := _ranks(reading, RANKS):
+        lines += ["", *_with_bars(ranks, reading.rows, width)]
+    lines += [
+        line for row in reading.rows if row.parts is None for line in _wrapped(_absent(row), width, "  ")
+    ]
+    if operations := _operations(reading, OPERATIONS):
+        lines += ["", *_drawn(operations, width)]
+    for table in _collectives(reading, COLLECTIVES):
+        lines += ["", *_drawn(table, width)]
+    if (arrivals := _arrivals(reading)) is not None:
+        lines += _wrapped(arrivals, width, "  ")
+    last = [line for text in _last(collection, reading) for line in _wrapped(text, width)]
+    return [clip(line, width) for line in (*lines, *([""] if last else []), *last)]
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    further = " " * (len(indent) + 2)
+    return wrap(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
+
+
+def _drawn(table: _Table, width: int) -> list[str]:
+    """Title and rows, in columns."""
+    cells = [table.head, *table.rows]
+    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    widths[table.left - 1] -= max(0, sum(widths) + 2 * (len(widths) - 1) - width)
+    lines = [cut_middle(table.title, width)]
+    for row in cells:
+        shown = [
+            _padded(cut_middle(cell, room), room, left=place < table.left)
+            for place, (cell, room) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(shown).rstrip())
+    return [*lines, *([f"  {SIGN} and {table.more:,} more"] if table.more > 0 else [])]
+
+
+def _padded(text: str, width: int, *, left: bool) -> str:
+    blank = " " * (width - columns(text))
+    return text + blank if left else blank + text
+
+
+def _with_bars(table: _Table, rows: Sequence[Row], width: int) -> list[str]:
+    title, head, *lines = _drawn(table, width)
+    taken = max(map(columns, [head, *lines])) + 2
+    room = min(BAR_MOST, width - taken)
+    if room < BAR:
+        return [title, head, *lines]
+    parts = [row.parts for row in rows if row.parts is not None]
+    bars = [bar(one, room) for one in parts[: len(table.rows)]]
+    bars += [""] * (len(lines) - len(bars))
+    drawn = [
+        f"{_padded(line, taken, left=True)}{one}".rstrip() for line, one in zip(lines, bars, strict=True)
+    ]
+    return [title, head, *drawn, f"{LEGEND:>{taken + room}}"]
+
+
+def _absent(row: Row) -> str:
+    named = f"{ranks_named(row.ranks)} {row.node}".rstrip()
+    return f"{named}: {', '.join(filter(None, (row.state, row.why))) or 'no answer'}"
+
+
+def _arrivals(reading: Reading) -> str | None:
+    """``arrivals at all_reduce: 63 ranks within 0.012 s of the first; 13 after 0.97 s``."""
+    found = reading.arrivals
+    if found is None or reading.parts is None:
+        return None
+    row, step = reading.collectives[found.row], reading.parts.took
+    late = sorted(found.after, key=lambda rank: (-found.after[rank], rank))
+    late = [rank for rank in late if found.after[rank] >= row.spread / 2][:4]
+    rest = [after for rank, after in found.after.items() if rank not in late]
+    said = [f"{rank} after {seconds(found.after[rank], step)}" for rank in late]
+    if rest:
+        said[:0] = [f"{counted(len(rest), 'rank')} within {seconds(max(rest), step)} of the first"]
+    return f"arrivals at {row.name}: {'; '.join(said)}"
+
+
+def _last(collection: Collection, reading: Reading) -> Iterator[str]:
+    """What is said below the tables."""
+    yield from reading.notes
+    cost, after = reading.cost, ""
+    if cost.before is not None and cost.during is not None:
+        more = f" ({cost.during / cost.before - 1:+.0%})" if cost.before > 0 else ""
+        if cost.after is not None:
+            after = f", {seconds(cost.after, cost.before)} after it"
+        yield (
+            f"cost: a step took {seconds(cost.before, cost.before)} before the profile, "
+            f"{seconds(cost.during, cost.before)} during it{more}{after}"
+        )
+    if cost.stop:
+        yield f"stopping the profiler held a rank up by {cost.stop:.2f} s at most"
+    if reading.files:
+        whole = sum(one.size for one in reading.files)
+        each = " each" if len(reading.files) > 1 else ""
+        opens = f"; {VIEWER} opens{each}" if collection.kind == "torch" else ""
+        yield (
+            f"{counted(len(reading.files), 'file')}, {size(whole)}, on the nodes: "
+            f"cockpit collect {quote(collection.run)} fetches them{opens}"
+        )
+        yield f"{reading.files[0].name}{f' {SIGN}' if each else ''}"
+
+
+# Markdown
+
+
+def as_markdown(collection: Collection, reading: Reading) -> list[str]:
+    """The same as Markdown, of at most :data:`MD_LINES` lines."""
+    found = reading.finding
+    lines = [f"# {_md(title(collection, reading))}", "", f"**{_md(found.what)}** ({found.sureness})", ""]
+    texts = [text for text in (found.detail, found.where, *found.evidence) if text][:6]
+    lines += [f"- {_md(text)}" for text in texts]
+    lines += [
+        f"- next: `{step.command}`{f': {_md(step.reason)}' if step.reason else ''}" for step in found.steps
+    ]
+    tables = [_ranks(reading, MD[0]), _operations(reading, MD[1]), *_collectives(reading, MD[2])]
+    rest = [*map(_absent, (row for row in reading.rows if row.parts is None)), *_last(collection, reading)]
+    below = [f"- {_md(text)}" for text in rest]
+    for table in filter(None, tables):
+        # A blank line, the title, another, the head and its rule.
+        room = MD_LINES - len(lines) - 7 - min(len(below), 8)
+        if room > 0:
+            lines += ["", f"**{_md(table.title)}**", "", _md_row(table.head)]
+            lines += ["|" + "---|" * table.left + "---:|" * (len(table.head) - table.left)]
+            lines += map(_md_row, table.rows[:room])
+            if (left := max(0, table.more) + max(0, len(table.rows) - room)) > 0:
+                lines += ["", f"{SIGN} and {left:,} more"]
+    if below:
+        lines += ["", *below[: max(0, MD_LINES - 1 - len(lines))]]
+    return lines
+
+
+def _md_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(_md(cell.strip()) for cell in cells)} |"
+
+
+def _md(text: str) -> str:
+    """Text in which nothing is a mark of Markdown or HTML."""
+    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|~" else char for char in text)
+
+
+# For programs
+
+
+def as_json(collection: Collection, reading: Reading) -> dict[str, Any]:
+    """The same for programs: sets of ranks as text, times in seconds."""
+    operations = reading.operations
+    return {
+        "profile": collection.number,
+        "id": collection.id,
+        "run": collection.run,
+        "kind": collection.kind,
+        "options": list(collection.options),
+        "at": collection.at,
+        "seconds": collection.seconds,
+        "asked": reading.asked,
+        "steps": list(reading.steps),
+        "left_out": {str(step): why for step, why in reading.left_out.items()},
+        "finding": reading.finding.as_json(),
+        "step": reading.parts and _parts_json(reading.parts),
+        "kept_up_s": reading.kept_up,
+        "waits_known": reading.waits,
+        "ranks": {
+            str(rank): {"node": one_line(collection.results[rank].node), **_parts_json(parts)}
+            for rank, parts in reading.ranks.items()
+        },
+        "missing": {
+            str(rank): {"node": row.node, "state": row.state, "why": row.why}
+            for row in reading.rows
+            if row.parts is None
+            for rank in row.ranks
+        },
+        "kinds": [
+            {"ranks": ranks_text(kind.ranks), "typical": kind.typical, **_parts_json(kind.parts)}
+            for kind in reading.kinds
+        ],
+        "operations": operations
+        and {
+            "rank": operations.rank,
+            "others": operations.others,
+            "left_out": operations.left_out,
+            "rows": [
+                {
+                    "name": row.name,
+                    "kind": row.kind,
+                    "own_s": row.own,
+                    "median_s": row.median,
+                    "calls": row.count,
+                    "median_calls": row.median_count,
+                }
+                for row in operations.rows
+            ],
+        },
+        "collectives": [
+            {
+                "name": row.name,
+                "groups": list(row.groups),
+                "ranks": row.ranks,
+                "seen": row.seen,
+                "bytes": row.size,
+                "calls": row.count,
+                "took_s": row.took,
+                "spread_s": row.spread,
+                "wait_s": row.wait,
+                "last": {str(rank): times for rank, times in row.last},
+                "of": row.of,
+                "bytes_s": row.rate,
+                "between_nodes": row.between,
+            }
+            for row in reading.collectives
+        ],
+        "arrivals": reading.arrivals
+        and {
+            "collective": reading.arrivals.row,
+            "after_s": {str(rank): after for rank, after in reading.arrivals.after.items()},
+        },
+        "files": [asdict(one) for one in reading.files],
+        "cost": {f"{name}_s": value for name, value in asdict(reading.cost).items()},
+        "notes": list(reading.notes),
+        "offsets_s": dict(reading.offsets),
+        "clock_s": reading.clock,
+        "apart_s": reading.apart,
+    }
+
+
+def _parts_json(parts: Parts) -> dict[str, float]:
+    return {f"{name}_s": getattr(parts, name) for name in ("took", *PARTS)}

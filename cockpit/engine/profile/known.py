@@ -1,0 +1,101 @@
+"""What is known here of a run that is to be profiled, and that it was: who tells its journal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cockpit.base.gate import Malformed
+from cockpit.core.pace.past import past_of
+from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.run import standstill
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.notices.slow import since
+from cockpit.engine.profile.choose import Known
+from cockpit.engine.profile.store import Store
+from cockpit.engine.profile.taking import fact_of, is_over
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.past_file import PastFile
+from cockpit.errors import CockpitError
+
+if TYPE_CHECKING:
+    from cockpit.engine.run.session import Session
+
+LOOK_S = 2.0
+"""Seconds between two looks for profiles that others have taken."""
+
+
+def store_of(folder: RunFolder) -> Store:
+    """Where profiles of a run are kept."""
+    return Store(folder.path / "profiles")
+
+
+def known_of(
+    store: Store,
+    command: str,
+    model: RunModel | None = None,
+    saves: Sequence[float] = (),
+    folder: RunFolder | None = None,
+) -> Known:
+    """What is known of a job.
+
+    :param command: takes its stacks
+    :param model: of a run
+    :param saves: when its logs named checkpoints, unix seconds; the newest last
+    :param folder: of a run
+    """
+    stalled = ""
+    if model is not None and model.watch.state in ("quiet", "stalled"):
+        stalled = standstill.news(model.watch)[0]
+    saved_s = time.time() - saves[-1] if saves else None
+    slow = {} if model is None else since(model)
+    slowest = next(iter(slow), None if folder is None else _slowest(folder))
+    return Known(stalled, saved_s, slowest, slow, earlier=_earlier(store), command=command)
+
+
+def _slowest(folder: RunFolder) -> int | None:
+    """The rank that took longest in the last step that is known here."""
+    with suppress(CockpitError, Malformed), PastFile(folder.path / "pace.jsonl") as file:
+        lines = [line for part in file.parts(file.last(1), file.size) for line in part]
+        if lines:
+            return past_of(lines[-1]).slowest
+    return None
+
+
+def _earlier(store: Store) -> Collection | None:
+    for one in reversed(store.heads()):
+        if one.kind == "torch" and any(result.state == DONE for result in one.results.values()):
+            return store.load(one.number)
+    return None
+
+
+def keep_event(folder: RunFolder, one: Collection) -> None:
+    """Note a profile in the run's journal, unless another cockpit writes that, which then finds it itself."""
+    mine = RunFolder(folder.path)
+    with suppress(CockpitError):  # the profile is there without
+        try:
+            if mine.lock():
+                mine.write(Event(time.time(), "", fact_of(one)))
+        finally:
+            mine.close()
+
+
+def note_profiles(session: Session) -> None:
+    """Note in the journal which profiles others have taken, once this cockpit is the one to write it."""
+    session.act(lambda: _note_all(session), "noting profiles")
+
+
+async def _note_all(session: Session) -> None:
+    store, done = store_of(session.folder), set[int]()
+    while True:
+        for number in set(store.numbers()) - done - set(session.model.profiles):
+            with suppress(CockpitError):
+                one = await asyncio.to_thread(store.head, number)
+                if all(map(is_over, one.results.values())):
+                    done.add(number)
+                    session.note("", fact_of(one))
+        await asyncio.sleep(LOOK_S)

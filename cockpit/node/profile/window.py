@@ -1,0 +1,56 @@
+"""What a profile of this node's ranks would meet, before it is ordered."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict
+
+from cockpit.base import record, verbs
+from cockpit.base.gate import SIZE
+from cockpit.base.shared_fields import Target
+from cockpit.node import procfs
+from cockpit.node.calls import Call
+from cockpit.node.profile import rings
+
+
+def window(call: Call) -> Dict[str, Any]:
+    """The steps of each rank, and why it cannot be profiled; the room for files, and how busy the node is."""
+    asked = call.asked(verbs.Window)
+    finder = rings.Finder(asked.dir)
+    return {
+        "ranks": [_of(finder, target, asked.kind) for target in asked.targets],
+        "free": _free(asked.dir),
+        "load": os.getloadavg()[0] / (os.cpu_count() or 1),
+    }
+
+
+def _of(finder: rings.Finder, target: Target, kind: str) -> Dict[str, Any]:
+    told: Dict[str, Any] = {"rank": target.rank, "step": None, "age_s": None, "step_s": None, "why": ""}
+    if not procfs.alive(target.pid, target.ticks):
+        return dict(told, why="its process has ended")
+    try:
+        one = finder.open(target.rank)
+    except rings.Unable as error:
+        return dict(told, why=str(error) if kind == "torch" else "")
+    try:
+        said = one.read()
+        if said.steps:
+            told.update(step=said.steps[-1].step, age_s=rings.age_s(said), step_s=rings.usual_s(said))
+        if kind == "torch":
+            rings.ready(said)
+            one.answer()
+            if not one.lock():
+                raise rings.Unable("another profile of it is being taken")
+    except rings.Unable as error:
+        told["why"] = str(error)
+    finally:
+        one.close()
+    return told
+
+
+def _free(folder: str) -> int:
+    try:
+        disk = os.statvfs(os.path.join(folder, record.REPORTS) if folder else "/tmp")
+    except OSError:
+        return 0
+    return SIZE.nearest(disk.f_bavail * disk.f_frsize)

@@ -1,0 +1,1 @@
+"""Profiles of real training: ranks on this machine, which stands for two nodes."""

@@ -1,0 +1,222 @@
+"""Whatever ends a profile early: what is kept, that nothing of it is left running, that the others step on.
+
+docs/profiling.md has the same table; each test here is a cell of it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cockpit.base.profile import order
+from tests import needs
+from tests.profile.training import Training, agents, gone, spies, training
+from tests.waiting import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(300)]
+
+KINDS = ("torch", "cpu")
+WORDS = {"torch": ["--kind", "torch", "--steps", "60"], "cpu": ["--kind", "cpu", "--seconds", "12"]}
+"""Long enough that it is under way when something happens to it."""
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[Training]:
+    """Two ranks that do not wait for each other."""
+    needs.require_module("torch")
+    with training(tmp_path) as made:
+        yield made
+
+
+class Profiling:
+    """A profile under way."""
+
+    def __init__(self, ranks: Training, kind: str) -> None:
+        self.ranks = ranks
+        self.kind = kind
+        self.pids = [ranks.pid(rank) for rank in (0, 1)]
+        self.cockpit = ranks.verbs.start("profile", ranks.name, *WORDS[kind])
+        until(lambda: all(map(self.under_way, (0, 1))), "both ranks are profiled", timeout=120)
+        self.agents = agents(self.cockpit.pid)
+        assert len(self.agents) == 2
+
+    def under_way(self, rank: int) -> bool:
+        """Whether a rank is being profiled."""
+        if self.kind == "cpu":
+            return bool(spies([self.pids[rank]]))
+        return self.ranks.answer(rank).state == "profiling"
+
+    def agent(self, rank: int) -> psutil.Process:
+        """The one that was told to profile a rank."""
+        if self.kind == "cpu":
+            spy = spies([self.pids[rank]])[0]
+            return next(one for one in self.agents if one.pid == spy.ppid())
+        mapped = [one for one in self.agents if _has_open(one, self.pids[rank])]
+        assert len(mapped) == 1
+        return mapped[0]
+
+    def ended(self, code: int) -> str:
+        """Wait until cockpit has; all it said."""
+        done = self.ranks.verbs.end(self.cockpit, timeout=120)
+        assert done.code == code, done.both
+        return done.both
+
+    def nothing_is_left(self, *living: int) -> None:
+        """Nothing of it runs, and ranks that live step on."""
+        until(lambda: not spies(self.pids), "no py-spy is left")
+        until(lambda: all(map(gone, self.agents)), "no agent is left")
+        for rank in living:
+            if self.kind == "torch":
+                until(partial(self.is_through, rank), f"rank {rank} is through")
+            self.ranks.steps_on(rank)
+
+    def is_through(self, rank: int) -> bool:
+        """Whether the hook of a rank has nothing to do any more."""
+        return self.ranks.answer(rank).state in order.OVER
+
+    def again(self, *living: int) -> None:
+        """The same ranks can be profiled once more."""
+        words = ["--kind", self.kind, "--ranks", ",".join(map(str, living))]
+        words += ["--steps", "2"] if self.kind == "torch" else ["--seconds", "1"]
+        done = self.ranks.profile(*words)
+        assert done.code == 0, done.both
+
+
+def _has_open(process: psutil.Process, pid: int) -> bool:
+    """Whether an agent has the ring of a rank open."""
+    try:
+        return any(f".{pid}.ring" in one.path for one in process.open_files())
+    except psutil.Error:
+        return False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctrl_c(ranks: Training, kind: str) -> None:
+    under_way = Profiling(ranks, kind)
+    under_way.cockpit.send_signal(signal.SIGINT)
+    said = under_way.ended(130)
+    assert "cancelling on all nodes" in said
+    kept = ranks.collection()
+    assert kept.cancelled == "cancelled by Ctrl-C"
+    assert set(kept.missing) == {0, 1}
+    assert "confirmed" not in "".join(kept.missing.values())
+    under_way.nothing_is_left(0, 1)
+    under_way.again(0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kill_9_of_cockpit(ranks: Training, kind: str) -> None:
+    under_way = Profiling(ranks, kind)
+    under_way.cockpit.kill()
+    under_way.cockpit.communicate()
+    under_way.nothing_is_left(0, 1)
+    kept = ranks.collection()
+    assert set(kept.missing) == {0, 1}
+    if kind == "torch":
+        # Its number of steps ends it, and the trace is written.
+        for rank in (0, 1):
+            (trace,) = until(partial(ranks.traces, rank), f"the trace of rank {rank}")
+            assert kept.id in trace.name
+    under_way.again(0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kill_9_of_an_agent(ranks: Training, kind: str) -> None:
+    under_way = Profiling(ranks, kind)
+    under_way.agent(1).kill()
+    under_way.ended(3)
+    kept = ranks.collection()
+    assert list(kept.missing) == [1]
+    assert kept.missing[1].startswith("connection lost")
+    under_way.nothing_is_left(0, 1)
+    under_way.again(0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_link_that_is_silent(ranks: Training, kind: str) -> None:
+    under_way = Profiling(ranks, kind)
+    agent = under_way.agent(1)
+    agent.suspend()
+    try:
+        under_way.ended(3)
+    finally:
+        agent.resume()
+    kept = ranks.collection()
+    assert list(kept.missing) == [1]
+    assert kept.missing[1].startswith("connection lost: no answer")
+    under_way.nothing_is_left(0, 1)
+    under_way.again(0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["kill -9", "fails"])
+def test_a_rank_that_ends(ranks: Training, kind: str, how: str) -> None:
+    under_way = Profiling(ranks, kind)
+    if how == "fails":
+        (ranks.verbs.work / "fail-1").touch()
+    else:
+        os.kill(ranks.pid(1), signal.SIGKILL)
+    under_way.ended(3)
+    kept = ranks.collection()
+    assert list(kept.missing) == [1]
+    assert "ended" in kept.missing[1]
+    under_way.nothing_is_left(0)
+    under_way.again(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stop(ranks: Training, kind: str) -> None:
+    under_way = Profiling(ranks, kind)
+    assert ranks.verbs.call("stop", ranks.name).code == 0
+    under_way.ended(3)
+    assert set(ranks.collection().missing) == {0, 1}
+    under_way.nothing_is_left()
+    assert not any(map(psutil.pid_exists, under_way.pids))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_disk_on_the_nodes(kind: str, tmp_path: Path, small: Callable[[], None]) -> None:
+    needs.require_module("torch")
+    with training(tmp_path, nodes=str(tmp_path / "nodes")) as ranks:
+        under_way = Profiling(ranks, kind)
+        small()
+        under_way.ended(3 if kind == "torch" else 0)
+        kept = ranks.collection()
+        if kind == "torch":
+            assert set(kept.missing) == {0, 1}
+            assert "No space left on device" in kept.missing[0]
+            assert ranks.unfinished() == []
+        else:
+            assert kept.missing == {}
+        under_way.nothing_is_left(0, 1)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """A file system for the nodes, and what fills it."""
+    base = tmp_path / "nodes"
+    base.mkdir(mode=0o700)
+    mount = needs.require("mount")
+    options = ["-t", "tmpfs", "-o", "size=400m,mode=700", "none", str(base)]
+    if subprocess.run([mount, *options], capture_output=True, check=False).returncode:
+        needs.lacking("mounting a tmpfs is not permitted")
+
+    def fill() -> None:
+        with open(base / "filler", "wb", buffering=0) as file:
+            for size in (1 << 20, 1 << 10, 1):
+                try:
+                    while True:
+                        file.write(b"x" * size)
+                except OSError:
+                    continue
+
+    yield fill
+    subprocess.run(["umount", "-l", str(base)], capture_output=True, check=True)
