@@ -298,7 +298,7 @@ class Told:
 
     def ranks_at(self, node: str) -> Sequence[int]:
         """The ranks of a node; empty: that is not told."""
-        ranks = self.mapped.get(node) or self.mapped.get(node.partition(".")[0])
+        ranks: Sequence[int] | None = self.mapped.get(node) or self.mapped.get(node.partition(".")[0])
         if ranks is None and len(self.mapped) == 1:
             ranks = next(iter(self.mapped.values()))
         if ranks is None and (base := self.bases.get(node)) is not None:

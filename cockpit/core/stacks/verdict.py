@@ -128,7 +128,9 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
 
 def _waits_for_nobody(case: Case, found: Finding) -> bool:
     """Whether those whom a verdict accuses wait for the lock of a build that nobody runs."""
-    dumps = case.dumps(next(ranks_of(found.ranks))) if found.id == "build" and found.ranks else ()
+    if found.id != "build" or not found.ranks:
+        return False
+    dumps = case.dumps(next(ranks_of(found.ranks)))
     return bool(dumps) and lock_is_stale(dumps[-1])
 
 
