@@ -48,6 +48,8 @@ WAITING = {
     "probe/test_phases.py": 80,
     "probe/test_programs.py": 30,
     "probe/test_real_torch.py": 30,
+    "profile/test_matrix.py": 400,
+    "profile/test_twice.py": 60,
     "recorder/test_waits.py": 30,
     "slowpool/test_slowpool.py": 40,
     "watch/test_watch.py": 100,

@@ -333,6 +333,24 @@ SCHEMAS: dict[str, Schema] = {
                     },
                 ),
             ),
+            "profiles": each(
+                "profiles that were taken of it, oldest first",
+                obj(
+                    "one",
+                    {
+                        "t": "number: when it was over, unix seconds",
+                        "number": "integer: of the profile",
+                        "id": "string: by which nodes know it",
+                        "profiler": "string: torch or cpu",
+                        "ranks": each("ranks of which it is here", "integer: a rank"),
+                        "missing": each("other ranks that were meant", "integer: a rank"),
+                        "first": "integer|null: its first step; null: it was as long as seconds says",
+                        "steps": "integer: how many steps",
+                        "seconds": "number|null: how long it was; null: whole steps",
+                        "cancelled": "string: who ended it early; empty: nobody",
+                    },
+                ),
+            ),
         },
     ),
     "ps-nccl": obj(
@@ -500,7 +518,7 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "profile": obj(
-        "`cockpit profile … --json`, and `cockpit profile show RUN [N] --json`: what ranks did in the same steps",
+        "`cockpit profile … --json`, `cockpit profile show RUN [N] --json`: what ranks did in the same steps",
         {
             "event": {"description": "always the same", "const": "profile"},
             "profile": "integer: its number",
@@ -518,7 +536,9 @@ SCHEMAS: dict[str, Schema] = {
             "step": obj("where a step of the median rank goes", PARTS, null=True),
             "kept_up_s": "number|null: seconds of a step if the slow ranks were like the others",
             "waits_known": "boolean: whether it is known what ranks wait for each other",
-            "ranks": by("ranks whose summary is here", obj("a rank", {"node": "string: where it runs", **PARTS})),
+            "ranks": by(
+                "ranks whose summary is here", obj("a rank", {"node": "string: where it runs", **PARTS})
+            ),
             "missing": by(
                 "ranks of which nothing is here",
                 obj(
@@ -777,6 +797,9 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "waited": "string: ranks that only followed, such as 0-3,7",
             "failed_too": "string: ranks that failed after it",
+            "findings": each(
+                "what else is wrong, by what NCCL says: none of it need be why", obj("a finding", FINDING)
+            ),
             "nccl": obj("what NCCL says it uses; null: --nccl was not given", NCCL, null=True),
         },
     ),
@@ -805,7 +828,8 @@ SCHEMAS: dict[str, Schema] = {
             "text?": "string: the line",
             "t?": "number: when it was there, unix seconds",
             "cut?": "boolean: whether the line goes on in the next object",
-            **{f"{name}?": {"description": "of a gap"} for name in ("file", "at", "size", "why")},
+            "file?": "string: of a line that NCCL wrote to a file of its own, and of a gap: the file's name",
+            **{f"{name}?": {"description": "of a gap"} for name in ("at", "size", "why")},
         },
     ),
     "run": {

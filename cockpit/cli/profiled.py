@@ -23,9 +23,8 @@ from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, os_error
 
-DIFFERENT = 0.05
-"""Part of its time that a rank is somewhere for longer than the others, at least, to be named."""
 NAMED = 3
+"""Ranks and frames that are printed, of those in which ranks differ."""
 
 
 def tell(one: Collection, store: Store, folder: RunFolder | None, args: Namespace) -> None:
@@ -61,10 +60,8 @@ def _samples(one: Collection) -> dict[int, folded.Samples]:
 
 
 def _differing(samples: Mapping[int, folded.Samples]) -> dict[int, list[folded.Differs]]:
-    """The ranks that are somewhere for longer than the others, those that differ most first."""
-    found = {rank: folded.differences(samples, rank)[:NAMED] for rank in samples}
-    odd = {rank: some for rank, some in found.items() if some and some[0].more >= DIFFERENT}
-    return dict(sorted(odd.items(), key=lambda each: -each[1][0].more)[:NAMED])
+    """The ranks that differ most from the others, and where."""
+    return {rank: some[:NAMED] for rank, some in list(folded.odd_ranks(samples).items())[:NAMED]}
 
 
 def _stacks(one: Collection) -> Iterator[str]:
@@ -79,9 +76,6 @@ def _stacks(one: Collection) -> Iterator[str]:
     for rank, some in _differing(samples).items():
         for at in some:
             yield f"rank {rank} is {at.share:.0%} of its time in {at.frame}, others {at.others:.0%}"
-    yield from grouped(
-        {rank: result.why for rank, result in one.results.items() if result.state == DONE and result.why}
-    )
     yield f"flame graph of all ranks: cockpit profile show {quote(one.run or 'RUN')} {one.number} --html FILE"
 
 
@@ -96,7 +90,10 @@ def _where(one: Collection, store: Store, folder: RunFolder | None) -> Iterator[
         again = f"cockpit profile show {quote(folder.name)} {one.number}"
         fetch = "" if len(here) == len(files) else " --fetch"
         yield f"all ranks on one timeline: {again}{fetch} --perfetto FILE.tar"
-    yield f"kept in {store.folder(one.number)}"
+    if folder is None:
+        yield f"to see it again: cockpit profile show {quote(str(store.folder(one.number)))}"
+    else:
+        yield f"kept in {store.folder(one.number)}"
 
 
 def _here(result: RankResult, folder: RunFolder | None) -> Path | None:

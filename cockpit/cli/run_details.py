@@ -8,7 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from cockpit.base.events import Filling, GpuSample, Notice, Watched
+from cockpit.base.gate import plain
 from cockpit.base.progress.ring import SOURCES
+from cockpit.base.shell import quote
 from cockpit.cli.awaiting import may_ask, start_state, telling
 from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.run_known import Beside, noticed, sign_of, source_of, step_said
@@ -18,6 +20,7 @@ from cockpit.core.pace.phases import NAMES, Phases
 from cockpit.core.pace.signs import RECORDER, Sign
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import mask_text, ranks_named
+from cockpit.core.run.event_table import profile_said
 from cockpit.core.run.failure import job_ended
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.probes import probe_state
@@ -45,6 +48,9 @@ REASONS = 3
 """Slow ranks of which it is said why, at most."""
 EVIDENCE = 3
 """Moments of kept evidence that are shown, at most."""
+
+PROFILES = 3
+"""The same of profiles."""
 
 
 def show(
@@ -99,6 +105,9 @@ def _about_steps(folder: RunFolder, model: RunModel, pace: Pace, more: Beside) -
         yield unknown
     if where := list(_phases(pace)):
         yield where
+    if model.profiles:
+        shown = [profile_said(fact) for _, fact in model.profiles.values()][-PROFILES:]
+        yield [*shown, f"  cockpit profile show {quote(folder.name)}: what the newest says"]
     if more.pages:
         yield ["found in its logs:", *(f"  {page.name}: {page.url}" for _, page in more.pages)]
 
@@ -146,6 +155,8 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
         yield [said]
     for found in noticed(folder, model, pace):
         yield _indented(found.what, found.detail, *found.evidence, *(step.text for step in found.steps))
+    for found in more.nccl:
+        yield _indented(found.what, found.meaning, *found.evidence, *(step.text for step in found.steps))
     for node in model.nodes.values():
         yield from ([f"{node.name}: {note}"] for note in node.remarks)
 
@@ -296,7 +307,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
         | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()
     ]
-    found = (job_ended(model), model.judged, *noticed(folder, model, pace))
+    found = (job_ended(model), model.judged, *noticed(folder, model, pace), *beside.nccl)
     said = step_said(folder, model, pace)
     return {
         "run": folder.name,
@@ -316,6 +327,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
             {"path": str(one.path), "t": one.at, "why": one.snapshot.by_nodes, **one.found.as_json()}
             for one in beside.kept
         ],
+        "profiles": [{"t": at, **plain(fact)} for at, fact in model.profiles.values()],
     }
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cockpit.core.finding import Finding
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.log_steps import resumed
@@ -18,6 +18,7 @@ from cockpit.core.run.model import LIVE, Rank, RunModel
 from cockpit.core.run.notices.words import SAID, findings
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import pages
+from cockpit.engine.nccl import notable_here
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.eta import Left, left
 from cockpit.engine.run.paces import said_here
@@ -31,17 +32,19 @@ class Beside:
     :param pages: of trackers, such as W&B, found in its logs, with the rank whose log names them
     :param ahead: what is left of it; None: not known
     :param kept: what its nodes kept while nobody watched
+    :param nccl: what is wrong by what NCCL says
     """
 
-    pages: Sequence[tuple[Source, Tracker]]
+    pages: Sequence[tuple[Output, Tracker]]
     ahead: Left | None
     kept: Sequence[Shown]
+    nccl: Sequence[Finding]
 
     @classmethod
     def read(cls, folder: RunFolder, model: RunModel, pace: Pace, kept: Sequence[Shown]) -> Beside:
         """Read its logs for the rest."""
         with closing(SpooledLogs(folder)) as logs:
-            return cls(pages(logs), left(folder, model, logs, pace, time.time()), kept)
+            return cls(pages(logs), left(folder, model, logs, pace, time.time()), kept, notable_here(folder))
 
 
 def sign_of(rank: Rank, pace: RankPace) -> Sign | None:

@@ -165,6 +165,7 @@ ODD = {"error": ["x", SURROGATES, SURROGATES]}
 DOWN = dict.fromkeys(("facts", "status", "runs", "seek", "stop", "reports", "stacks", "spy", "follow"), ERROR)
 OTHERS = [{"user": EVIL[:200], "pid": 5, "count": 1, "command": EVIL}]
 STUCK = [{"pid": 6, "name": EVIL[:200], "state": EVIL[:90]}]
+REFUSE = [{"rank": rank, "step": 7, "age_s": 0.1, "step_s": 0.1, "why": EVIL} for rank in (0, 1)]
 FILES = [{"name": f"{MARK}\x1b]0;x\x07{end}", "size": 1, "mtime": 1.0} for end in (".nsys-rep", ".txt")]
 
 CASES: dict[str, tuple[list[str], dict[str, Any] | None, set[int]]] = {
@@ -188,6 +189,8 @@ CASES: dict[str, tuple[list[str], dict[str, Any] | None, set[int]]] = {
         {"seek": {"answer": {"ranks": [], "others": OTHERS, "stuck": STUCK}}},
         {3},
     ),
+    "profile, nodes that refuse": (["profile", "alive"], DOWN, {3}),
+    "profile, ranks that refuse": (["profile", "alive"], {"window": {"answer": {"ranks": REFUSE}}}, {2}),
     "collect": (["collect", "ended"], {"reports": {"answer": {"files": FILES}}}, {3}),
     "collect, nodes that refuse": (["collect", "ended", "--json"], DOWN, {3}),
     "stop, nodes that refuse": (["stop", "alive"], DOWN, {3}),
@@ -232,7 +235,21 @@ def test_a_run_shows_what_ranks_print_and_nodes_record(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["run", "plan", "ps", "attach", "logs", "metrics", "stacks", "stop", "collect", "demo", "where"]
+    "verb",
+    [
+        "run",
+        "plan",
+        "ps",
+        "attach",
+        "logs",
+        "metrics",
+        "stacks",
+        "profile",
+        "stop",
+        "collect",
+        "demo",
+        "where",
+    ],
 )
 def test_help_and_wrong_words(world: World, verb: str) -> None:
     for asked in ((verb, "--help"), (verb, "--help-all"), ("help", verb)):

@@ -84,6 +84,10 @@ def test_twice_and_as_json(job: list[Any], run: RunFolder, capsys: pytest.Captur
 def test_a_job_of_others_is_kept_beside_runs(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert profile.main(["hostfile"]) == 0
     assert Store(paths.profiles()).numbers() == [1]
+    again = f"to see it again: cockpit profile show {paths.profiles()}/1"
+    assert again in capsys.readouterr().out
+    assert profile.main(["show", f"{paths.profiles()}/1"]) == 0
+    assert again in capsys.readouterr().out
 
 
 def test_what_is_missing_is_said(job: list[Any], run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ WORDS = {
     "logs": [["logs", RUN], ["logs", RUN, "-f"], ["logs", RUN, "--rank", "0", "--raw"]],
     "metrics": [["metrics", RUN], ["metrics", RUN, "--json"]],
     "stacks": [["stacks", RUN], ["stacks", RUN, "--list"]],
+    "profile": [["profile", RUN], ["profile", RUN, "--kind", "cpu"]],
     "stop": [["stop", RUN], ["stop", RUN, "--now"], ["stop", "last", "--foreign"]],
     "collect": [["collect", RUN], ["collect", RUN, "*.log"]],
     "doctor": [["doctor", "-w", "localhost", "--transport", "local", "--timeout", "20"]],

@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.traces import trace as written
 from cockpit.base.gate import fields, read
 from cockpit.base.profile.summary import Collective, RankProfile, StepTimes
 from cockpit.node.profile import events, traces
@@ -520,7 +522,7 @@ def odd_texts() -> Iterator[str]:
 
 
 def test_whatever_is_in_an_event_the_sum_can_be_read() -> None:
-    made = Made(distributedInfo=[], cockpit="x", record_shapes={}).step(1, 0, 100)
+    made = Made(distributedInfo=[], cockpit="x").step(1, 0, 100)
     made.events.extend(odd_texts())
     found = summed(made)
     profile = read(RankProfile, {**found, **CALLERS})
@@ -529,7 +531,7 @@ def test_whatever_is_in_an_event_the_sum_can_be_read() -> None:
     assert any("have no usable times or names" in note for note in profile.notes)
 
 
-@pytest.mark.parametrize("name", ["baseTimeNanoseconds", "distributedInfo", "cockpit", "record_shapes"])
+@pytest.mark.parametrize("name", ["baseTimeNanoseconds", "distributedInfo", "cockpit"])
 @pytest.mark.parametrize("value", [[], {}, -1, 1e400, "x", None, 1 << 200, {"rank": [], "first": -1}])
 def test_whatever_is_beside_the_events_the_sum_can_be_read(name: str, value: Any) -> None:
     text = TRACE.replace('"displayTimeUnit"', f'"x": 1, "{name}": {json.dumps(value)}, "y"')
@@ -574,6 +576,16 @@ def test_times_are_exact_however_they_are_written() -> None:
     odd: list[Any] = ["", ".", "-1", "NaN", "Infinity", "1e30", "x.123", "1e5.123", None, 7, [], "9" * 50]
     for bad in odd:
         assert traces.nanoseconds(bad) is None
+
+
+def test_memory_is_a_part_of_the_file() -> None:
+    file = io.BytesIO("".join(written(12_000_000)).encode())
+    tracemalloc.start()
+    found = traces.summed(file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found["events"] > 30_000
+    assert peak < 5_000_000
 
 
 # The part of the node code.

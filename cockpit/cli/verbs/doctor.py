@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from cockpit import config
 from cockpit.cli import launch_options
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import StatusLine, out, out_json, out_lines, say, table
@@ -20,6 +21,7 @@ from cockpit.core.doctor.deep import found as findings_of
 from cockpit.core.doctor.diagnosis import checked, code, line, verdict, worst_first
 from cockpit.core.finding import Finding
 from cockpit.core.nccl.table import text_lines
+from cockpit.core.rules.explanation import translated
 from cockpit.core.text import counted, size
 from cockpit.engine.deep import TIMEOUT_S as DEEP_S
 from cockpit.engine.deep import Deep, rehearse
@@ -52,7 +54,7 @@ def main(words: list[str]) -> int:
     """Look at all nodes at once, and say what a launch would stumble over."""
     made = parser()
     launch = launch_options.parse(made, words, stand_in=STAND_IN)
-    args = launch.args
+    args, lang = launch.args, config.load().language
     model = Model.of(args.params, args.ds_config)
     scheduler = args.slurm is not None
     wanted = Wanted(launch.job, args.launcher, args.node_dir, scheduler, timeout_s=args.timeout)
@@ -85,7 +87,7 @@ def main(words: list[str]) -> int:
             _print_memory(rows, there, args.params)
         if done is not None and (lines := summary(done)):
             out_lines([*lines, *(text_lines(done.nccl()) if args.nccl_debug else ()), ""])
-        _print(found, time.monotonic() - began)
+        _print(found, time.monotonic() - began, lang)
     return int(code(found.findings))
 
 
@@ -207,10 +209,10 @@ def as_json(found: Diagnosis) -> dict[str, object]:
     }
 
 
-def _print(found: Diagnosis, took_s: float) -> None:
+def _print(found: Diagnosis, took_s: float, lang: str) -> None:
     for each in found.findings:
         out(f"{each.severity}: {line(each)}")
-        for text in _below(each):
+        for text in _below(each, lang):
             out(f"    {text}")
     if found.findings:
         out()
@@ -219,9 +221,10 @@ def _print(found: Diagnosis, took_s: float) -> None:
     out(f"{verdict(found.looks, found.findings)} ({took_s:.1f} s)")
 
 
-def _below(found: Finding) -> list[str]:
+def _below(found: Finding, lang: str) -> list[str]:
+    found = translated(found, lang)
     evidence = list(found.evidence[:EVIDENCE])
     if len(found.evidence) > EVIDENCE:
         evidence.append(f"… {len(found.evidence) - EVIDENCE} more")
     steps = [f"→ {step.text}" for step in found.steps]
-    return [*([found.detail] if found.detail else []), *evidence, *steps]
+    return [*filter(None, (found.detail, found.meaning)), *evidence, *steps]

@@ -22,7 +22,7 @@ from cockpit.core.ranks import ranks_named
 from cockpit.engine.collect import collect
 from cockpit.engine.profile.choose import ALL, LONGEST_S, RATE, SECONDS, STEPS, Wish
 from cockpit.engine.profile.known import keep_event, known_of, store_of
-from cockpit.engine.profile.store import Store
+from cockpit.engine.profile.store import MAIN, Store
 from cockpit.engine.profile.taking import Taking
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import pool_for
@@ -253,15 +253,25 @@ def _show(args: argparse.Namespace) -> int:
         raise CockpitError(
             f"not the number of a profile: {number[0]!r}", hint=f"cockpit profile {SHOW} {run}"
         )
-    folder = RunFolder.find(run)
-    store = store_of(folder)
-    known = store.numbers()
-    if not known:
-        raise CockpitError(
-            "no profile of it yet", where=folder.name, hint=f"cockpit profile {quote(folder.name)}"
-        )
+    folder, store, known = _kept(run)
     one = store.load(int(number[0]) if number else known[-1])
-    if args.fetch:
+    if args.fetch and folder is not None:
         asyncio.run(_fetch(folder, one))
     tell(one, store, folder, args)
     return Exit.NODE_UNFIT if one.missing else Exit.OK
+
+
+def _kept(target: str) -> tuple[RunFolder | None, Store, list[int]]:
+    """Where the profiles of a run are, or the one of a folder that was printed; and their numbers.
+
+    :raises CockpitError: there is none
+    """
+    path = Path(target)
+    if "/" in target and path.name.isdigit() and (path / MAIN).exists():
+        return None, Store(path.parent), [int(path.name)]
+    folder = RunFolder.find(target)
+    store = store_of(folder)
+    if known := store.numbers():
+        return folder, store, known
+    hint = f"cockpit profile {quote(folder.name)}"
+    raise CockpitError("no profile of it yet", where=folder.name, hint=hint)

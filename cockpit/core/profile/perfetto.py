@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -144,6 +143,11 @@ def _unpacked(trace: RankTrace) -> Iterator[bytes]:
 
 
 def _header(name: str, length: int) -> bytes:
-    info = tarfile.TarInfo(name)
-    info.size, info.mode = length, 0o600
-    return info.tobuf(tarfile.USTAR_FORMAT)
+    """The block in front of a file in a tar archive: names and octal numbers in fields of fixed width."""
+    fields = (
+        (name, 100), ("0000600", 8), ("0000000", 8), ("0000000", 8), (f"{length:011o}", 12), (11 * "0", 12),
+        (8 * " ", 8), ("0", 1), ("", 100), ("ustar\x0000", 8), ("", 247),
+    )  # fmt: skip
+    block = b"".join(text.encode().ljust(width, b"\0") for text, width in fields)
+    # The sum of all bytes, its own field taken as spaces.
+    return block[:148] + b"%06o\0 " % sum(block) + block[156:]

@@ -44,5 +44,8 @@ def translated(found: Finding, lang: str) -> Finding:
     row = table().by_id.get(found.rule)
     if row is None:
         return found
-    steps = found.steps[len(row.next) :]
-    return replace(found, meaning=row.meaning(lang), steps=(*row.steps(lang), *steps))
+    # By what it is for: a step may name the very interface, and stand elsewhere.
+    reasons = {one.reason: one.zh if lang == "zh" else one.reason for one in row.next}
+    reasons |= {one.zh: reasons[one.reason] for one in row.next}
+    steps = tuple(replace(step, reason=reasons.get(step.reason, step.reason)) for step in found.steps)
+    return replace(found, meaning=row.meaning(lang), steps=steps)

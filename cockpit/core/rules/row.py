@@ -55,6 +55,7 @@ class Row:
     :param next: what to do, the most likely to help first
     :param severity: ``error``: it may be why a rank ended; ``warning``, ``info``: it is not, and is said
         beside it
+    :param check: what finds it where no line says it: a module, below ``cockpit``
     :param source: the thread or the source file where it is known from
     :param deep: how ``doctor --deep`` knows it; None: not
     """
@@ -67,6 +68,7 @@ class Row:
     signs: tuple[str, ...] = ()
     but: str = ""
     ends: frozenset[str] = frozenset()
+    check: str = ""
     severity: str = "error"
 
     def meaning(self, lang: str = "en") -> str:

@@ -19,6 +19,7 @@ AREAS = {
     "memory": ("Memory", "内存与显存"),
     "disks": ("Disks", "磁盘与文件系统"),
     "builds": ("Builds of extensions", "编译扩展"),
+    "fabric": ("InfiniBand, EFA, links between GPUs", "InfiniBand、EFA、GPU 互连"),
     "network": ("Network: NCCL, RCCL, HCCL, oneCCL, gloo", "网络：NCCL、RCCL、HCCL、oneCCL、gloo"),
     "hangs": ("Hangs", "卡住"),
     "processes": ("Processes that stay", "残留进程"),
@@ -45,6 +46,9 @@ class Table:
         self.rows = tuple(rows)
         self.by_id = {row.id: row for row in rows}
         self._signs = Rows([Expression(at, sign) for at, row in enumerate(rows) for sign in row.signs])
+        self._recorded = sorted(
+            (row for row in rows if row.ends and not row.signs), key=lambda row: -len(row.ends)
+        )
         self._but = {at: re.compile(row.but.encode()) for at, row in enumerate(rows) if row.but}
 
     @property
@@ -62,8 +66,7 @@ class Table:
 
     def found_after(self, facts: frozenset[str]) -> Iterator[Row]:
         """The rows that need no line where this is recorded; what needs more of it comes first."""
-        fit = [row for row in self.rows if row.ends and not row.signs and row.ends <= facts]
-        yield from sorted(fit, key=lambda row: -len(row.ends))
+        return (row for row in self._recorded if row.ends <= facts)
 
 
 @cache

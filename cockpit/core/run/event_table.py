@@ -15,7 +15,7 @@ from cockpit.base import events
 from cockpit.base.events import Fact
 from cockpit.base.record import SIZES
 from cockpit.base.stillness import Pause
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Source
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
@@ -531,7 +531,8 @@ def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.W
     return Entry(at, text, level, aside=fact.state == "blind")
 
 
-def _tell_profiled(run: Run, said: set[str], node: str, at: float, fact: events.Profiled) -> Entry:
+def profile_said(fact: events.Profiled) -> str:
+    """A profile in a sentence: ``profile 3: torch, steps 812-816, ranks 0-3``."""
     parts = [fact.profiler]
     if fact.first is not None:
         last = fact.first + fact.steps - 1
@@ -542,9 +543,11 @@ def _tell_profiled(run: Run, said: set[str], node: str, at: float, fact: events.
     text = f"profile {fact.number}: {', '.join(parts)}"
     if fact.missing:
         text += f"; missing: {ranks_named(fact.missing)}"
-    if fact.cancelled:
-        text += f"; {fact.cancelled}"
-    return Entry(at, text, "warning" if fact.missing else "info")
+    return f"{text}; {fact.cancelled}" if fact.cancelled else text
+
+
+def _tell_profiled(run: Run, said: set[str], node: str, at: float, fact: events.Profiled) -> Entry:
+    return Entry(at, profile_said(fact), "warning" if fact.missing else "info")
 
 
 def _quarters(left_s: float) -> int:

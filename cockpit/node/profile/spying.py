@@ -148,7 +148,9 @@ class _Recording:
         samples = sum(many for stack, many in stacks.items() if not stack.startswith(THREAD))
         last = {"state": "done", "t": began, "rate": rate, "samples": samples, "size": len(text)}
         last["errors"] = int(errors.group(1)) if errors else 0
-        if gently:
+        if not procfs.alive(self._target.pid, self._target.ticks):
+            last["what"] = "its process ended after %.1f s of it" % (time.time() - began)
+        elif gently:
             last["what"] = "one look holds it up for %.0f ms: it was not held, and stacks may be wrong" % (
                 pause_s * 1000
             )

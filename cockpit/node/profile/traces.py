@@ -21,7 +21,7 @@ from cockpit.base.profile.summary import LENGTH, MOST_COLLECTIVES, MOST_OPERATIO
 from cockpit.base.shared_fields import PROFILE_STEPS
 from cockpit.node import safefiles
 from cockpit.node.profile.events import MOST_BYTES, MOST_EVENTS, BadTrace, Trace
-from cockpit.node.profile.union import Union, packed
+from cockpit.node.profile.union import Union
 
 DATA, COMPUTE, COMMUNICATION = "data", "compute", "communication"
 COPY, PYTHON, OTHER = "copy", "python", "other"
@@ -83,7 +83,7 @@ _SHOWN = 100
 """Characters of the sizes of a collective."""
 _BITS, _NAME_BITS = 53, 16
 _NICE = 10
-_BESIDE = frozenset(("baseTimeNanoseconds", "distributedInfo", "cockpit", "record_shapes"))
+_BESIDE = frozenset(("baseTimeNanoseconds", "distributedInfo", "cockpit"))
 
 
 def main(argv: List[str]) -> int:
@@ -303,24 +303,22 @@ class _Sum:
         self._ranked = array("H", bytes(2 * len(order)))
         for place, one in enumerate(order):
             self._ranked[one] = place
+        self._kinds = [[self._span_kind(name, gpu) for name in self._named] for gpu in (False, True)]
         self._own, self._counts = [0] * len(order), [0] * len(order)
         self._training = {mark.lane for mark in kept.marks}
 
     def told(self) -> Dict[str, Any]:
         """All that the trace tells, as JSON."""
-        data: List[int] = []
-        compute: List[int] = []
-        communication: List[int] = []
+        parts: Dict[str, List[Union]] = {DATA: [], COMPUTE: [], COMMUNICATION: []}
         for where in sorted(self._kept.lanes):
-            # What is summed up is not needed any more, and as large as what comes of it.
-            lane = self._kept.lanes.pop(where)
             # The main thread is one, where a thread of autograd steps the optimizer.
             training = not self._training or where in self._training or where[1] == where[2]
-            in_data = data if training else []
-            self._lane(lane, {DATA: in_data, COMPUTE: compute, COMMUNICATION: communication})
-        found = Union(data), Union(compute), Union(communication)
-        busy = Union((*found[0], *found[1]))
-        steps = self._times(found, busy)
+            for kind, spans in self._lane(self._kept.lanes.pop(where)).items():
+                if training or kind != DATA:
+                    parts[kind].append(spans)
+        data, compute, communication = (Union.of(parts.pop(kind)) for kind in list(parts))
+        busy = Union.of((data, compute))
+        steps = self._times(data, compute, communication, busy)
         calls = self._collectives(busy)
         used = [one for one in range(len(self._named)) if self._own[one] or self._counts[one]]
         used.sort(key=lambda one: (-self._own[one], one))
@@ -384,8 +382,8 @@ class _Sum:
             self._notes.append("%d of %d steps are in the trace." % (len(found), steps))
         return found
 
-    def _lane(self, lane: _Lane, spans: Dict[str, List[int]]) -> None:
-        """Own times, counts, and the outermost spans of each kind."""
+    def _lane(self, lane: _Lane) -> Dict[str, Union]:
+        """Count own times and calls; return what is covered by each kind. The lane is empty then."""
         mask, names = (1 << _BITS) - 1, (1 << _NAME_BITS) - 1
         low, high, ranked, own, counts = self._low, self._high, self._ranked, self._own, self._counts
         # By begin, the longer one first: it is outside. One integer each takes little memory.
@@ -394,8 +392,9 @@ class _Sum:
             for start, length, name in zip(lane.starts, lane.lengths, lane.names)
         ]
         order.sort()
-        kinds = [self._span_kind(name, lane.gpu) for name in self._named]
-        ends = dict.fromkeys(spans, -1)
+        del lane.starts[:], lane.lengths[:], lane.names[:]
+        spans = {DATA: Union(), COMPUTE: Union(), COMMUNICATION: Union()}
+        kinds = self._kinds[lane.gpu]
         open_ends: List[int] = []
         open_names: List[int] = []
         for one in order:
@@ -403,10 +402,8 @@ class _Sum:
             begin = one >> _BITS + _NAME_BITS
             end = begin + mask - (one >> _NAME_BITS & mask)
             kind = kinds[name]
-            if kind is not None and end > ends[kind]:
-                # What lies in another one of its kind adds nothing; begins are in order.
-                spans[kind].append(packed(max(begin, ends[kind]), end))
-                ends[kind] = end
+            if kind is not None:
+                spans[kind].add(begin, end)
             if low <= begin < high:
                 counts[name] += 1
             begin, end = max(begin, low), min(end, high)
@@ -428,6 +425,7 @@ class _Sum:
                 own[open_names[-1]] -= end - at
             open_ends.append(end)
             open_names.append(name)
+        return spans
 
     def _span_kind(self, name: _Named, gpu: bool) -> Optional[str]:
         """The kind of span that an event of this name is part of; None: of none."""
@@ -451,9 +449,8 @@ class _Sum:
         }
         return _hash(sorted(found - _READS or {name.text for name in every if name.category in _OF_GPU}))[:16]
 
-    def _times(self, found: Tuple[Union, Union, Union], busy: Union) -> List[List[Any]]:
-        data, compute, communication = found
-        any_of = Union((*busy, *communication))
+    def _times(self, data: Union, compute: Union, communication: Union, busy: Union) -> List[List[Any]]:
+        any_of = Union.of((busy, communication))
         rows = []
         for step in self._steps:
             span = (step.begin, step.end)

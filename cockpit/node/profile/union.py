@@ -4,44 +4,45 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import Iterable, Iterator
-
-_BITS = 64
-
-
-def packed(start: int, end: int) -> int:
-    """An interval as one integer, which sorts by its start: a list of these takes little memory."""
-    return start << _BITS | end
+from heapq import merge
+from typing import Iterable, Iterator, Tuple
 
 
 class Union:
-    """The moments that are in any of some intervals.
+    """The moments that are in any of some intervals: 24 bytes for each that touches no other."""
 
-    :param intervals: each :func:`packed`
-    """
-
-    def __init__(self, intervals: Iterable[int]) -> None:
+    def __init__(self) -> None:
         self._starts, self._ends, self._sums = array("q"), array("q"), array("q")
-        mask = (1 << _BITS) - 1
-        covered, last = 0, -1
-        for one in sorted(intervals):
-            start, end = one >> _BITS, one & mask
-            if end <= start:
-                continue
-            if start <= last:
-                if end > last:
-                    self._ends[-1] = end
-                    covered += end - last
-                    last = end
-                continue
+        self._covered, self._last = 0, -1
+
+    @classmethod
+    def of(cls, unions: Iterable[Union]) -> Union:
+        """Of several."""
+        some = [one for one in unions if one._starts]
+        if len(some) == 1:
+            return some[0]
+        found = cls()
+        for start, end in merge(*some):
+            found.add(start, end)
+        return found
+
+    def add(self, start: int, end: int) -> None:
+        """Add one that begins no sooner than the one before."""
+        last = self._last
+        if end <= last or end <= start:
+            return
+        if start <= last:
+            self._ends[-1] = end
+            start = last
+        else:
             self._starts.append(start)
             self._ends.append(end)
-            self._sums.append(covered)
-            covered += end - start
-            last = end
+            self._sums.append(self._covered)
+        self._covered += end - start
+        self._last = end
 
-    def __iter__(self) -> Iterator[int]:
-        return (packed(start, end) for start, end in zip(self._starts, self._ends))
+    def __iter__(self) -> Iterator[Tuple[int, int]]:
+        return zip(self._starts, self._ends)
 
     def within(self, begin: int, end: int) -> int:
         """How much of a span it covers."""

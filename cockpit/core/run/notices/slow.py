@@ -23,7 +23,9 @@ _SINCE = re.compile(r"rank [0-9]+ slow since step ([0-9,]{1,20}):?")
 
 def since(run: Run) -> dict[int, int]:
     """The ranks that are said to be slow, each with the step from which on."""
-    told = [(fact, _SINCE.match(fact.what)) for _, fact in run.notices.values() if fact.id == SlowRanks.id]
+    told = [
+        (fact, _SINCE.match(fact.what)) for _, fact in list(run.notices.values()) if fact.id == SlowRanks.id
+    ]
     return {
         fact.ranks[0]: int(found[1].replace(",", ""))
         for fact, found in told
