@@ -620,7 +620,7 @@ HOSTILE = st.lists(RESULT, max_size=6).map(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(HOSTILE)
 def test_whatever_nodes_say_it_is_read_and_every_step_is_the_sum_of_its_parts(made: Collection) -> None:
     reading = read(made)
@@ -635,7 +635,7 @@ def test_whatever_nodes_say_it_is_read_and_every_step_is_the_sum_of_its_parts(ma
     assert as_json(made, reading)["asked"] == len(made.results)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(HOSTILE)
 def test_nobody_waits_longer_than_it_is_exposed_nor_the_last_one_at_all(made: Collection) -> None:
     profiles = {rank: one.summary for rank, one in made.results.items() if one.summary is not None}

@@ -18,9 +18,11 @@ def test_twice_in_a_row(tmp_path: Path) -> None:
     needs.require_module("torch")
     with training(tmp_path, kind="gloo") as ranks:
         for number in (1, 2):
-            done = ranks.profile("--kind", "torch", "--json")
+            done = ranks.profile("--kind", "torch", "--json", *(["--fetch"] if number == 2 else []))
             assert done.code == 0, done.both
             _torch(ranks, told(done.out), number, (0, 1))
+            fetched = [one["here"] is not None for one in told(done.out)["taken"].values()]
+            assert fetched == [number == 2] * 2
         done = ranks.profile("--ranks", "1", "--steps", "2", "--json")
         assert done.code == 0, done.both
         _torch(ranks, told(done.out), 3, (1,))

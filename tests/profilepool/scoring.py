@@ -7,7 +7,7 @@ from typing import Any
 
 from cockpit.core.ranks import read_ranks
 
-_EXCESS = re.compile(r"rank \d+: (\d+)% more time")
+_EXCESS = re.compile(r"rank \d+: (\d+)% more (?:own )?time")
 _PHASE = re.compile(r", in its (\w+)")
 
 
