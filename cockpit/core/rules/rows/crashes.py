@@ -257,6 +257,7 @@ ROWS: tuple[Row, ...] = (
             r"\bray\.exceptions\.WorkerCrashedError\b",
             r"\bRayActorError: The actor died\b",
             r"\bThe actor is dead because its (?:worker process|node) has died\b",
+            r"\bA worker died or was killed while executing a task by an unexpected system error\b",
         ),
         but=r"\bINTENDED_USER_EXIT\b|\bray\.kill\b",
         means="An actor's process is gone: its own last lines say why, not this traceback of who called it.",
