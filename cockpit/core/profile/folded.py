@@ -37,7 +37,7 @@ def parsed(text: str) -> dict[Stack, int]:
     known: dict[str, str] = {}
     for line in _LINE.finditer(text):
         stack, _, many = line.group().rpartition(" ")
-        if stack and many.isascii() and many.isdigit() and len(many) <= 12:
+        if stack and many.isascii() and many.isdigit() and len(many) <= 12 and int(many):
             frames = stack.split(";", MOST_DEPTH)[:MOST_DEPTH]
             for frame in frames:
                 if frame not in known:

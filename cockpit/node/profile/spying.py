@@ -46,7 +46,7 @@ _LINE = re.compile(r"(?:process [^;]*;)?thread \((\d+)\)(?:: ([^;]*))?;(.+) (\d{
 _FRAME = re.compile(r"(.*) \((.*?)(:\d+)?\)")
 
 MOST_STACKS, MOST_BYTES = 20_000, 7 << 20
-"""Of a rank; those that were seen least are left out. A frame of the wire holds these bytes, however they pack."""
+"""Of a rank; those that were seen least are left out. So many bytes fit on the wire, however they pack."""
 FRAME = 1000
 """Characters of a function and its file: a program may call one as it likes."""
 

@@ -1,8 +1,8 @@
 """Sum up the trace that torch's profiler wrote for a rank: ``sum FILE``.
 
 On stdout comes JSON: the fields of :class:`cockpit.base.profile.summary.RankProfile` that the trace can
-tell, and its checksum, which takes as long as its program made it large. Of each event a few integers are kept, so a file of 150 MB takes some 60 MB; see
-:mod:`cockpit.node.profile.events` for what is refused.
+tell, and the file's checksum, which takes as long as its program made it large. Of each event a few integers
+are kept, so a file of 150 MB takes some 60 MB; see :mod:`cockpit.node.profile.events` for what is refused.
 """
 
 from __future__ import annotations
