@@ -101,7 +101,23 @@ def differences(of: Mapping[int, Samples], rank: int) -> list[Differs]:
 
     Of frames that call each other and differ alike only the innermost is there.
     """
-    shares = {each: _shares(main_thread(samples)) for each, samples in of.items()}
+    return _differences(_all_shares(of), rank)
+
+
+def differing(of: Mapping[int, Samples]) -> dict[int, list[Differs]]:
+    """The ranks that are somewhere for longer than the others, those that differ most first."""
+    shares = _all_shares(of)
+    found = {rank: _differences(shares, rank)[:NAMED] for rank in of}
+    odd = {rank: some for rank, some in found.items() if some and some[0].more >= DIFFERENT}
+    return dict(sorted(odd.items(), key=lambda each: -each[1][0].more)[:NAMED])
+
+
+DIFFERENT = 0.05
+"""Part of its time that a rank is somewhere for longer than the others, at least, to be named."""
+NAMED = 3
+
+
+def _differences(shares: _Shares, rank: int) -> list[Differs]:
     others = [shares[each] for each in shares if each != rank and shares[each]]
     mine = shares.get(rank)
     if not mine or not others:
@@ -118,7 +134,27 @@ def differences(of: Mapping[int, Samples], rank: int) -> list[Differs]:
     return kept
 
 
+def top(samples: Samples) -> tuple[str, float] | None:
+    """The frame that the main thread is itself in most, calls left out, and its share; None: no sample."""
+    mine = main_thread(samples)
+    own: Counter[str] = Counter()
+    for stack, many in mine.items():
+        own[stack[-1]] += many
+    if not own:
+        return None
+    frame, many = own.most_common(1)[0]
+    return frame, many / sum(mine.values())
+
+
 _ALIKE = 0.01
+
+
+_Shares = Mapping[int, Mapping[str, tuple[float, int]]]
+"""By rank what :func:`_shares` says."""
+
+
+def _all_shares(of: Mapping[int, Samples]) -> _Shares:
+    return {rank: _shares(main_thread(samples)) for rank, samples in of.items()}
 
 
 def _shares(samples: Samples) -> dict[str, tuple[float, int]]:

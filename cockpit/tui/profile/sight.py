@@ -1,0 +1,142 @@
+"""What the screen shows of a profile: worked out in a thread, from the ranks that are here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+from cockpit.core.finding import Finding
+from cockpit.core.masks import mask_of
+from cockpit.core.profile import folded
+from cockpit.core.profile.collection import DONE, Collection, RankResult
+from cockpit.core.profile.reader import read
+from cockpit.core.profile.reading import Reading, Row
+from cockpit.core.text import one_line
+from cockpit.engine.profile.taking import Taking
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Ranks of one node that are in the same place most of the time; of ``cpu``.
+
+    :param frame: that they are in, calls left out; ``share``: of their time there, 0 to 1
+    :param slow: they are somewhere for longer than the others
+    """
+
+    ranks: tuple[int, ...]
+    node: str
+    frame: str
+    share: float
+    samples: int
+    slow: bool = False
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A collection, and what it says.
+
+    :param rows: of the list of ranks
+    :param samples: of ``cpu``: stacks by rank; ``differ``: ranks that are somewhere for longer than others
+    """
+
+    collection: Collection
+    reading: Reading
+    rows: tuple[Row | Sampled, ...] = ()
+    samples: Mapping[int, folded.Samples] = field(default_factory=dict)
+    differ: Mapping[int, list[folded.Differs]] = field(default_factory=dict)
+
+    @property
+    def finding(self) -> Finding:
+        """The sentence that comes first."""
+        if not self.differ:
+            return self.reading.finding
+        rank, some = next(iter(self.differ.items()))
+        first = some[0]
+        more = (f"also {one.share:.0%} in {one.frame}, others {one.others:.0%}" for one in some[1:])
+        others = [one for one in self.differ if one != rank]
+        return Finding(
+            "differs",
+            f"rank {rank} is {first.share:.0%} of its time in {first.frame}, the others {first.others:.0%}",
+            ranks=mask_of(self.differ),
+            evidence=(*more, *(f"rank {one} differs too" for one in others)),
+            certainty="likely",
+            nodes=(one_line(self.collection.results[rank].node),),
+            severity="warning",
+        )
+
+
+def see(collection: Collection) -> Sight:
+    """What a collection says; takes a moment."""
+    reading = read(collection)
+    if collection.kind != "cpu":
+        return Sight(collection, reading, reading.rows)
+    samples = {
+        rank: folded.parsed(one.folded) for rank, one in collection.results.items() if one.state == DONE
+    }
+    differ = folded.differing(samples)
+    left: list[Row | Sampled] = [row for row in reading.rows if row.state != DONE]
+    rows = (*_sampled(collection, samples, differ), *left)
+    return Sight(collection, reading, rows, samples, differ)
+
+
+def _sampled(
+    collection: Collection,
+    samples: Mapping[int, folded.Samples],
+    differ: Mapping[int, object],
+) -> list[Sampled]:
+    alike: dict[tuple[str, str, bool], list[tuple[int, float]]] = {}
+    for rank, stacks in sorted(samples.items()):
+        frame, share = folded.top(stacks) or ("no sample", 0.0)
+        node = one_line(collection.results[rank].node)
+        alike.setdefault((node, frame, rank in differ), []).append((rank, share))
+    rows = [
+        Sampled(
+            tuple(rank for rank, _ in some),
+            node,
+            frame,
+            sum(share for _, share in some) / len(some),
+            sum(collection.results[rank].samples for rank, _ in some),
+            slow,
+        )
+        for (node, frame, slow), some in alike.items()
+    ]
+    return sorted(rows, key=lambda row: (not row.slow, row.ranks))
+
+
+class Progress:
+    """How far a profile is that is being taken, and how long what is left may take."""
+
+    def __init__(self, taking: Taking, clock: Callable[[], float] = time.monotonic) -> None:
+        self.taking = taking
+        self._clock = clock
+        self._last: dict[int, RankResult] = {}
+        self._since: dict[int, tuple[str, float]] = {}
+        self._took: dict[str, list[float]] = {}
+
+    def look(self) -> bool:
+        """Take in how far ranks are; whether anything has changed."""
+        now, changed = self._clock(), False
+        for rank, one in list(self.taking.results.items()):
+            if self._last.get(rank) is one:
+                continue
+            changed, self._last[rank] = True, one
+            state, since = self._since.get(rank, ("", now))
+            if one.state != state:
+                self._took.setdefault(state, []).append(now - since)
+                self._since[rank] = one.state, now
+        return changed
+
+    def left_s(self, row: Row) -> float | None:
+        """How long ranks go on with what they do, by those that are through with it; None: not known."""
+        # A node sums up one trace after the other.
+        queued = row.state in ("written", "reading")
+        known = self._took.get("reading" if queued else row.state)
+        if not known or not row.state:
+            return None
+        since = min(
+            (self._since[rank][1] for rank in row.ranks if rank in self._since), default=self._clock()
+        )
+        whole = median(known) * (len(row.ranks) if queued else 1)
+        return max(1.0, whole - (self._clock() - since))
