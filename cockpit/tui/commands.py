@@ -292,7 +292,7 @@ EVERY: tuple[Command, ...] = (
         "how to open the file under the cursor",
         "open",
         "Copies its path or the command. Perfetto runs in the browser; nothing is uploaded.",
-        25,
+        40,
     ),
     _profile(
         "fetch",
@@ -300,7 +300,7 @@ EVERY: tuple[Command, ...] = (
         "fetch the traces from the nodes",
         "fetch files",
         "In files only the one under the cursor. Checked by sha256. Press again to cancel.",
-        26,
+        45,
     ),
     _profile("ranks", "1", "ranks: where a step goes"),
     _profile("operations", "2", "operations of the chosen rank, beside the median of the others"),

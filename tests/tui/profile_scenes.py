@@ -191,7 +191,7 @@ class App(BaseApp):
             created=NOW - 900,
             launcher="deepspeed",
             program=["train.py"],
-            cwd="/home/ada",
+            cwd="/home",
         )
         self.folder = RunFolder.create(manifest)
         self.store = Store(self.folder.path / "profiles")
@@ -199,6 +199,8 @@ class App(BaseApp):
         self.why_not_ = why_not
         self._begin_with = shown
         self._prepare = prepare
+        self.answers = prepare is not None
+        """Whether nodes answer what a profile would meet."""
         for one in earlier:
             self.keep(one)
         self.job = Job(
@@ -337,6 +339,8 @@ async def at_rest(pilot: Pilot[Any]) -> None:
             screen._tick()
         await pilot.pause(0.03)
         now = text_of(pilot.app)
-        still = all(screen.settled for screen in screens) and not busy(cast(Any, pilot.app))
+        app = cast(App, pilot.app)
+        left = [each for each in busy(app) if each != "form" or app.answers]
+        still = all(screen.settled for screen in screens) and not left
         same = same + 1 if now == before and still else 0
         before = now

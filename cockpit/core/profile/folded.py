@@ -107,9 +107,12 @@ def differences(of: Mapping[int, Samples], rank: int) -> list[Differs]:
 def differing(of: Mapping[int, Samples]) -> dict[int, list[Differs]]:
     """The ranks that are somewhere for longer than the others, those that differ most first."""
     shares = _all_shares(of)
-    found = {rank: _differences(shares, rank)[:NAMED] for rank in of}
-    odd = {rank: some for rank, some in found.items() if some and some[0].more >= DIFFERENT}
-    return dict(sorted(odd.items(), key=lambda each: -each[1][0].more)[:NAMED])
+    found = {rank: [one for one in _differences(shares, rank) if one.more >= DIFFERENT] for rank in of}
+    odd = {rank: some[:NAMED] for rank, some in found.items() if some}
+    # Of few ranks an odd one alone makes the mean of the others odd.
+    least = max((some[0].more for some in odd.values()), default=0.0) / 2
+    named = ((rank, some) for rank, some in odd.items() if some[0].more >= least)
+    return dict(sorted(named, key=lambda each: -each[1][0].more)[:NAMED])
 
 
 DIFFERENT = 0.05

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 
@@ -18,10 +18,10 @@ from cockpit.tui.look.units import Sizes, number_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane
 
-SOME = 2
-"""Columns between two others."""
 NAMED = 4
 """Ranks that arrive late and are named, at most."""
+HEAPS = 3
+"""Heaps of ranks that arrive together, each of which says how many; of more none does."""
 SCALE = 4
 """Parts of the axis of arrivals that have a number."""
 ASCII_BARS = "_.-=+*%#"
@@ -176,7 +176,8 @@ class CollectivePane(TextPane):
         """A histogram: from the first to the last that arrives, with the late ones named."""
         row = reading.collectives[arrivals.row]
         last = max(arrivals.after.values(), default=0.0)
-        text = f"arrivals at {row.name}{group_of(row)}, seconds after the first"
+        scale, unit = (1000, "milliseconds") if last < 0.095 else (1, "seconds")
+        text = f"arrivals at {row.name}{group_of(row)}, {unit} after the first"
         yield Line.of(cut_sentence(text, width), "label")
         if not last > 0:
             yield Line.of(f"  all {len(arrivals.after)} at once")
@@ -190,20 +191,18 @@ class CollectivePane(TextPane):
         drawn = "".join(bars[-(-len(some) * len(bars) // most) - 1] if some else " " for some in bins)
         yield from _labelled(drawn, bins, reading)
         yield Line.of("  " + ("-" if self.ascii_only else "─") * cells, "label")
-        step = reading.parts.took if reading.parts else last
-        axis = ""
+        digits, axis = 2 if scale == 1 else 1 if scale * last < 20 else 0, "  "
         for part in range(SCALE + 1):
-            number = seconds(last * part / SCALE, step)[:-2] if part else "0"
-            at = 2 + round((cells - 1) * part / SCALE)
-            at = min(at, 2 + cells - len(number))
-            axis = axis.ljust(at) + number if len(axis) < at or not part else axis
+            number = f"{scale * last * part / SCALE:.{digits}f}" if part else "0"
+            at = min(2 + round((cells - 1) * part / SCALE), 2 + cells - len(number))
+            axis = axis.ljust(at) + number
         yield Line.of(axis, "label")
 
 
 def _labelled(drawn: str, bins: Sequence[Sequence[int]], reading: Reading) -> Iterator[Line]:
     """The bars, with how many each heap is, or who: at its right, of the last one at its left."""
     slow = set(ranks_of(reading.finding.ranks)) if reading.kept_up is not None else set()
-    pieces, at = [Piece("  ")], 0
+    pieces, at, few = [Piece("  ")], 0, len(drawn.split()) <= HEAPS
     while at < len(drawn):
         end = at
         while end < len(drawn) and (drawn[end] == " ") == (drawn[at] == " "):
@@ -213,8 +212,10 @@ def _labelled(drawn: str, bins: Sequence[Sequence[int]], reading: Reading) -> It
             pieces.append(Piece(drawn[at:end], "odd" if odd else "spark"))
         else:
             last = _heap(bins, end, 1)
-            left = f" {_who(_heap(bins, at - 1, -1))}" if at else ""
-            right = f"{_who(last)} " if last and not any(map(len, bins[end + len(last) :])) else ""
+            left = f" {_who(_heap(bins, at - 1, -1), ranks_named)}" if at else ""
+            right = (
+                f"{_who(last, ranks_text)} " if last and not any(map(len, bins[end + len(last) :])) else ""
+            )
             left = left if len(left) < end - at else ""
             right = right if len(left) + len(right) < end - at else ""
             gap = Piece(" " * (end - at - len(left) - len(right)))
@@ -232,8 +233,8 @@ def _heap(bins: Sequence[Sequence[int]], at: int, step: int) -> list[int]:
     return sorted(found)
 
 
-def _who(ranks: Sequence[int]) -> str:
-    return counted(len(ranks), "rank") if len(ranks) > NAMED else ranks_text(ranks)
+def _who(ranks: Sequence[int], named: Callable[[Sequence[int]], str]) -> str:
+    return counted(len(ranks), "rank") if len(ranks) > NAMED else named(ranks)
 
 
 def _kept_up(reading: Reading) -> Iterator[Line]:

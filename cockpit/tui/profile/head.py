@@ -11,12 +11,13 @@ from textual.strip import Strip
 from cockpit.core.finding import Finding
 from cockpit.core.profile.collection import DONE
 from cockpit.core.profile.reading import Row
-from cockpit.core.ranks import ranks_named, ranks_text
+from cockpit.core.ranks import ranks_named
 from cockpit.core.text import one_line
 from cockpit.engine.profile.taking import Taking, is_over
 from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.profile.job import steps_text
 from cockpit.tui.profile.ranks import WORDS
 from cockpit.tui.profile.sight import Progress, Sight
 
@@ -172,5 +173,5 @@ def beginning(taking: Taking) -> Finding:
     if plan is not None and taking.results:
         what = f"profiling {ranks_named(plan.ranks)}"
         if plan.first is not None:
-            what += f": steps {ranks_text(range(plan.first, plan.first + plan.steps))}"
+            what += f": {steps_text(range(plan.first, plan.first + plan.steps))}"
     return Finding("profiling", what, certainty="", severity="info")

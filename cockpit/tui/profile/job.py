@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -45,8 +45,17 @@ def about(one: Collection) -> str:
     if one.first is None:
         what = f"{one.kind}, {one.seconds or 0.0:g} s"
     else:
-        what = f"steps {ranks_text(range(one.first, one.first + max(1, one.steps)))}"
+        what = steps_text(range(one.first, one.first + max(1, one.steps)))
     return f"profile {one.number} ({clock_text(one.at, 5)}, {what})"
+
+
+def steps_text(steps: Iterable[int]) -> str:
+    """``steps 1,212-1,216``; with gaps ``steps 700,702``."""
+    some = sorted(steps)
+    if len(some) == 1:
+        return f"step {some[0]:,}"
+    whole = some and some[-1] - some[0] == len(some) - 1
+    return f"steps {some[0]:,}-{some[-1]:,}" if whole else f"steps {ranks_text(some)}"
 
 
 def earlier_items(job: Job, show: Callable[[int], object]) -> Iterator[Item]:

@@ -13,7 +13,6 @@ from cockpit.core.masks import mask_of
 from cockpit.core.profile.reading import Parts, Row, seconds
 from cockpit.core.profile.words import LETTERS, PARTS
 from cockpit.core.ranks import mask_within
-from cockpit.core.text import one_line
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece
 from cockpit.tui.profile.sight import Sampled, Sight
@@ -90,15 +89,18 @@ class RankList(ListPane[Row | Sampled]):
     local: Mapping[int, int] = {}
     """Of each rank its place among those of its node."""
 
-    _sight: Sight | None = None
     _shape = _Shape(RANKS, NODE, BAR, tuple(PARTS))
     _longest = 0.0
+    _step: float | None = None
+    """Seconds of a step of the median rank; None: not known."""
+    _steps = 0
 
     def show(self, sight: Sight) -> None:
         """Draw the ranks of a profile."""
-        self._sight = sight
+        reading = sight.reading
         known = [row.parts.took for row in sight.rows if isinstance(row, Row) and row.parts is not None]
         self._longest = max(known, default=0.0)
+        self._step, self._steps = reading.parts and reading.parts.took, len(reading.steps)
         self.show_items(sight.rows)
 
     def key_of(self, item: Row | Sampled) -> Hashable:
@@ -107,18 +109,9 @@ class RankList(ListPane[Row | Sampled]):
 
     def drawn_from(self, item: Row | Sampled, before: Row | Sampled | None, width: int) -> tuple[object, ...]:
         """Also what all rows depend on."""
-        left = self.left.get(item.ranks[0])
-        step = self._sight and self._sight.reading.parts and self._sight.reading.parts.took
-        return (
-            item,
-            before is None,
-            width,
-            self._shape,
-            self._longest,
-            step,
-            left and round(left),
-            self.letters,
-        )
+        left = round(self.left.get(item.ranks[0], 0.0))
+        about = self._shape, self._longest, self._step, self._steps, self.letters
+        return item, before is None, width, left, about
 
     def build(self, width: int) -> Sequence[Line]:
         """The rows, in columns that fit."""
@@ -126,9 +119,8 @@ class RankList(ListPane[Row | Sampled]):
         return super().build(width)
 
     def _fitting(self, width: int) -> _Shape:
-        ranks = max((len(row.ranks) and cell_len(self._ranks(row)) for row in self.items), default=5)
-        node = max((cell_len(self._node(row)) for row in self.items), default=4)
-        ranks, node = max(5, min(RANKS, ranks)), max(4, min(NODE, node))
+        ranks = max([len("ranks"), *(cell_len(self._ranks(row)) for row in self.items)])
+        node = max([len("node"), *(cell_len(self._node(row)) for row in self.items)])
         names = tuple(PARTS)
         while len(names) > LEAST and self._room(width, ranks, node, names) < BAR:
             names = names[:-1]
@@ -139,7 +131,9 @@ class RankList(ListPane[Row | Sampled]):
         return width - ranks - node - 4 - NUMBER * len(names)
 
     def _ranks(self, row: Row | Sampled) -> str:
-        return mask_within(mask_of(row.ranks), RANKS)
+        """With a sign where colours do not tell who is slow."""
+        sign = "! " if row.slow and self.letters else ""
+        return sign + mask_within(mask_of(row.ranks), RANKS - len(sign))
 
     def _node(self, row: Row | Sampled) -> str:
         place = self.local.get(row.ranks[0]) if len(row.ranks) == 1 else None
@@ -149,65 +143,38 @@ class RankList(ListPane[Row | Sampled]):
         """The row; above the first one what the columns are."""
         shape = self._shape
         if before is None:
-            yield self._head(item, shape, width)
-        slow = item.slow
-        name = "odd" if slow else "" if len(item.ranks) == 1 else "label"
+            yield self._head(item, shape)
+        role = "odd" if item.slow else "" if len(item.ranks) == 1 else "label"
         left = [
-            Piece(
-                f"{'! ' if slow and self.letters else ''}{self._ranks(item)}".ljust(shape.ranks)[
-                    : shape.ranks + 1
-                ]
-                + " ",
-                name,
-            ),
-            Piece(_padded(self._node(item), shape.node + 1), "odd" if slow else "label"),
-            Piece(" "),
+            Piece(_padded(self._ranks(item), shape.ranks + 1), role),
+            Piece(_padded(self._node(item), shape.node + 2), "odd" if item.slow else "label"),
         ]
+        room = max(1, width - shape.ranks - shape.node - 3)
         if isinstance(item, Sampled):
-            text = cut_middle(one_line(item.frame, limit=300), max(1, width - shape.ranks - shape.node - 18))
-            yield Line(
-                (
-                    *left,
-                    Piece(f"{item.samples:>7,}", "label"),
-                    Piece(f"{item.share:>6.0%}  ", name),
-                    Piece(text, name),
-                )
-            )
+            number, share = Piece(f"{item.samples:>7,}", "label"), Piece(f"{item.share:>6.0%}  ", role)
+            yield Line((*left, number, share, Piece(cut_middle(item.frame, max(1, room - 15)), role)))
         elif item.parts is None:
-            yield Line((*left, *self._absent(item, width - shape.ranks - shape.node - 3)))
+            yield Line((*left, *self._absent(item, room)))
         else:
-            yield Line(
-                (
-                    *left,
-                    *bar(item.parts, shape.bar, self._longest, letters=self.letters),
-                    Piece(" "),
-                    *self._numbers(item, item.parts),
-                )
-            )
+            drawn = bar(item.parts, shape.bar, self._longest, letters=self.letters)
+            yield Line((*left, *drawn, Piece(" "), *self._numbers(item, item.parts)))
 
-    def _head(self, first: Row | Sampled, shape: _Shape, width: int) -> Line:
-        left = f"{'ranks':<{shape.ranks}} {'node':<{shape.node}}  "
-        sight = self._sight
-        parts = sight and sight.reading.parts
+    def _head(self, first: Row | Sampled, shape: _Shape) -> Line:
+        text = f"{'ranks':<{shape.ranks}} {'node':<{shape.node}}  "
         if isinstance(first, Sampled):
-            return Line(
-                (Piece(f"{left}samples share  where they are most, without what they call", "head"),),
-                heading=True,
-            )
-        if sight is None or parts is None:
-            return Line((Piece(left, "head"),), heading=True)
-        step = f"one step, {seconds(parts.took, parts.took)}, mean of {len(sight.reading.steps)}"
-        step = cut_sentence(step, shape.bar)
-        names = "".join(f"{PARTS[name]:>{NUMBER}}" for name in shape.names)
-        return Line((Piece(f"{left}{step:<{shape.bar}} {names}", "head"),), heading=True)
+            text += "samples share  where they are most, without what they call"
+        elif self._step is not None:
+            step = f"one step, {seconds(self._step, self._step)}, mean of {self._steps}"
+            names = "".join(f"{PARTS[name]:>{NUMBER}}" for name in shape.names)
+            text += f"{cut_sentence(step, shape.bar):<{shape.bar}} {names}"
+        return Line((Piece(text, "head"),), heading=True)
 
     def _numbers(self, row: Row, parts: Parts) -> Iterator[Piece]:
-        step = self._sight.reading.parts.took if self._sight and self._sight.reading.parts else parts.took
         for name in self._shape.names:
-            text = f"{seconds(getattr(parts, name), step):>{NUMBER}}"
+            text = f"{seconds(getattr(parts, name), self._step or parts.took):>{NUMBER}}"
             blamed = row.slow and name in ("own", row.differs)
-            alone = name == "own" and len(row.ranks) == 1
-            yield Piece(text, "odd" if blamed else "" if alone or row.slow else "label")
+            alone = row.slow or (name == "own" and len(row.ranks) == 1)
+            yield Piece(text, "odd" if blamed else "" if alone else "label")
 
     def _absent(self, row: Row, room: int) -> Iterator[Piece]:
         """What ranks do of which nothing is here, or why nothing comes."""

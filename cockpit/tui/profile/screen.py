@@ -23,7 +23,7 @@ from cockpit.core.profile import folded
 from cockpit.core.profile.collection import DONE
 from cockpit.core.profile.reader import operations
 from cockpit.core.profile.reading import Row
-from cockpit.core.ranks import nodes_text, ranks_named, ranks_text
+from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.text import counted, one_line
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.profile.taking import Taking
@@ -43,7 +43,7 @@ from cockpit.tui.profile.files import File, FileList, files_of, how_to_open
 from cockpit.tui.profile.form import ask
 from cockpit.tui.profile.head import FindingBanner, ProgressStrip, beginning, strip_parts
 from cockpit.tui.profile.help import ABOUT
-from cockpit.tui.profile.job import Job, earlier_items, words_of
+from cockpit.tui.profile.job import Job, earlier_items, steps_text, words_of
 from cockpit.tui.profile.ranks import RankList, legend, title_of
 from cockpit.tui.profile.sight import Progress, Sight, see
 
@@ -241,7 +241,7 @@ class ProfileScreen(CommandScreen):
             one = sight.collection
             steps = (*sight.reading.steps, *sight.reading.left_out)
             if steps:
-                parts.append(Part((("steps ", "dim"), (ranks_text(steps), "")), 2))
+                parts.append(Part(((steps_text(steps), ""),), 2))
             elif one.seconds is not None:
                 parts.append(Part(((f"{one.seconds:g} s", ""),), 2))
             what = ", ".join([one.kind, *one.options])
@@ -350,13 +350,23 @@ class ProfileScreen(CommandScreen):
             "collectives": ("collectives", shared(sight.reading) if sight is not None else ""),
             "files": ("files", ""),
         }
-        one = self.has_class("-one")
         for name, (what, text) in texts.items():
-            others = [each for each in PANES if each != name and not self._no_pane(each)] if one else []
-            rest = "".join(f"  {self.app.key_of(each)} {each}" for each in others)
-            head = (f"{self.app.key_of(name)} ", "$key bold"), (f"{what} " if what else "", "bold")
-            made = Content.assemble(*head, rest.strip() if one else one_line(text))
+            made = self._tabs(name)
+            if not self.has_class("-one"):
+                head = (f"{self.app.key_of(name)} ", "$key bold"), (f"{what} " if what else "", "bold")
+                made = Content.assemble(*head, one_line(text))
             _frame(self.query_one(f"#{name}"), made, self._below(name, sight))
+
+    def _tabs(self, name: str) -> Content:
+        """The names of all panes, for the frame of the one that is shown."""
+        of = "" if self._rank is None else f" of rank {self._rank}"
+        parts: list[tuple[str, str]] = []
+        for each in PANES:
+            if not self._no_pane(each):
+                here = "bold" if each == name else ""
+                text = f" {each}{of if each == name == 'operations' else ''}  "
+                parts += [(self.app.key_of(each), "$key"), (text, here)]
+        return Content.assemble(*parts[:-1], (parts[-1][0].rstrip(), parts[-1][1]))
 
     def _below(self, name: str, sight: Sight | None) -> Content:
         """What is said in the lower frame of a pane."""
