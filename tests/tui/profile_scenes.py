@@ -288,6 +288,8 @@ def planned(wish: Wish) -> Taking:
 SCENES: dict[str, ProfileScene] = {
     "profile-64": ProfileScene(lambda: App(64, lambda: shown(64, reads(13)))),
     "profile-4": ProfileScene(lambda: App(4, lambda: shown(4, reads(3)))),
+    "profile-64-narrow": ProfileScene(lambda: App(64, lambda: shown(64, reads(13)))),
+    "profile-4-wide": ProfileScene(lambda: App(4, lambda: shown(4, reads(3)))),
     "profile-healthy": ProfileScene(lambda: App(64, lambda: shown(64, usual))),
     "profile-begins": ProfileScene(lambda: App(64, lambda: begins(64))),
     "profile-goes-on": ProfileScene(lambda: App(64, lambda: goes_on(64))),
@@ -301,6 +303,9 @@ SCENES: dict[str, ProfileScene] = {
     "profile-files-4": ProfileScene(lambda: App(4, lambda: shown(4, reads(3))), ("4",)),
     "profile-ascii": ProfileScene(
         lambda: App(64, lambda: goes_on(64), config=Config(ascii=True)),
+    ),
+    "profile-collectives-ascii": ProfileScene(
+        lambda: App(4, lambda: shown(4, reads(3)), config=Config(ascii=True)), ("3",)
     ),
     "profile-form": ProfileScene(
         lambda: App(64, lambda: None, [shown(64, usual), sampled(64, 13)], planned),

@@ -24,6 +24,7 @@ from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.key_bar import KeyBar
+from cockpit.tui.profile.form import ProfileForm
 from cockpit.tui.run import help as run_help
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.doctor_screen import DoctorScreen
@@ -131,6 +132,7 @@ RUNS: dict[str, Scene] = {
     "stalled": Scene(play=stalls),
     "kept": Scene(play=stalls),
     "doctor": Scene(),
+    "profile": Scene(),
 }
 
 # Per command: the run, keys before it, and what must be true afterwards but is not before.
@@ -166,6 +168,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "runs": ("grid", ("1",), lambda app: said(app, "no other run is known here")),
     "evidence": ("kept", (), lambda app: isinstance(app.screen, KeptScreen)),
     "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
+    "profile": ("profile", (), lambda app: isinstance(app.screen, ProfileForm)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
     "previous_rank": ("running", (), lambda app: chosen(app) == ("gpu08", 63)),
     "next_rank": ("running", (), lambda app: chosen(app) == ("gpu01", 0)),

@@ -176,7 +176,7 @@ class CollectivePane(TextPane):
         """A histogram: from the first to the last that arrives, with the late ones named."""
         row = reading.collectives[arrivals.row]
         last = max(arrivals.after.values(), default=0.0)
-        scale, unit = (1000, "milliseconds") if last < 0.095 else (1, "seconds")
+        scale, unit = (1000, "ms") if last < 0.095 else (1, "seconds")
         text = f"arrivals at {row.name}{group_of(row)}, {unit} after the first"
         yield Line.of(cut_sentence(text, width), "label")
         if not last > 0:
@@ -213,11 +213,9 @@ def _labelled(drawn: str, bins: Sequence[Sequence[int]], reading: Reading) -> It
         else:
             last = _heap(bins, end, 1)
             left = f" {_who(_heap(bins, at - 1, -1), ranks_named)}" if at else ""
-            right = (
-                f"{_who(last, ranks_text)} " if last and not any(map(len, bins[end + len(last) :])) else ""
-            )
-            left = left if len(left) < end - at else ""
-            right = right if len(left) + len(right) < end - at else ""
+            right = f"{_who(last, ranks_text)} " if last and len(drawn[end:].split()) == 1 else ""
+            left = left if few and len(left) < end - at else ""
+            right = right if few and len(left) + len(right) < end - at else ""
             gap = Piece(" " * (end - at - len(left) - len(right)))
             pieces += [Piece(left, "label"), gap, Piece(right, "odd" if slow >= set(last) else "label")]
         at = end

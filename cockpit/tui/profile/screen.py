@@ -353,8 +353,8 @@ class ProfileScreen(CommandScreen):
         for name, (what, text) in texts.items():
             made = self._tabs(name)
             if not self.has_class("-one"):
-                head = (f"{self.app.key_of(name)} ", "$key bold"), (f"{what} " if what else "", "bold")
-                made = Content.assemble(*head, one_line(text))
+                head = (f"{self.app.key_of(name)} ", "$key bold"), (what, "bold")
+                made = Content.assemble(*head, one_line(f" {text}" if what and text else text))
             _frame(self.query_one(f"#{name}"), made, self._below(name, sight))
 
     def _tabs(self, name: str) -> Content:

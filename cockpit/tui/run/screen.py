@@ -294,7 +294,7 @@ class RunScreen(CommandScreen):
 
     def _no_profile(self) -> str:
         why = self._no_new_profile()
-        return "" if (self.board.folder.path / "profiles").is_dir() else why
+        return "" if why and (self.board.folder.path / "profiles").is_dir() else why
 
     def _marked_ranks(self) -> dict[str, frozenset[int]]:
         """The marked ranks, and those under the cursor, by what they are called."""
