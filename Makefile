@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all quick check lint properties hostile slowpool whypool faultpool ends calm weeks bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
+.PHONY: help venv demo test test-all quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test test-all quick properties hostile slowpool whypool faultpool ends calm weeks: export PYTHONDONTWRITEBYTECODE :=
+test test-all quick properties hostile slowpool whypool profilepool faultpool ends calm weeks: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow $(ARGS)
@@ -62,6 +62,9 @@ slowpool: $(STAMP)  ## real training with a slow rank: who is named? half an hou
 
 whypool: $(STAMP)  ## real training with a rank slow in one phase: is the reason right? 20 minutes; prints a table
 	$(BIN)/python -m tests.whypool $(ARGS)
+
+profilepool: $(STAMP)  ## the same, profiled: does a profile say the same reason? half an hour; prints a table
+	$(BIN)/python -m tests.profilepool $(ARGS)
 
 faultpool: $(STAMP)  ## real runs with a fault: is the culprit named, and nobody healthy? an hour at most; prints a table
 	$(BIN)/python -m tests.faultpool $(ARGS)

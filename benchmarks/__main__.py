@@ -35,6 +35,7 @@ from benchmarks import (
     marks,
     node,
     probe,
+    profiles,
     ranks,
     readings,
     soak,
@@ -79,6 +80,8 @@ ALL: dict[str, Callable[[], Result]] = {
     "dumped": stacks.dumped,
     "bombs": bombs.run,
     "readings": readings.run,
+    "profiles": profiles.run,
+    "calls": profiles.calls,
     "traces": traces.run,
     "joined": joined.run,
     "works": works.run,
@@ -97,7 +100,7 @@ QUICK: dict[str, Callable[[], Result]] = {
 ON_REQUEST = ("soak",)
 """Those that take so long that only who names them gets them."""
 IN_LAB = ("connect", "launch", "doctor", "preflight", "attach", "logs", "collect", "stacks")
-TRAINS = ("watched", "watch", "probe", "marks", "traceml", "dumped", "soak")
+TRAINS = ("watched", "watch", "probe", "marks", "traceml", "dumped", "profiles", "soak")
 _NAMES = ", ".join(ALL) + f" (default: all but {', '.join(ON_REQUEST)})"
 RESULTS = FOLDER / "RESULTS.md"
 

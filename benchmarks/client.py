@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base.verbs import Ping
+from cockpit.core.logs.sources import Writer
 from cockpit.engine.links.pool import LinkPool
 from cockpit.transport.base import Reach
 
@@ -111,7 +112,7 @@ async def logs(words: list[str]) -> dict[str, Any]:
         def joined(self, model: RunModel, pace: Pace) -> None:
             pass
 
-        def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
             pass
 
         def event(self, event: Event, changed: set[str | int]) -> None:

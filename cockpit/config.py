@@ -14,6 +14,7 @@ from cockpit import paths
 from cockpit.base import owners
 from cockpit.base.regular import open_regular, read_all
 from cockpit.errors import CockpitError, ManyErrors
+from cockpit.lang import Language, language
 
 if TYPE_CHECKING:
     from cockpit.checked import (
@@ -85,6 +86,7 @@ class Notices:
     slow: Flag = True
     reach: Flag = True
     members: Flag = True
+    nccl: Flag = True
 
     @property
     def off(self) -> frozenset[str]:
@@ -152,6 +154,11 @@ class Config(Settings):
 
     where: str = ""
     """The file, or files, that ``keys`` came from."""
+
+    @property
+    def language(self) -> Language:
+        """The language to explain in."""
+        return language(self.lang, os.environ)
 
 
 _MADE: Mapping[str, Callable[..., Any]] = {

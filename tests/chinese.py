@@ -20,6 +20,7 @@ PAGES = {
     "README.zh.md": "README.md",
     "docs/zh/first-run.md": "docs/tour.md",
     "docs/zh/troubleshooting.md": "docs/troubleshooting.md",
+    "docs/zh/explain.md": "docs/explain.md",
 }
 """The English page of each Chinese one."""
 

@@ -764,8 +764,9 @@ SCHEMAS: dict[str, Schema] = {
                 {
                     "how": {
                         "description": "broke: it failed; left: it exited 0 while the others went on; absent:"
-                        " the others waited for it; gone: it is gone; unknown: it is one of these",
-                        "enum": ["broke", "left", "absent", "gone", "unknown"],
+                        " the others waited for it; gone: it is gone; unknown: it is one of these; stalled:"
+                        " none failed, and the others waited for it",
+                        "enum": ["broke", "left", "absent", "gone", "unknown", "stalled"],
                     },
                     "what": "string: who it was and how it ended, in one sentence",
                     "ranks": "string: its rank, or several such as 0-3,7; empty: not known",
@@ -796,6 +797,9 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "waited": "string: ranks that only followed, such as 0-3,7",
             "failed_too": "string: ranks that failed after it",
+            "findings": each(
+                "what else is wrong, by what NCCL says: none of it need be why", obj("a finding", FINDING)
+            ),
             "nccl": obj("what NCCL says it uses; null: --nccl was not given", NCCL, null=True),
         },
     ),
@@ -824,7 +828,8 @@ SCHEMAS: dict[str, Schema] = {
             "text?": "string: the line",
             "t?": "number: when it was there, unix seconds",
             "cut?": "boolean: whether the line goes on in the next object",
-            **{f"{name}?": {"description": "of a gap"} for name in ("file", "at", "size", "why")},
+            "file?": "string: of a line that NCCL wrote to a file of its own, and of a gap: the file's name",
+            **{f"{name}?": {"description": "of a gap"} for name in ("at", "size", "why")},
         },
     ),
     "run": {

@@ -26,13 +26,14 @@ def python(version: str) -> str:
     """
     if version == RUNNING:
         return sys.executable
-    return _found(version) or beyond(
+    return found(version) or beyond(
         f"no python{version} on PATH or in ~/.pyenv/versions that this user can run"
     )
 
 
 @cache
-def _found(version: str) -> str | None:
+def found(version: str) -> str | None:
+    """The same, or None."""
     return next((path for path in _candidates(version) if _runs(path, version)), None)
 
 

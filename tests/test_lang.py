@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
+from cockpit import lang
 from cockpit.lang import language
 
 
@@ -26,3 +30,28 @@ from cockpit.lang import language
 )
 def test_the_setting_decides_and_then_the_locale(setting: str, environ: dict[str, str], found: str) -> None:
     assert language(setting, environ) == found
+
+
+ASK = ("word", "said", "_said", "Phrase")
+
+
+def strings(tree: ast.AST) -> set[str]:
+    found = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {value for value in found if isinstance(value, str)}
+
+
+def test_what_is_said_around_findings_is_said_in_chinese_too() -> None:
+    """Nothing that is asked for is missing, nobody asks in vain, and all values have places."""
+    root = Path(lang.__file__).parent
+    trees = {path: ast.parse(path.read_text()) for path in root.rglob("*.py") if path.name != "lang.py"}
+    asked: set[str] = set()
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ASK:
+                asked |= {text for each in node.args[:2] for text in strings(each) if "{}" in text}
+    assert asked
+    assert asked <= lang._CHINESE.keys()
+    everywhere: set[str] = set().union(*map(strings, trees.values()))
+    assert lang._CHINESE.keys() - everywhere == set()
+    for english, chinese in lang._CHINESE.items():
+        assert english.count("{}") == chinese.count("{}"), english

@@ -451,7 +451,8 @@ class FoundStep(Definition):
 
 
 class Found(Definition):
-    """A finding (:class:`cockpit.core.finding.Finding`) as it is kept: ``id`` is that of the verdict."""
+    """A finding (:class:`cockpit.core.finding.Finding`) as it is kept: ``id`` is that of the verdict,
+    ``rule`` the one that says what it means."""
 
     id: str = bound(gate.WORD)
     what: str = bound(gate.SENTENCE)
@@ -465,6 +466,7 @@ class Found(Definition):
     since: Optional[float] = maybe(gate.TIME)
     proof: str = bound(gate.WORD, "")
     steps: Tuple[FoundStep, ...] = bound(ListOf(Of(FoundStep), 16), ())
+    rule: str = bound(Text(64), "")
 
 
 class Watched(Fact, of=OWN, kind="watch"):

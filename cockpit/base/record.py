@@ -144,13 +144,13 @@ def _numbered(name: str, end: str) -> int | None:
 
 
 def is_log(name: str) -> bool:
-    """Whether a file of a run folder is output of a rank, or of the launcher."""
-    return name == LAUNCHER_LOG or logged_rank(name) is not None
+    """Whether a file of a run folder is output of a rank, of NCCL in it, or of the launcher."""
+    return name == LAUNCHER_LOG or logged_rank(name) is not None or nccl_rank(name) is not None
 
 
 def is_followed(name: str) -> bool:
     """Whether a file of a run folder is copied while it grows."""
-    return name in (EVENTS, *INDEX) or is_log(name) or nccl_rank(name) is not None
+    return name in (EVENTS, *INDEX) or is_log(name)
 
 
 def rank_start(rank: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cockpit.cli.output import out, out_json, table
 from cockpit.core.rules.table import table as rules
 from cockpit.errors import Exit
+from cockpit.lang import word
 
 
 def show(*, as_json: bool, lang: str) -> int:
@@ -15,5 +16,6 @@ def show(*, as_json: bool, lang: str) -> int:
     elif not rows:
         out("no rules")
     else:
-        table([("RULE", "MEANING", "SOURCE"), *((row.id, row.meaning(lang), row.source) for row in rows)])
+        heads = tuple(word(head, lang) for head in ("RULE", "MEANING", "SOURCE"))
+        table([heads, *((row.id, row.meaning(lang), row.source) for row in rows)])
     return Exit.OK

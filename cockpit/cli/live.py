@@ -7,12 +7,12 @@ import sys
 import time
 
 from cockpit.base.events import Gap
-from cockpit.base.record import is_log, logged_rank
+from cockpit.base.record import is_log
 from cockpit.cli.narration import Narrator
 from cockpit.cli.output import say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.core.finding import Finding
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Source, Writer, writer_of
 from cockpit.core.pace.log_steps import SaidSteps
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
@@ -33,17 +33,24 @@ class Live:
     :param json: an event stream instead of lines
     :param fold: fold similar lines of many ranks into one
     :param leaving: what leaving means, if not that the run continues
+    :param nccl: print all that NCCL writes to files of its own, not only its warnings
     """
 
     def __init__(
-        self, manifest: Manifest, *, json: bool = False, fold: bool = True, leaving: str = ""
+        self,
+        manifest: Manifest,
+        *,
+        json: bool = False,
+        fold: bool = True,
+        leaving: str = "",
+        nccl: bool = False,
     ) -> None:
         terminal = sys.stdout.isatty()
         colour = terminal and "NO_COLOR" not in os.environ
         names = {rank: node.name for node in manifest.nodes for rank in node.ranks}
-        self._json = JsonPrinter(sys.stdout) if json else None
+        self._json = JsonPrinter(sys.stdout, nccl=nccl) if json else None
         self._printer: Printer | JsonPrinter = self._json or Printer(
-            sys.stdout, colour=colour, terminal=terminal, names=names, fold=fold
+            sys.stdout, colour=colour, terminal=terminal, names=names, fold=fold, nccl=nccl
         )
         self._narrator: Narrator | None = None
         self._steps: SaidSteps | None = None
@@ -54,22 +61,22 @@ class Live:
         self._narrator = Narrator(model)
         self._steps = SaidSteps(pace)
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         """New bytes of a log."""
-        self.count(rank, data)
-        self._printer.feed(node, rank, data, offset)
+        self.count(writer, data)
+        self._printer.feed(node, writer, data, offset)
 
-    def count(self, rank: int | None, data: bytes) -> None:
+    def count(self, writer: Writer, data: bytes) -> None:
         """Take in the steps that new bytes of a log tell of."""
-        if self._steps is not None and rank is not None:
-            self._steps.read(rank, data, time.time())
+        if self._steps is not None and isinstance(writer, int):
+            self._steps.read(writer, data, time.time())
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""
         if isinstance(event.fact, Gap) and is_log(event.fact.file):
-            rank = logged_rank(event.fact.file)
-            self.count(rank, b"\n")
-            self.gap((event.node, rank), event.fact, event.at)
+            writer = writer_of(event.fact.file)
+            self.count(writer, b"\n")
+            self.gap((event.node, writer), event.fact, event.at)
         elif self._json:
             self._json.event(event.kind, **{name: v for name, v in event.as_json().items() if name != "e"})
         elif self._narrator:

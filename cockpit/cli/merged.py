@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from cockpit.base.events import Gap
-from cockpit.base.record import is_log, logged_rank
+from cockpit.base.record import is_log
 from cockpit.base.shell import quote
 from cockpit.cli.output import say
-from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
+from cockpit.core.logs.sources import Source, Writer, writer_of
 from cockpit.core.pace.log_steps import SaidSteps
 from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import in_order, nodes_text
@@ -115,9 +115,7 @@ class Missed(Listener):
         self._steps: SaidSteps | None = None
         # Where in each log it begins.
         self._since: dict[Source, int] = {
-            (node, logged_rank(file)): at
-            for node, files in folder.unseen.items()
-            for file, at in files.items()
+            (node, writer_of(file)): at for node, files in folder.unseen.items() for file, at in files.items()
         }
         self._book: Logbook | None = None
         self._task: asyncio.Task[None] | None = None
@@ -133,20 +131,20 @@ class Missed(Listener):
         if self._through or not isinstance(event.fact, Gap) or not is_log(event.fact.file):
             self._live.event(event, changed)
             return
-        self._since.setdefault((event.node, logged_rank(event.fact.file)), event.fact.at)
+        self._since.setdefault((event.node, writer_of(event.fact.file)), event.fact.at)
         if self._book is not None:
             self._book.gap(event.node, event.fact)
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         """New bytes of a log: they are in the spool too."""
         if self._through:
-            self._live.log(node, rank, offset, data)
+            self._live.log(node, writer, offset, data)
             return
-        if rank is not None and self._steps is not None:
-            self._steps.read(rank, data, time.time())
-        self._since.setdefault((node, rank), offset)
+        if isinstance(writer, int) and self._steps is not None:
+            self._steps.read(writer, data, time.time())
+        self._since.setdefault((node, writer), offset)
         if self._book is not None:
-            self._book.feed(node, rank, offset, data)
+            self._book.feed(node, writer, offset, data)
 
     def start(self, session: Session, hold: Callable[[], bool]) -> None:
         """Begin to print, in the background.

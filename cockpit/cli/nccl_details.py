@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cockpit import config
 from cockpit.cli.awaiting import may_ask, telling
 from cockpit.cli.output import out, out_json, out_lines, say
 from cockpit.cli.output import table as print_table
 from cockpit.core.nccl.findings import found
 from cockpit.core.nccl.table import Group, Table, text_lines
 from cockpit.core.ranks import mask_text, nodes_text
+from cockpit.core.rules.explanation import translated
 from cockpit.engine.nccl import table_here, table_now
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
@@ -53,16 +55,17 @@ def show_nccl(folder: RunFolder, table: Table, errors: Mapping[str, str], *, as_
         if not folder.manifest.nccl_debug:
             out("let it say so in the next run: cockpit run --nccl-debug …")
         return Exit.OK
-    print_nccl(table)
+    print_nccl(table, config.load().language)
     return Exit.OK
 
 
-def print_nccl(table: Table) -> None:
+def print_nccl(table: Table, lang: str) -> None:
     """A table for people: what is wrong by it, what differs, what all share, then who uses what."""
-    wrong = found(table)
+    wrong = [translated(one, lang) for one in found(table)]
     for one in wrong:
         out(f"{one.severity}: {one.what}")
-        out_lines([f"    {text}" for text in (*one.evidence, *(f"→ {step.text}" for step in one.steps))])
+        steps = (f"→ {step.text}" for step in one.steps)
+        out_lines([f"    {text}" for text in (one.meaning, *one.evidence, *steps)])
     if wrong:
         out()
     out_lines(text_lines(table))

@@ -9,8 +9,10 @@ from typing import TextIO
 
 from cockpit.base.events import Gap
 from cockpit.base.gate import plain
-from cockpit.core.logs.folding import Folded, Folder, Source, folded
+from cockpit.core.logs.folding import Folded, Folder, folded
 from cockpit.core.logs.lines import Cut, LineAssembler
+from cockpit.core.logs.query import hushed
+from cockpit.core.logs.sources import Nccl, Source, Writer, file_of, rank_of
 from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.run.event_table import missing
 from cockpit.core.text import RESET, one_line, sanitise
@@ -32,6 +34,7 @@ several times as much for a moment."""
 LABEL_LIMIT = 32
 GOES_ON = " … (line continues)"
 LAUNCHER = "launcher"
+NCCL = "nccl"
 
 
 class _Unfinished:
@@ -70,7 +73,8 @@ class Printer:
 
     For a person, lines that differ only in numbers also become one (``core.logs.shapes``); a file or a
     program gets each. One write per :meth:`tick`. Lines of a rank stay in order, a progress bar is printed as
-    its last state. A prefix ``[rank3]: `` that torch puts before a line of rank 3 is not repeated.
+    its last state. A prefix ``[rank3]: `` that torch puts before a line of rank 3 is not repeated. Lines of
+    NCCL's own files are labelled ``node:rank:nccl``.
 
     :param stream: gets text; characters that its encoding lacks are escaped
     :param colour: pass colours of ranks through, and colour the labels
@@ -78,6 +82,7 @@ class Printer:
         that differ in numbers only are told as one
     :param names: node of each expected global rank; sets the width of the labels
     :param fold: False: each line of each rank is printed by itself, as soon as it is complete
+    :param nccl: print all that NCCL writes to files of its own, not only its warnings
     """
 
     at: float | None = None
@@ -91,8 +96,10 @@ class Printer:
         terminal: bool,
         names: Mapping[int, str] | None = None,
         fold: bool = True,
+        nccl: bool = False,
     ) -> None:
         self._stream = stream
+        self._nccl = nccl
         self._colour = colour
         self._limit = LINE_LIMIT if terminal else None
         self._terminal = terminal
@@ -113,18 +120,17 @@ class Printer:
         width = max(width, max((len(node) + 1 + len(LAUNCHER) for node in names.values()), default=0))
         self._width = min(width, LABEL_LIMIT)
 
-    def feed(self, node: str, rank: int | None, data: bytes, offset: int = 0) -> None:
+    def feed(self, node: str, writer: Writer, data: bytes, offset: int = 0) -> None:
         """Take the next bytes of one log.
 
         :param node: the node's name
-        :param rank: global rank, or None for the launcher's own output
         :param data: a chunk of any size, cut anywhere
         :param offset: where in the log the chunk begins; printed by :class:`JsonPrinter` alone
         """
-        source = (node, rank)
+        source = (node, writer)
         lines = self._log(source).feed(data)
         self._add(source, lines)
-        if self._terminal:
+        if self._terminal and (self._nccl or not isinstance(writer, Nccl)):
             unfinished = self._pending.setdefault(source, _Unfinished())
             if lines:
                 unfinished.shown = b""
@@ -135,7 +141,7 @@ class Printer:
         log = self._logs.get(source)
         if log is None:
             log = self._logs[source] = LineAssembler()
-            self._repeated[source] = b"[rank%d]: " % source[1] if source[1] is not None else b""
+            self._repeated[source] = b"[rank%d]: " % source[1] if isinstance(source[1], int) else b""
         return log
 
     def gap(self, source: Source, gap: Gap, at: float) -> None:
@@ -167,6 +173,8 @@ class Printer:
         self._stream.flush()
 
     def _add(self, source: Source, lines: list[bytes]) -> None:
+        if isinstance(source[1], Nccl) and not self._nccl:
+            lines = [line for line in lines if not hushed(source[1], line)]
         if not lines:
             return
         prefix = self._repeated[source]
@@ -235,7 +243,7 @@ class Printer:
         label = (label + count).ljust(self._width)
         if self._colour:
             # Six colours that are readable on dark and light ground, by rank; bold for several.
-            rank = sources[0][1]
+            rank = rank_of(sources[0][1])
             style = 1 if count else 31 + (3 if rank is None else rank) % 6
             label = f"\x1b[{style}m{label}{RESET}"
         label += " | "
@@ -247,13 +255,18 @@ class Printer:
 
 def _who(sources: tuple[Source, ...], order: Iterable[str]) -> str:
     if len(sources) == 1:
-        node, rank = sources[0]
-        return f"{node}:{LAUNCHER if rank is None else rank}"
-    ranks = [rank for _, rank in sources if rank is not None]
-    nodes = in_order((node for node, rank in sources if rank is None), order)
+        node, writer = sources[0]
+        if isinstance(writer, Nccl):
+            return f"{node}:{writer.rank}:{NCCL}"
+        return f"{node}:{LAUNCHER if writer is None else writer}"
+    ranks = [writer for _, writer in sources if isinstance(writer, int)]
+    nccl = [writer.rank for _, writer in sources if isinstance(writer, Nccl)]
+    nodes = in_order((node for node, writer in sources if writer is None), order)
     parts = []
     if ranks:
         parts.append(f"[{ranks_text(ranks)}]")
+    if nccl:
+        parts.append(f"[{ranks_text(nccl)}]:{NCCL}")
     if nodes:
         parts.append(f"{nodes_text(nodes)}:{LAUNCHER}")
     return ",".join(parts)
@@ -263,22 +276,24 @@ class JsonPrinter:
     """Writes one JSON object per line, in ASCII: safe for any terminal and any reader.
 
     :param stream: gets text
+    :param nccl: write all that NCCL writes to files of its own, not only its warnings
     """
 
     at: float | None = None
     """When what is fed next was there, unix seconds, for the field ``t``. None: there is none."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, nccl: bool = False) -> None:
+        self._nccl = nccl
         self._logs: dict[Source, LineAssembler] = {}
         self._offsets: dict[Source, int] = {}
         self._out = _Out(stream)
 
-    def feed(self, node: str, rank: int | None, data: bytes, offset: int = 0) -> None:
+    def feed(self, node: str, writer: Writer, data: bytes, offset: int = 0) -> None:
         """Take the next bytes of one log; see :meth:`Printer.feed`.
 
         :param offset: where in the log the chunk begins; bytes before it may have been left out
         """
-        source = (node, rank)
+        source = (node, writer)
         log = self._logs.get(source)
         if log is None:
             log = self._logs[source] = LineAssembler()
@@ -312,13 +327,18 @@ class JsonPrinter:
 
     def _lines(self, source: Source, log: LineAssembler, lines: list[bytes]) -> None:
         """Write ``log`` events: ``offset`` is where the line begins in the log, ``cut`` that it goes on."""
-        node, rank = source
-        start = f'{{"event": "log", "node": {json.dumps(node)}, "rank": {json.dumps(rank)}, "offset": '
+        node, writer = source
+        start = f'{{"event": "log", "node": {json.dumps(node)}, "rank": {json.dumps(rank_of(writer))}, '
+        if isinstance(writer, Nccl):
+            start += f'"file": "{file_of(writer)}", '
         when = "" if self.at is None else f', "t": {self.at:.3f}'
         offset = self._offsets[source]
+        quiet = isinstance(writer, Nccl) and not self._nccl
         for line, span in zip(lines, log.spans, strict=True):
+            at, offset = offset, offset + span
+            if quiet and hushed(writer, line):
+                continue
             text = json.dumps(line.decode("utf-8", "backslashreplace"))
             end = ', "cut": true}\n' if isinstance(line, Cut) else "}\n"
-            self._out.append(f'{start}{offset}, "text": {text}{when}{end}')
-            offset += span
+            self._out.append(f'{start}"offset": {at}, "text": {text}{when}{end}')
         self._offsets[source] = offset

@@ -23,6 +23,9 @@ from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, os_error
 
+NAMED = 3
+"""Ranks and frames that are printed, of those in which ranks differ."""
+
 
 def tell(one: Collection, store: Store, folder: RunFolder | None, args: Namespace) -> None:
     """Print it, or write it to a file, as the options say.
@@ -56,6 +59,11 @@ def _samples(one: Collection) -> dict[int, folded.Samples]:
     return {rank: folded.parsed(result.folded) for rank, result in results if result.state == DONE}
 
 
+def _differing(samples: Mapping[int, folded.Samples]) -> dict[int, list[folded.Differs]]:
+    """The ranks that differ most from the others, and where."""
+    return {rank: some[:NAMED] for rank, some in list(folded.odd_ranks(samples).items())[:NAMED]}
+
+
 def _stacks(one: Collection) -> Iterator[str]:
     """What stacks say, as text."""
     if one.kind != "cpu" or not one.results:
@@ -65,7 +73,7 @@ def _stacks(one: Collection) -> Iterator[str]:
     errors = sum(result.errors for result in one.results.values())
     if rates:
         yield f"{'-'.join(map(str, (rates[0], rates[-1])[: len(rates)]))} samples a second, {errors:,} failed"
-    for rank, some in folded.differing(samples).items():
+    for rank, some in _differing(samples).items():
         for at in some:
             yield f"rank {rank} is {at.share:.0%} of its time in {at.frame}, others {at.others:.0%}"
     yield f"flame graph of all ranks: cockpit profile show {quote(one.run or 'RUN')} {one.number} --html FILE"
@@ -103,7 +111,7 @@ def _of_stacks(one: Collection, args: Namespace) -> None:
     title = f"profile {one.number} of {one.run or 'a job'}"
     if args.html:
         facts = f"{one.seconds or 0.0:g} s of {ranks_named(samples)}, by py-spy"
-        to_file(args.html, flame_page(samples, title, facts, folded.differing(samples)))
+        to_file(args.html, flame_page(samples, title, facts, _differing(samples)))
     if args.folded:
         to_file(args.folded, folded.to_folded(samples))
     if args.speedscope:
@@ -171,6 +179,6 @@ def _as_json(one: Collection, told: dict[str, Any], store: Store, folder: RunFol
             str(rank): [
                 {"frame": at.frame, "share": round(at.share, 4), "others": round(at.others, 4)} for at in some
             ]
-            for rank, some in (folded.differing(_samples(one)) if one.kind == "cpu" else {}).items()
+            for rank, some in (_differing(_samples(one)) if one.kind == "cpu" else {}).items()
         },
     }

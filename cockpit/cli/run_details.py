@@ -153,8 +153,9 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
         yield _indented(one.sentence, *one.found.evidence, f"{one.command}: all stacks")
     if said := standing(model, time.time()):
         yield [said]
-    for found in noticed(folder, model, pace):
-        yield _indented(found.what, found.detail, *found.evidence, *(step.text for step in found.steps))
+    for found in (*noticed(folder, model, pace), *more.nccl):
+        steps = (step.text for step in found.steps)
+        yield _indented(found.what, found.detail, found.meaning, *found.evidence, *steps)
     for node in model.nodes.values():
         yield from ([f"{node.name}: {note}"] for note in node.remarks)
 
@@ -305,7 +306,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
         | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()
     ]
-    found = (job_ended(model), model.judged, *noticed(folder, model, pace))
+    found = (job_ended(model), model.judged, *noticed(folder, model, pace), *beside.nccl)
     said = step_said(folder, model, pace)
     return {
         "run": folder.name,

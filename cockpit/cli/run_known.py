@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from cockpit import config
 from cockpit.core.finding import Finding
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.log_steps import resumed
 from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.signs import Sign
+from cockpit.core.rules.explanation import translated
 from cockpit.core.run.model import LIVE, Rank, RunModel
 from cockpit.core.run.notices.words import SAID, findings
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import pages
+from cockpit.engine.nccl import notable_here
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.eta import Left, left
 from cockpit.engine.run.paces import said_here
@@ -31,17 +34,19 @@ class Beside:
     :param pages: of trackers, such as W&B, found in its logs, with the rank whose log names them
     :param ahead: what is left of it; None: not known
     :param kept: what its nodes kept while nobody watched
+    :param nccl: what is wrong by what NCCL says
     """
 
-    pages: Sequence[tuple[Source, Tracker]]
+    pages: Sequence[tuple[Output, Tracker]]
     ahead: Left | None
     kept: Sequence[Shown]
+    nccl: Sequence[Finding]
 
     @classmethod
     def read(cls, folder: RunFolder, model: RunModel, pace: Pace, kept: Sequence[Shown]) -> Beside:
         """Read its logs for the rest."""
         with closing(SpooledLogs(folder)) as logs:
-            return cls(pages(logs), left(folder, model, logs, pace, time.time()), kept)
+            return cls(pages(logs), left(folder, model, logs, pace, time.time()), kept, notable_here(folder))
 
 
 def sign_of(rank: Rank, pace: RankPace) -> Sign | None:
@@ -76,7 +81,9 @@ def noticed(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
     slow = () if model.over else pace_findings(pace, folder.name)
     # The run's folder has work only after a minute or two; until then the notice of whoever watches says it.
     said = SAID if any(pace.of(rank).work is not None for rank in model.ranks) else ()
-    return [*_stall(model), *slow, *findings(model, folder.name, time.time(), said)]
+    lang = config.load().language
+    noted = findings(model, folder.name, time.time(), said)
+    return [*_stall(model), *slow, *(translated(each, lang) for each in noted)]
 
 
 def _stall(model: RunModel) -> list[Finding]:

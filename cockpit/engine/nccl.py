@@ -7,12 +7,15 @@ import glob
 import os
 from collections.abc import Iterable, Mapping
 
+from cockpit import config
 from cockpit.base import verbs
 from cockpit.base.record import LAUNCHER_LOG, rank_log, rank_nccl
+from cockpit.core.finding import Finding
+from cockpit.core.nccl.findings import notable
 from cockpit.core.nccl.lines import LONGEST
 from cockpit.core.nccl.reading import Reader, read
 from cockpit.core.nccl.table import Table
-from cockpit.engine.files import OpenFiles, open_regular
+from cockpit.engine.files import open_regular
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.reading import read_part
@@ -21,50 +24,12 @@ from cockpit.errors import CockpitError
 
 READ = 8 << 20
 """Bytes of a file of NCCL's own that are read, from its beginning."""
-LOG_READ = 1 << 20
-"""The same of a log, in which a user may let NCCL print: communicators are made early."""
+LOG_READ, LOG_LEAST, LOGS_READ = 1 << 20, 64 << 10, 256 << 20
+"""The same of a log, in which a user may let NCCL print: communicators are made early. Of many logs less, so
+that all of them are not more than the last; but not less than the second."""
 ASKED = 256 << 10
 """Bytes of each file of a run that are asked for where it is not copied here: a communicator says some KB."""
 PIECE = 256 << 10
-
-
-class Files:
-    """The copies of the files that NCCL writes in the ranks of a run; what cannot be read is empty."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        wanted = folder.manifest.nccl_debug
-        nodes = folder.manifest.nodes if wanted else ()
-        self._paths = {
-            rank: str(folder.spool_dir(node) / rank_nccl(rank)) for node in nodes for rank in node.ranks
-        }
-        self._files = OpenFiles(16, os.O_RDONLY)
-
-    def size(self, rank: int) -> int:
-        """Bytes that are here."""
-        try:
-            number = self._open(rank)
-            return 0 if number is None else os.fstat(number).st_size
-        except OSError:
-            return 0
-
-    def read(self, rank: int, start: int, length: int) -> bytes:
-        """Bytes that are here, from an offset on."""
-        try:
-            number = self._open(rank)
-            return b"" if number is None else os.pread(number, length, start)
-        except OSError:
-            return b""
-
-    def _open(self, rank: int) -> int | None:
-        path = self._paths.get(rank)
-        if path is None:
-            return None
-        number = self._files.find(path)
-        return self._files.open(path) if number is None else number
-
-    def close(self) -> None:
-        """Close the files."""
-        self._files.close()
 
 
 def nodes_of(folder: RunFolder) -> dict[int, str]:
@@ -82,12 +47,13 @@ class Heard:
         manifest = folder.manifest
         self._nodes = nodes_of(folder)
         self._reader = Reader()
+        log_read = max(LOG_LEAST, min(LOG_READ, LOGS_READ // max(1, len(self._nodes))))
         self._parts = [
             _Part(str(folder.spool_dir(node) / name), rank, most)
             for node in manifest.nodes
             for rank in node.ranks
             for name, most in (
-                (rank_log(rank), LOG_READ),
+                (rank_log(rank), log_read),
                 *([(rank_nccl(rank), READ)] if manifest.nccl_debug else []),
             )
         ]
@@ -154,6 +120,12 @@ def table_here(folder: RunFolder) -> Table:
     heard = Heard(folder)
     heard.read()
     return heard.table()
+
+
+def notable_here(folder: RunFolder) -> tuple[Finding, ...]:
+    """What is worth saying of that, in the language to explain in; none if the settings want none."""
+    settings = config.load()
+    return notable(table_here(folder), settings.language) if settings.notices.nccl else ()
 
 
 async def table_now(

@@ -17,6 +17,7 @@ from typing import Any
 from cockpit.base.events import Watched
 from cockpit.base.gate import Malformed
 from cockpit.core.finding import Finding, Step
+from cockpit.core.logs.sources import Nccl, Writer
 from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run import standstill as words
@@ -94,9 +95,10 @@ class Watching:
     def joined(self, model: RunModel, pace: Pace) -> None:
         """See :class:`cockpit.engine.run.session.Listener`."""
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         """A rank printed something: a sign of life, and maybe of a step."""
-        self._tracker.spoke(time.time())
+        if not isinstance(writer, Nccl):
+            self._tracker.spoke(time.time())
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """See :class:`cockpit.engine.run.session.Listener`."""

@@ -7,6 +7,7 @@ id 0, is the agent's hello.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -21,7 +22,7 @@ from cockpit.base import openfiles
 from cockpit.base.frames import NUMBER, Decoder, FrameError, Header, encode_head
 from cockpit.base.gate import SIZE, Malformed
 from cockpit.base.record import FORMAT
-from cockpit.node import private_folder, procfs, usermask
+from cockpit.node import calls, private_folder, procfs, usermask
 from cockpit.node.calls import Call, NodeError
 
 SILENCE_S = 90.0
@@ -141,7 +142,7 @@ class Agent:
                     if rest:
                         rest[0] = rest[0][sent:]
             except OSError:
-                os._exit(0)  # nobody is listening any more, and threads cannot be joined
+                _end()  # nobody is listening any more
 
 
 def main() -> None:
@@ -160,4 +161,12 @@ def main() -> None:
     except FrameError as error:
         sys.stderr.write("cockpit agent: %s\n" % error)
         sys.stderr.flush()
-    os._exit(0)  # requests still being served no longer help anybody
+    _end()
+
+
+def _end() -> None:
+    """Requests still being served no longer help anybody, and their threads cannot be joined."""
+    for undo in tuple(calls.at_end):
+        with contextlib.suppress(Exception):
+            undo()
+    os._exit(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, Type, TypeVar
+from typing import Any, Callable, Dict, List, Type, TypeVar
 
 from cockpit.base.frames import Header
 from cockpit.base.gate import Malformed, read
@@ -11,6 +11,9 @@ from cockpit.base.gate import Malformed, read
 T = TypeVar("T")
 
 Send = Callable[[Header, bytes], None]
+
+at_end: List[Callable[[], None]] = []
+"""Called before this agent ends because nobody is listening any more; not if it is killed."""
 
 
 class NodeError(Exception):

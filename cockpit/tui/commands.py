@@ -188,7 +188,7 @@ EVERY: tuple[Command, ...] = (
         "filter",
         "A regular expression (RE2: without look-around), live while you type; a leading ! inverts; an "
         "all-lowercase one ignores case. "
-        "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes. "
+        "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes, @nccl to see what NCCL says. "
         "With the cursor in the nodes, it narrows these: gpu[01-04], rank 13, 0-3, failed, slow, !done.",
         20,
         panes=("grid", "log", "recent", "events"),

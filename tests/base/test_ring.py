@@ -83,7 +83,7 @@ def test_a_hook_that_gave_up_says_why(tmp_path: Path) -> None:
     assert ring.read(changed(written(tmp_path), 7, 1)).broken == "it does not say why"
 
 
-@pytest.mark.parametrize(("word", "value"), [(0, 0), (1, 0), (1, 1), (1, 3), (5, 3)])
+@pytest.mark.parametrize(("word", "value"), [(0, 0), (1, 0), (1, 1), (1, 2), (1, 4), (5, 3)])
 def test_another_header_is_refused(tmp_path: Path, word: int, value: int) -> None:
     with pytest.raises(ring.Malformed):
         ring.read(changed(written(tmp_path, 1), word, value))
@@ -100,11 +100,22 @@ def test_a_ring_of_version_1_has_steps_and_no_marks(tmp_path: Path) -> None:
             ring.read(changed(old, 1, version))
 
 
-@pytest.mark.parametrize("of", [OLD_SIZE, ring.SIZE])
-@pytest.mark.parametrize("more", [-8, -1, 1, 8, 4096])
+def test_a_ring_of_version_2_has_no_page_for_orders(tmp_path: Path) -> None:
+    made, _ = marked(tmp_path, (1, 0), (2, 0))
+    made.add(5)
+    data = (tmp_path / "m.ring").read_bytes()
+    found = ring.read(changed(data, 1, 2)[: ring.ORDER])
+    assert found == ring.read(data)
+    assert (len(found.steps), len(found.marks)) == (1, 2)
+    with pytest.raises(ring.Malformed):
+        ring.read(data[: ring.ORDER])
+
+
+@pytest.mark.parametrize("of", [OLD_SIZE, ring.ORDER, ring.SIZE])
+@pytest.mark.parametrize("more", [-8, -1, 1, 8, 4104])
 def test_another_size_is_refused(tmp_path: Path, of: int, more: int) -> None:
-    data = written(tmp_path, 1).ljust(ring.SIZE + 4096, b"\0")
-    for version in (1, 2):
+    data = written(tmp_path, 1).ljust(ring.SIZE + 8192, b"\0")
+    for version in (1, 2, 3):
         with pytest.raises(ring.Malformed):
             ring.read(changed(data, 1, version)[: of + more])
 

@@ -40,11 +40,11 @@ words = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["
 patterns = st.one_of(st.sampled_from(["", "!", "!oom", "@", "@0 x", "@ @", " x", "-f", "--rank", "="]), words)
 
 
-def query(ranks: frozenset[int], nodes: frozenset[str], pattern: str, times: bool) -> Query:
+def query(ranks: frozenset[int], nodes: frozenset[str], pattern: str, times: bool, nccl: bool) -> Query:
     try:
-        return Query(ranks, nodes, pattern, times)
+        return Query(ranks, nodes, pattern, times, nccl=nccl)
     except CockpitError:  # no regular expression
-        return Query(ranks, nodes, re.escape(pattern), times)
+        return Query(ranks, nodes, re.escape(pattern), times, nccl=nccl)
 
 
 queries = st.builds(
@@ -52,6 +52,7 @@ queries = st.builds(
     st.frozensets(st.integers(0, 70) | st.integers(0, 131_071), max_size=9),
     st.frozensets(names, max_size=6),
     patterns,
+    st.booleans(),
     st.booleans(),
 )
 
@@ -69,6 +70,7 @@ def test_a_query_reads_itself_back(asked: Query) -> None:
     assert read(*asked.words) == asked
     typed = Query.typed(asked.text)
     assert (typed.ranks, typed.nodes, typed.pattern) == (asked.ranks, asked.nodes, asked.pattern)
+    assert typed.nccl is asked.nccl
 
 
 @given(queries)
@@ -85,6 +87,7 @@ def test_and_through_a_shell_too(asked: Query) -> None:
         ("@0,13-15 oom", Query(frozenset({0, 13, 14, 15}), pattern="oom")),
         ("@gpu[01-02],head !debug", Query(nodes=frozenset({"gpu01", "gpu02", "head"}), pattern="!debug")),
         ("@gpu01 @3", Query(frozenset({3}), frozenset({"gpu01"}))),
+        ("@nccl @3 NET/", Query(frozenset({3}), pattern="NET/", nccl=True)),
         ("@", Query()),
         ("@ @here", Query(pattern="@here")),
         ("loss @3", Query(pattern="loss @3")),

@@ -15,7 +15,7 @@ import pytest
 
 from cockpit import paths
 from cockpit.base import verbs
-from cockpit.cli import job_options
+from cockpit.cli import job_options, node_options, slurm_options
 from cockpit.cli.verbs import profile
 from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
@@ -171,3 +171,19 @@ def test_nothing_a_node_says_drives_the_terminal(
     both = "".join(capsys.readouterr())
     assert "\x1b" not in both
     assert "\x07" not in both
+
+
+def test_the_one_run_in_a_slurm_job_is_meant_by_it(
+    job: list[Any], run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def steps(args: Any) -> None:
+        args.step = f"{args.slurm}."
+
+    found = [run]
+    monkeypatch.setattr(slurm_options, "take_step", steps)
+    monkeypatch.setattr(node_options, "source", lambda *words: ["--slurm"])
+    monkeypatch.setattr(slurm_options, "runs_in", lambda word: found if word == "12" else [])
+    assert profile.main(["--slurm", "12"]) == 0
+    assert Store(run.path / "profiles").numbers() == [1]
+    assert profile.main(["--slurm", "13"]) == 0
+    assert Store(paths.profiles()).numbers() == [1]

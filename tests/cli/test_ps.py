@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cockpit import config
 from cockpit.base.events import (
     NodeLost,
     NodeSample,
@@ -26,6 +27,7 @@ from cockpit.cli import run_details
 from cockpit.cli.verbs import ps
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.counts import Count
+from cockpit.core.rules.table import table
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.text import columns
@@ -33,6 +35,7 @@ from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.paces import FILE, PaceBook, estimate, front_here
 from tests.engine.test_session import ENDED, FAILED, lines
+from tests.nccl.samples import SOCKET_2_10
 
 PROGRAM = [
     *("train.py", "--data", "/scratch/ada/tokens/2026-11/part-00/train.bin"),
@@ -194,6 +197,21 @@ def test_a_run_that_failed_has_a_finding(capsys: pytest.CaptureFixture[str]) -> 
 def test_without_its_log_the_cause_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     (found,) = details(capsys, FAILED, b"")["findings"]
     assert (found["what"], found["detail"], found["certainty"]) == ("rank 0 exited 1", "", "unsure")
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_nccl_says_is_wrong_is_said_after_why_it_failed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    settings = config.Config(lang="zh", notices=config.Notices(nccl=wanted))
+    monkeypatch.setattr(config, "load", lambda: settings)
+    told = details(capsys, FAILED, SOCKET_2_10.encode() + b"RuntimeError: CUDA out of memory\n")
+    assert [one["id"] for one in told["findings"]] == ["failed", "nccl-bridge"][: 1 + wanted]
+    assert ps.main(["otter"]) == 0
+    text = capsys.readouterr().out
+    row = table().by_id["on-bridge"]
+    assert (row.zh in text) is wanted
+    assert (f"  --env NCCL_SOCKET_IFNAME=eth0: {row.next[0].zh}\n" in text) is wanted
 
 
 def test_a_run_that_ended_well_has_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,9 +31,29 @@ def test_the_innermost_of_frames_that_differ_alike_comes_first() -> None:
     found = folded.differences(of(CALM, CALM, SLOW), 2)
     assert (found[0].frame, round(found[0].share, 3), found[0].others) == ("read (data.py:3)", 0.9, 0.0)
     assert [one.frame for one in found] == ["read (data.py:3)", "load (data.py:7)"]
+    assert list(folded.odd_ranks(of(CALM, SLOW, CALM))) == [1]
     assert folded.differences(of(CALM, CALM), 1) == []
     assert folded.differences(of(CALM), 0) == []
     assert folded.differences(of(CALM, ""), 1) == []
+
+
+def test_few_samples_name_nobody() -> None:
+    few = [text.replace("80", "4").replace("20", "1").replace("1" + "1", "1") for text in (CALM, CALM)]
+    assert (
+        folded.odd_ranks(
+            of(*few, "main (train.py:9);step (train.py:4) 2\nmain (train.py:9);load (data.py:7) 3\n")
+        )
+        == {}
+    )
+
+
+def test_who_waits_for_others_is_not_named() -> None:
+    waits = (
+        "main (train.py:9);all_reduce (torch/distributed/distributed_c10d.py:3252) 90\nmain (train.py:9) 10\n"
+    )
+    found = folded.odd_ranks(of(waits, waits, SLOW))
+    assert list(found) == [2]
+    assert folded.odd_ranks(of(waits, SLOW)).keys() == {1}
 
 
 def test_recursion_counts_once() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cockpit.core.logs.blocks import RECORD_LINES
-from cockpit.core.logs.folding import RECORD_WAIT, Folded, Folder, Source
+from cockpit.core.logs.folding import RECORD_WAIT, Folded, Folder
+from cockpit.core.logs.sources import Source
 from tests.core.folds import said as said_of
 
 

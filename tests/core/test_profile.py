@@ -93,11 +93,30 @@ def test_where_parts_and_phases_contradict_each_other_less_is_said() -> None:
     }
     found = read(with_summaries(slow, lambda one: changed(one, steps=steps[one.rank]))).finding
     assert (found.id, found.ranks, found.certainty) == ("slow_rank", 1 << 5, "likely")
-    assert "do not agree" in found.detail
-    assert found.evidence[0].startswith(
-        "rank 5: 65% more time of its own in a step than the median rank, since"
-    )
+    assert found.detail == "the reason is unclear: its operations and its phases disagree"
+    assert found.evidence[0].startswith("rank 5: 65% more own time per step than the median rank, since")
     assert not any("num_workers" in step.command for step in found.steps)
+
+
+def test_where_a_cpu_waits_for_its_gpu_says_nothing_against_what_the_gpu_did() -> None:
+    """The rank computes longer, and its CPU waits for that where it asks for the next batch."""
+
+    def shifted(one: RankProfile) -> RankProfile:
+        more = 100 * MS if one.rank == 5 else 0
+        steps = (
+            changed(step, phases=(step.phases[0] + more, step.phases[1] - more, *step.phases[2:]))
+            for step in one.steps
+        )
+        return changed(one, steps=tuple(steps))
+
+    made = with_summaries(collection(8, one_of(Work(forward=180))), shifted)
+    found = read(made).finding
+    assert (found.id, found.certainty) == ("slow_rank", "likely")
+    assert (
+        found.detail == "rank 5 computes 0.365 s of each step, the others 0.265 s; the same calls take longer"
+    )
+    on_cpus = with_summaries(made, lambda one: changed(one, device="cpu"))
+    assert read(on_cpus).finding.detail == "the reason is unclear: its operations and its phases disagree"
 
 
 def test_workers_are_advised_where_the_training_process_loads_data_itself() -> None:
@@ -147,7 +166,9 @@ def test_of_one_step_nothing_is_sure() -> None:
 
 def test_one_rank_alone_has_nobody_to_be_compared_with() -> None:
     reading = read(collection(1, lambda rank, step: Work()))
-    assert reading.finding.what.startswith("rank 0 alone: there is no rank to compare it with; compute-bound")
+    assert reading.finding.what.startswith(
+        "only rank 0 was profiled: nothing to compare it with; compute-bound"
+    )
     assert not reading.waits
 
 
@@ -171,7 +192,7 @@ def test_a_step_with_something_else_in_it_does_not_count(what: str) -> None:
     assert reading.finding.id == "no_slow_rank"
     assert reading.parts is not None
     assert reading.parts.took == pytest.approx(0.3)
-    assert any(note.startswith("step 702 does not count: it took ") for note in reading.notes)
+    assert any(note.startswith("step 702 is left out: it took ") for note in reading.notes)
 
 
 def test_a_slow_rank_is_named_beside_an_evaluation() -> None:
@@ -212,16 +233,14 @@ def test_stages_of_a_pipeline_are_not_compared_with_each_other() -> None:
     assert [kind.ranks for kind in reading.kinds] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     found = reading.finding
     assert (found.id, found.ranks, found.severity) == ("unequal_ranks", 0xF0, "info")
-    assert found.what.startswith(
-        "ranks 4-7 run other operations than the rest, and longer: 0.396 s of a step, "
-    )
+    assert found.what.startswith("ranks 4-7 run different operations and take longer: 0.396 s per step, ")
     assert not any(row.slow for row in reading.rows)
 
 
 def test_within_a_stage_the_slow_rank_is_named_though_another_stage_is_longer() -> None:
     reading = read(collection(8, lambda rank, step: stage(rank, layers=(8, 14), slow=2)))
     assert reading.finding.ranks == 1 << 2
-    assert reading.finding.what == "rank 2 takes 0.090 s longer in a step than the median rank"
+    assert reading.finding.what == "rank 2 takes 0.090 s longer per step than the median rank"
     assert reading.rows[0].ranks == (2,)
 
 
@@ -250,6 +269,14 @@ def test_a_few_calls_more_do_not_make_another_kind() -> None:
     assert len(read(more).kinds) == 1
 
 
+def test_ranks_that_have_nothing_in_common_are_not_compared_though_much_is_left_out() -> None:
+    def does(rank: int, step: int) -> Work:
+        return Work(operations={f"aten::op{rank % 2}{at}": ("compute", 24.0, 10) for at in range(10)})
+
+    cut = with_summaries(collection(4, does), lambda one: changed(one, operations_all=900))
+    assert [kind.ranks for kind in read(cut).kinds] == [(0, 2), (1, 3)]
+
+
 def test_who_has_more_to_do_is_said_to_have() -> None:
     """The same operations, and rank 5 calls one of them twice as often."""
     usual = {f"aten::op{at}": ("compute", 24.0, 10) for at in range(10)}
@@ -259,7 +286,7 @@ def test_who_has_more_to_do_is_said_to_have() -> None:
     )
     found = read(made).finding
     assert found.ranks == 1 << 5
-    assert "it has more to do: aten::op3 20 times a step, the others 10" in found.detail
+    assert "it has more to do: aten::op3 20 × per step, others 10" in found.detail
 
 
 # Collectives
@@ -330,9 +357,9 @@ def test_ranks_that_are_missing_are_said_and_nobody_is_blamed_in_their_place() -
     made = collection(8, one_of(Work(data=300)))
     gone = replace(made.results[5], state="writing", summary=None)
     reading = read(replace(made, results={**made.results, 5: gone}))
-    assert reading.finding.what.startswith("no rank is slow of those that are here")
+    assert reading.finding.what.startswith("no rank is slow among those profiled")
     assert reading.finding.certainty == "likely"
-    assert "rank 5 missing: what all others waited for them counts as communication" in reading.notes
+    assert "rank 5 missing: time all others waited for them counts as communication" in reading.notes
     last = reading.rows[-1]
     assert (last.ranks, last.parts, last.state) == ((5,), None, "writing")
     assert reading.collectives[0].seen == 7
@@ -344,7 +371,7 @@ def test_a_rank_with_other_steps_is_missing_too() -> None:
     other = collection(4, lambda rank, step: Work(), steps=range(9, 12))
     reading = read(replace(made, results={**made.results, 2: other.results[2]}))
     assert reading.steps == (700, 701, 702, 703, 704)
-    assert (reading.rows[-1].ranks, reading.rows[-1].why) == ((2,), "its steps are others: 9-11")
+    assert (reading.rows[-1].ranks, reading.rows[-1].why) == ((2,), "it profiled other steps: 9-11")
 
 
 def test_steps_whose_collectives_do_not_fit_into_a_summary_do_not_count() -> None:
@@ -353,8 +380,7 @@ def test_steps_whose_collectives_do_not_fit_into_a_summary_do_not_count() -> Non
     reading = read(cut)
     assert reading.steps == (700, 701)
     assert reading.finding.ranks == 1 << 1
-    assert "ranks 0-3: only the first" not in " ".join(reading.notes)
-    assert any(note.startswith("of ranks 0-3 only the first collectives are known") for note in reading.notes)
+    assert any(note.startswith("ranks 0-3: only the first collectives are known") for note in reading.notes)
 
 
 # Rows, operations, cost
@@ -425,7 +451,8 @@ def test_a_collection_without_summaries_says_why() -> None:
     }
     cpu = Collection(1, "id", "otter", "cpu", 0.0, seconds=10.0, results=sampled)
     reading = read(cpu)
-    assert (reading.finding.id, reading.finding.what) == ("sampled", "200 samples of rank 0")
+    assert reading.finding.id == "same_stacks"
+    assert reading.finding.evidence == ("200 samples of rank 0",)
     assert as_lines(cpu, reading)[0] == "profile 1 of otter: 10 s, cpu, 1 of 2 ranks"
 
 
@@ -593,7 +620,7 @@ HOSTILE = st.lists(RESULT, max_size=6).map(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(HOSTILE)
 def test_whatever_nodes_say_it_is_read_and_every_step_is_the_sum_of_its_parts(made: Collection) -> None:
     reading = read(made)
@@ -608,7 +635,7 @@ def test_whatever_nodes_say_it_is_read_and_every_step_is_the_sum_of_its_parts(ma
     assert as_json(made, reading)["asked"] == len(made.results)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(HOSTILE)
 def test_nobody_waits_longer_than_it_is_exposed_nor_the_last_one_at_all(made: Collection) -> None:
     profiles = {rank: one.summary for rank, one in made.results.items() if one.summary is not None}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cockpit.core.logs.folding import Folder, folded
 from cockpit.core.logs.shapes import DASH, FAR, LINE_MAX, shape_of
+from cockpit.core.logs.sources import rank_of
 from tests.core.folds import said as said_of
 
 TRACE = [b"Traceback (most recent call last):", b'  File "t.py", line 3']
@@ -141,7 +142,7 @@ numbers = st.one_of(
 def test_a_range_has_every_number_and_none_that_is_far(pairs: list[tuple[str, str]]) -> None:
     for item in folded((("n", at), f"loss {a} of {b} mine".encode()) for at, (a, b) in enumerate(pairs)):
         assert all(
-            f"loss {pairs[rank or 0][0]} of {pairs[rank or 0][1]} mine".encode() == text
+            "loss {} of {} mine".format(*pairs[rank_of(rank) or 0]).encode() == text
             for (_, rank), text in said_of(item)
         )
         for place in (1, 3):
@@ -175,7 +176,7 @@ def test_lines_that_look_like_keys_are_kept(streams: list[bytes], traceback: boo
     said: dict[int, list[bytes]] = {}
     for item in folder.flush():
         for (_, who), text in said_of(item):
-            said.setdefault(who or 0, []).extend(text.split(b"\n"))
+            said.setdefault(rank_of(who) or 0, []).extend(text.split(b"\n"))
     assert said == {rank: b"\n".join(some).split(b"\n") for rank, some in enumerate(lines)}
 
 

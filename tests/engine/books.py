@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cockpit.base.record import LAUNCHER_LOG, SIZES, rank_log
+from cockpit.base.record import SIZES
+from cockpit.core.logs import sources
 from cockpit.engine.logs.book import Logbook, Row, Source
 from cockpit.engine.logs.reader import Reader
 from cockpit.engine.logs.spool import Spool
@@ -17,10 +18,13 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 CREATED = 1000.0
 
 
-def run_folder(path: Path, nodes: Mapping[str, Sequence[int]]) -> RunFolder:
-    """A run's folder with nothing but a manifest."""
+def run_folder(path: Path, nodes: Mapping[str, Sequence[int]], *, nccl: bool = False) -> RunFolder:
+    """A run's folder with nothing but a manifest.
+
+    :param nccl: whether NCCL writes files of its own
+    """
     entries = [NodeEntry(name, "/nowhere", list(ranks)) for name, ranks in nodes.items()]
-    manifest = Manifest(path.name, CREATED, entries, "command", ["train"], "/")
+    manifest = Manifest(path.name, CREATED, entries, "command", ["train"], "/", nccl_debug=nccl)
     path.mkdir(exist_ok=True)
     (path / "manifest.json").write_text(json.dumps(asdict(manifest)))
     return RunFolder(path)
@@ -36,15 +40,15 @@ class Writer:
         self._spools = {node.name: Spool(folder.spool_dir(node)) for node in folder.manifest.nodes}
         self._changed: dict[str, dict[str, int]] = defaultdict(dict)
 
-    def write(self, node: str, rank: int | None, data: bytes) -> None:
+    def write(self, node: str, writer: sources.Writer, data: bytes) -> None:
         """Append to a log."""
-        file = LAUNCHER_LOG if rank is None else rank_log(rank)
-        offset = len(self.written[node, rank])
+        file = sources.file_of(writer)
+        offset = len(self.written[node, writer])
         self._spools[node].append(file, offset, data)
-        self.written[node, rank] += data
+        self.written[node, writer] += data
         self._changed[node][file] = offset + len(data)
         if self.book is not None:
-            self.book.feed(node, rank, offset, data)
+            self.book.feed(node, writer, offset, data)
 
     def tick(self, at: float) -> None:
         """Write what has changed to the time indexes."""

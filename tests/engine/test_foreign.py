@@ -25,6 +25,7 @@ from cockpit.base.events import Gap, RankStarted
 from cockpit.base.gate import RANKS_A_NODE, read
 from cockpit.base.record import TIMES
 from cockpit.config import Quotas
+from cockpit.core.logs.sources import Source, Writer
 from cockpit.core.run.events import Event
 from cockpit.core.run.jobs import Job, group
 from cockpit.core.run.model import RankState
@@ -148,11 +149,11 @@ class Logs(Heard):
 
     def __init__(self) -> None:
         super().__init__()
-        self.logs: dict[tuple[str, int | None], bytes] = {}
+        self.logs: dict[Source, bytes] = {}
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        assert offset == len(self.logs.get((node, rank), b""))
-        self.logs[node, rank] = self.logs.get((node, rank), b"") + data
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
+        assert offset == len(self.logs.get((node, writer), b""))
+        self.logs[node, writer] = self.logs.get((node, writer), b"") + data
 
 
 def made(**nodes: Node) -> RunFolder:

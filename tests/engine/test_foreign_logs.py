@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cockpit.base.answers import OpenFile
 from cockpit.base.gate import RANKS_A_NODE
 from cockpit.base.shared_fields import Caller
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Output
 from cockpit.engine.records.folder import Foreign
 from cockpit.engine.run import foreign_logs as outlets_module
 from cockpit.engine.run.foreign_logs import LEDGER, Outlet, Outlets
@@ -32,9 +32,9 @@ def known(outlets: Outlets, node: str, file: OpenFile) -> Outlet:
     return found
 
 
-def gathered(pieces: list[tuple[Source, bytes]]) -> dict[Source, bytes]:
+def gathered(pieces: list[tuple[Output, bytes]]) -> dict[Output, bytes]:
     """The bytes of each log."""
-    logs: dict[Source, bytes] = {}
+    logs: dict[Output, bytes] = {}
     for source, data in pieces:
         logs[source] = logs.get(source, b"") + data
     return logs

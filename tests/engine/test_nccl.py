@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from cockpit.engine.nccl import Files, Heard, table_here
+from cockpit.engine.nccl import Heard, table_here
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from tests.cli.schemas import fits
 from tests.engine.watched import COCKPIT
@@ -47,14 +47,15 @@ def cockpit(folder: Path, *words: str, code: int = 0, **environment: str) -> str
 
 
 def run(folder: Path, *options: str, code: int = 0, **environment: str) -> str:
-    """The name of a run of two ranks that is over."""
+    """The name of a run of two ranks that is over; what it printed is in ``printed``."""
     name = f"nccl-{uuid4().hex}"
     (folder / "sample").write_text(IB_2_18)
     train = program(folder / "train", TRAIN.format(sample=folder / "sample"))
     (folder / "hostfile").write_text("localhost slots=2\n")
     words = ["run", "hostfile", "--name", name, "--transport", "local", "--launcher", "command"]
     words += ["--headless", "--no-preflight", "--failure-wait", "0.1", "--node-dir", str(folder / "nodes")]
-    cockpit(folder, *words, *options, "--", str(train), code=code, **environment)
+    printed = cockpit(folder, *words, *options, "--", str(train), code=code, **environment)
+    (folder / "printed").write_text(printed)
     return name
 
 
@@ -69,8 +70,11 @@ def test_what_nccl_says_is_shown(tmp_path: Path, own: bool) -> None:
     text = cockpit(tmp_path, "ps", name, "--nccl")
     assert "the same for all that say it:" in text
     assert "NET/IB/GDRDMA" in text
-    # Nor are its lines in the logs, unless the user has put them there.
+    # Nor are its lines in the logs unasked, unless the user has put them there.
     assert ("NCCL INFO" in cockpit(tmp_path, "logs", name)) is own
+    asked = cockpit(tmp_path, "logs", name, "--nccl", code=2 if own else 0)
+    assert asked.startswith("[0-1]:nccl ×2 ") is not own
+    assert ("NCCL INFO" in asked) is not own
 
 
 def test_it_is_asked_of_the_node_where_it_is_not_here(tmp_path: Path) -> None:
@@ -85,7 +89,21 @@ def test_its_warnings_are_the_words_of_the_rank(tmp_path: Path) -> None:
     name = run(tmp_path, "--nccl-debug", code=1, FAILS="1")
     told = json.loads(cockpit(tmp_path, "ps", name, "--json"))
     (found,) = [one for one in told["findings"] if one["ranks"] == "1"]
-    assert "Cuda failure 2 'out of memory'" in found["detail"]
+    warning = "n:1:1 [0] misc/cudawrap.cc:12 NCCL WARN Cuda failure 2 'out of memory'"
+    assert warning.partition(" WARN ")[2] in found["detail"]
+    # They are printed among its lines, and no others of that file; also as they come.
+    assert (tmp_path / "printed").read_text() == f"localhost:1:nccl   | {warning}\n"
+    assert cockpit(tmp_path, "logs", name, "--rank", "1") == f"localhost:1:nccl   | {warning}\n"
+    assert cockpit(tmp_path, "logs", name, "--grep", "!NCCL WARN") == ""
+    (line,) = map(json.loads, cockpit(tmp_path, "logs", name, "--json").splitlines())
+    fits("logs", line)
+    assert (line["rank"], line["file"], line["text"]) == (1, "rank-1.nccl", warning)
+    file = next((tmp_path / "nodes").glob("*/*/*/rank-1.nccl"))
+    data = file.read_bytes()
+    assert data[line["offset"] :] == warning.encode() + b"\n"
+    assert cockpit(tmp_path, "logs", name, "--nccl", "--rank", "1", "--raw") == data.decode()
+    explained = json.loads(cockpit(tmp_path, "explain", name, "--json", code=1))
+    assert any(one["text"] == warning for one in explained["cause"]["lines"])
 
 
 def test_nothing_is_known(tmp_path: Path) -> None:
@@ -175,5 +193,3 @@ def test_what_is_no_file_says_nothing(tmp_path: Path) -> None:
     os.mkfifo(spool / "rank-0.nccl")
     (spool / "rank-1.nccl").symlink_to("/etc/passwd")
     assert table_here(folder).rows == ()
-    files = Files(folder)
-    assert (files.size(0), files.size(1), files.read(1, 0, 10)) == (0, 0, b"")

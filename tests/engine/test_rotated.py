@@ -16,6 +16,7 @@ from cockpit.base.answers import FollowItem
 from cockpit.base.events import Gap
 from cockpit.base.gate import read
 from cockpit.base.record import rank_log
+from cockpit.core.logs.sources import Writer
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
@@ -135,7 +136,7 @@ class Heard_(Heard):
         super().__init__()
         self.pieces: list[tuple[int, bytes]] = []
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         self.pieces.append((offset, data))
 
 

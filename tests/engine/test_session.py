@@ -16,6 +16,7 @@ from cockpit.base.answers import FollowItem, StopAnswer
 from cockpit.base.events import Gap, LinkChanged, StopAsked
 from cockpit.base.gate import read
 from cockpit.base.trail import Trail
+from cockpit.core.logs.sources import Writer
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import NOTES
 from cockpit.core.run.events import Event
@@ -112,7 +113,7 @@ class Heard:
     def joined(self, model: RunModel, pace: Pace) -> None:
         """It asks the session itself."""
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         self.text += data
 
     def event(self, event: Event, changed: set[str | int]) -> None:
@@ -494,7 +495,7 @@ def test_a_listener_that_raises_keeps_nothing_from_the_others_and_is_told_once()
     class Broken(Heard):
         """A listener with a bug."""
 
-        def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
             raise ValueError(f"log at {offset}")
 
         def event(self, event: Event, changed: set[str | int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -16,13 +17,17 @@ import pytest
 from cockpit.cli.main import main
 from cockpit.core.explain.report import Report
 from cockpit.core.ranks import ranks_text
+from cockpit.core.rules.table import table
+from cockpit.core.text import columns
 from cockpit.engine.explain import reading, sources
 from cockpit.engine.explain.reading import explained
 from cockpit.errors import CockpitError, Exit
+from cockpit.lang import Phrase
 from tests.cli.schemas import fits
 from tests.ends.composed import folder_of, plays
 from tests.explain.consoles import LAUNCHERS, console
 from tests.explain.score import right
+from tests.nccl.samples import SOCKET_2_10
 
 MEMORY = 300 << 20
 
@@ -132,9 +137,61 @@ def test_the_exit_code_says_whether_it_failed(
         assert said.startswith("no failure found")
 
 
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (Report(how="left", ranks=(3,), nodes=("n1",)), "rank 3（n1）以 0 退出，其他 rank 还在运行"),
+        (Report(how="absent", ranks=(3, 4), nodes=("n1", "n2")), "其他 rank 都在等 rank 3-4，但没有等到"),
+        (Report(how="unknown", ranks=(0, 1)), "无法判断谁最先失败：rank 0-1 都在等别的 rank"),
+        (Report(how="gone", ranks=(0,), nodes=("n1",)), "rank 0（n1）的进程已不在，输出以错误结尾"),
+        (Report(how="broke", names=("local rank 3 on n1",)), "local rank 3 on n1"),
+        (Report(how="broke", end=Phrase("exited {}", (3,))), "没有标明来源的进程退出码 3"),
+    ],
+)
+def test_who_failed_first_in_chinese(report: Report, said: str) -> None:
+    assert report.sentence("zh") == said
+    assert report.sentence("en") == report.what
+
+
 def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "--rules", "--json"]) == Exit.OK
     fits("explain-rules", json.loads(capsys.readouterr().out))
+    assert main(["explain", "--rules", "--lang", "zh"]) == Exit.OK
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["规则", "含义", "来源"]
+    starts = {columns(row[: row.index(one.zh)]) for row, one in zip(rows, table().rows, strict=True)}
+    assert starts == {columns(head[: head.index("含义")])}
+
+
+ENDS = {
+    "exit": (b"", "rank 1"),
+    "kill": (b"srun: error: gpu02: task 1: Killed\n", "rank 1（gpu02）被 SIGKILL 杀死"),
+    "code": (b"srun: error: gpu02: task 1: Exited with exit code 3\n", "rank 1（gpu02）退出码 3"),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_in_chinese_only_what_was_printed_is_not(
+    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end, who = ENDS[how]
+    path = tmp_path / "console.log"
+    full = b"[rank1]: OSError: [Errno 28] No space left on device\n"
+    path.write_bytes(FAILED.replace(b"[rank1]: ValueError: loss became NaN\n", full) + end)
+    assert main(["explain", str(path), "--lang", "zh"]) == Exit.RANK_FAILED
+    said = capsys.readouterr().out
+    assert said.splitlines()[0] == f"最先失败：{who}（很可能）"
+    printed = (*path.read_text().splitlines(), str(path), *("OSError: [Errno 28] No space left on device",))
+    row = table().by_id["disk-full"]
+    for text in (*printed, "train.py:8 main", *(one.command for one in row.next), row.zh):
+        said = said.replace(text, "")
+    said = re.sub(r"rank|inode|SIGKILL|gpu02|kB|srun|launcher", "", said)
+    assert re.findall("[A-Za-z]+", said) == []
+    assert main(["explain", str(path), "--lang", "zh", "--json"]) == Exit.RANK_FAILED
+    told = json.loads(capsys.readouterr().out)
+    assert told["first"]["what"].startswith("rank 1")
+    assert told["first"]["what"].isascii()
+    assert told["first"]["certainty"] == "likely"
 
 
 @pytest.mark.parametrize("pack", ["gz", "bz2", "xz"])
@@ -158,7 +215,7 @@ def test_a_cut_off_gzip_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     report = told(path)
     assert report.failed
-    assert "cut off" in report.files[0][4][0]
+    assert "cut off" in report.files[0][4][0].text()
 
 
 def test_words_of_a_file_cannot_act_on_the_terminal(
@@ -296,5 +353,28 @@ def test_what_nccl_says_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[s
     printed = json.loads(capsys.readouterr().out)
     fits("explain", printed)
     assert "docker0" in json.dumps(printed["nccl"])
+    (beside,) = printed["findings"]
+    assert (beside["id"], beside["rule"], beside["certainty"]) == ("nccl-bridge", "on-bridge", "likely")
+    assert printed["rule"] == ""  # why it failed is another question
     assert main(["explain", str(path), "--nccl"]) == Exit.RANK_FAILED
-    assert "docker0" in capsys.readouterr().out
+    assert "differs: interfaces" in capsys.readouterr().out
+    assert main(["explain", str(path)]) == Exit.RANK_FAILED
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("failed first: rank 1")
+    assert f"also seen (likely): {table().by_id['on-bridge'].means}" in rest
+    code, out, _ = measured("-", "--nccl", stdin=said + FAILED)
+    assert code == Exit.RANK_FAILED
+    assert "differs: interfaces" in out
+
+
+def test_nccls_lines_are_found_however_they_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "console.log"
+    path.write_text(SOCKET_2_10 + "step 1 loss 2.0\n" * 2000)
+    whole = told(path)
+    assert [row.bootstrap for row in whole.nccl.rows] == ["docker0", "eth0"]
+    monkeypatch.setattr(reading, "MUCH", 1000)
+    assert told(path).nccl == whole.nccl
+    monkeypatch.setattr(sources, "BLOCK", 77)
+    assert told(path).nccl == whole.nccl
+    monkeypatch.setattr(reading, "NCCL_MOST", 0)
+    assert not told(path).nccl

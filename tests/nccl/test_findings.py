@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from cockpit.core.finding import Finding
-from cockpit.core.nccl.findings import found
+from cockpit.core.nccl.findings import found, notable
 from cockpit.core.nccl.reading import Reader
+from cockpit.core.nccl.table import Table
+from cockpit.core.rules.explanation import translated
+from cockpit.core.rules.table import table
 from tests.nccl.samples import EFA, IB_2_18, IB_2_28, SOCKET_2_10
 
 
@@ -13,10 +16,14 @@ def ids(text: str) -> list[str]:
 
 
 def of(*texts: str) -> tuple[Finding, ...]:
+    return found(tables(*texts))
+
+
+def tables(*texts: str) -> Table:
     reader = Reader()
     for rank, text in enumerate(texts):
         reader.take(text.encode(), rank if len(texts) > 1 else None)
-    return found(reader.table({rank: f"n{rank}" for rank in range(len(texts))} if len(texts) > 1 else None))
+    return reader.table({rank: f"n{rank}" for rank in range(len(texts))} if len(texts) > 1 else None)
 
 
 def the(id: str, *texts: str) -> Finding:
@@ -106,7 +113,7 @@ def test_no_p2p_no_gpudirect() -> None:
 def test_p2p_off_by_choice() -> None:
     text = IB_2_18 + "gpu1:900:900 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
     one = the("nccl-p2p", text)
-    assert (one.severity, one.certainty) == ("info", "sure")
+    assert (one.severity, one.certainty) == ("info", "likely")
 
 
 def test_shared_memory_alone_is_no_fault() -> None:
@@ -121,3 +128,38 @@ def test_acs_by_the_hint_of_2_30() -> None:
         "break GPU Direct RDMA protocol.\n"
     )
     assert any("ACS" in text for text in the("nccl-p2p", IB_2_18 + hint).evidence)
+
+
+def test_each_says_what_a_rule_says_of_it() -> None:
+    slow = IB_2_18.replace("Using network IB", "Using network Socket")
+    loop = SOCKET_2_10.replace("docker0", "lo")
+    off = SOCKET_2_10 + "n01:801:801 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1\n"
+    every = [*of(SOCKET_2_10), *of(loop), *of(IB_2_28), *of(slow), *of(off)]
+    every += of(*[IB_2_18] * 3, IB_2_18.replace("bond0", "eth1").replace("2.18.6", "2.20.5"))
+    assert {one.rule for one in every} == {
+        *("on-bridge", "on-loopback", "nccl-tcp", "ib-missing", "nccl-interface", "nccl-versions-differ"),
+        *("p2p-off", "nccl-gdr"),
+    }
+    checked = {row.id for check, row in table().by_check.items() if check.startswith("nccl-")}
+    assert checked == {one.rule for one in every}
+    for one in every:
+        row = table().by_id[one.rule]
+        assert one.meaning == row.means
+        assert [step.reason for step in one.steps] == [each.reason for each in row.next]
+        assert one.certainty != "sure"  # words of a log
+
+
+def test_in_chinese_the_very_interface_is_still_named() -> None:
+    (one,) = [each for each in notable(tables(SOCKET_2_10), "zh") if each.id == "nccl-bridge"]
+    row = table().by_id["on-bridge"]
+    assert one.meaning == row.zh
+    assert (one.steps[0].command, one.steps[0].reason) == (
+        "--env NCCL_SOCKET_IFNAME=eth0",
+        row.next[0].zh,
+    )
+    assert translated(one, "en") == the("nccl-bridge", SOCKET_2_10)
+
+
+def test_what_is_but_a_remark_is_not_said_unasked() -> None:
+    assert [one.id for one in of(SOCKET_2_10)] == ["nccl-bridge", "nccl-tcp"]
+    assert [one.id for one in notable(tables(SOCKET_2_10), "en")] == ["nccl-bridge"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ import torch._dynamo
 from cockpit.node.probe import hooks, sitecustomize
 
 HOOKS = Path(hooks.__file__)
+PATIENCE_S = 60
+"""A program that takes longer hangs."""
 
 
 def main(folder: Path) -> None:
@@ -54,6 +57,7 @@ def _become(before: str, text: str, work: Path, folder: Path | None) -> None:
         os.dup2(file, number)
         os.close(file)
     os.chdir(work)
+    signal.alarm(PATIENCE_S)
     exec(before, {})
     if folder is not None:
         space: dict[str, Any] = {"__name__": "cockpit_probe", "__file__": str(HOOKS)}

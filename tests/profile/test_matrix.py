@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -147,7 +148,8 @@ def test_a_link_that_is_silent(ranks: Training, kind: str) -> None:
     try:
         under_way.ended(3)
     finally:
-        agent.resume()
+        with suppress(psutil.NoSuchProcess):  # it ended with the link
+            agent.resume()
     kept = ranks.collection()
     assert list(kept.missing) == [1]
     assert kept.missing[1].startswith("connection lost: no answer")
@@ -163,10 +165,11 @@ def test_a_rank_that_ends(ranks: Training, kind: str, how: str) -> None:
         (ranks.verbs.work / "fail-1").touch()
     else:
         os.kill(ranks.pid(1), signal.SIGKILL)
-    under_way.ended(3)
+    # Of its stacks, those until then are here.
+    under_way.ended(3 if kind == "torch" else 0)
     kept = ranks.collection()
-    assert list(kept.missing) == [1]
-    assert "ended" in kept.missing[1]
+    assert list(kept.missing) == ([1] if kind == "torch" else [])
+    assert "ended" in kept.results[1].why
     under_way.nothing_is_left(0)
     under_way.again(0)
 
@@ -175,8 +178,10 @@ def test_a_rank_that_ends(ranks: Training, kind: str, how: str) -> None:
 def test_stop(ranks: Training, kind: str) -> None:
     under_way = Profiling(ranks, kind)
     assert ranks.verbs.call("stop", ranks.name).code == 0
-    under_way.ended(3)
-    assert set(ranks.collection().missing) == {0, 1}
+    under_way.ended(3 if kind == "torch" else 0)
+    kept = ranks.collection()
+    assert list(kept.missing) == ([0, 1] if kind == "torch" else [])
+    assert all("ended" in one.why for one in kept.results.values())
     under_way.nothing_is_left()
     assert not any(map(psutil.pid_exists, under_way.pids))
 
@@ -192,7 +197,7 @@ def test_a_full_disk_on_the_nodes(kind: str, tmp_path: Path, small: Callable[[],
         kept = ranks.collection()
         if kind == "torch":
             assert set(kept.missing) == {0, 1}
-            assert "No space left on device" in kept.missing[0]
+            assert "could not be written" in kept.missing[0]
             assert ranks.unfinished() == []
         else:
             assert kept.missing == {}

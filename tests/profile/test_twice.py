@@ -18,18 +18,20 @@ def test_twice_in_a_row(tmp_path: Path) -> None:
     needs.require_module("torch")
     with training(tmp_path, kind="gloo") as ranks:
         for number in (1, 2):
-            done = ranks.profile("--kind", "torch", "--json")
+            done = ranks.profile("--kind", "torch", "--json", *(["--fetch"] if number == 2 else []))
             assert done.code == 0, done.both
             _torch(ranks, told(done.out), number, (0, 1))
+            fetched = [one["here"] is not None for one in told(done.out)["taken"].values()]
+            assert fetched == [number == 2] * 2
         done = ranks.profile("--ranks", "1", "--steps", "2", "--json")
         assert done.code == 0, done.both
         _torch(ranks, told(done.out), 3, (1,))
         for number in (4, 5):
-            done = ranks.profile("--kind", "cpu", "--seconds", "2", "--json")
+            done = ranks.profile("--kind", "cpu", "--seconds", "5", "--json")
             assert done.code == 0, done.both
             found = ranks.collection(number)
             assert all("train.py" in one.folded and one.samples for one in found.results.values())
-            assert found.seconds == 2.0
+            assert found.seconds == 5.0
         shown = ranks.verbs.call("profile", "show", "r", "1")
         assert shown.code == 0, shown.both
         # Who watches the run has noted all of them.

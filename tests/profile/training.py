@@ -24,27 +24,7 @@ from tests.waiting import until
 NODES = ("localhost", "127.0.0.1")
 """Names of this machine; each has a rank."""
 
-SCRIPT = """
-import os, sys, time
-import torch
-rank, step_s = int(os.environ["RANK"]), float(sys.argv[2])
-alone = sys.argv[1] == "alone"
-if not alone:
-    import torch.distributed as dist
-    dist.init_process_group("gloo")
-model = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(8)))
-if not alone:
-    model = torch.nn.parallel.DistributedDataParallel(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-print("training", flush=True)
-while not os.path.exists("end"):
-    optimizer.zero_grad()
-    model(torch.randn(16, 32)).square().mean().backward()
-    optimizer.step()
-    time.sleep(step_s)
-    if os.path.exists("fail-%d" % rank):
-        sys.exit(3)
-"""
+SCRIPT = Path(__file__).with_name("train.py")
 
 
 class Training:
@@ -123,7 +103,6 @@ def training(
     :param nodes: where run folders of nodes are; empty: below ``folder``
     """
     verbs = Verbs(folder / "state", folder)
-    (folder / "train.py").write_text(SCRIPT)
     (folder / "hosts").write_text("".join(f"{name} slots=1\n" for name in NODES))
     words = ["run", "--headless", "--transport", "local", "--launcher", "command", "--name", "r"]
     words += ["--cwd", str(folder), "--node-dir", nodes or str(folder / "nodes"), "--on-failure", "wait"]
@@ -136,7 +115,7 @@ def training(
         "on",
         str(folder / "hosts"),
     ]
-    words += ["--", sys.executable, str(folder / "train.py"), kind, str(step_s)]
+    words += ["--", sys.executable, str(SCRIPT), kind, str(step_s)]
     env = {"OMP_NUM_THREADS": "1", "COCKPIT_TRACEBACK": "1"}
     watching = verbs.start(*words, env=env)
     made = Training(verbs, "r", watching)

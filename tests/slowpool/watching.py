@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -59,9 +60,27 @@ async def watched(launch: Launch, folder: Path) -> AsyncIterator[Told]:
     :param folder: empty; the plan, and all that is left, is there: cockpit does not know it
     :raises AssertionError: it did not go on
     """
+    with left(launch, folder, STEPS) as name:
+        run = RunFolder.find(name)
+        session = Session(run, writer=run.lock())
+        try:
+            async for told in _phases(session, launch, folder):
+                yield told
+        finally:
+            await session.close()
+
+
+@contextmanager
+def left(launch: Launch, folder: Path, steps: int) -> Iterator[str]:
+    """A run that is ready for its first phase, and that nobody watches; its name.
+
+    :param folder: empty
+    :param steps: of each phase
+    :raises AssertionError: it did not start
+    """
     name = f"{launch.name}-{os.getpid()}-{next(_NUMBERS)}"
     phases = [fault and asdict(fault) for fault in launch.phases]
-    plan = {"step_s": STEP_S, "layers": LAYERS, "steps": STEPS, "phases": phases}
+    plan = {"step_s": STEP_S, "layers": LAYERS, "steps": steps, "phases": phases}
     (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "hosts").write_text(f"localhost slots={launch.ranks}\n")
     (folder / "nodes").mkdir()
@@ -73,18 +92,12 @@ async def watched(launch: Launch, folder: Path) -> AsyncIterator[Told]:
         first = _cockpit(words, said)
         try:
             until(
-                lambda: _begun(folder, launch, 0) or first.poll() is not None, "ranks are ready", timeout=150
+                lambda: begun(folder, launch, 0) or first.poll() is not None, "ranks are ready", timeout=150
             )
             assert first.poll() is None, (folder / "said").read_text()[-3000:]
             first.send_signal(signal.SIGHUP)
             first.wait(60)
-            run = RunFolder.find(name)
-            session = Session(run, writer=run.lock())
-            try:
-                async for told in _phases(session, launch, folder):
-                    yield told
-            finally:
-                await session.close()
+            yield name
         finally:
             first.kill()
             _cockpit(["stop", name, "--now"], said).wait(60)
@@ -95,7 +108,7 @@ def _cockpit(words: list[str], said: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)  # type: ignore[call-overload,no-any-return]
 
 
-def _begun(folder: Path, launch: Launch, phase: int) -> bool:
+def begun(folder: Path, launch: Launch, phase: int) -> bool:
     """Whether all ranks are at a phase."""
     logs = [log.read_text() for log in folder.glob("nodes/*/*/*/rank-*.log")]
     return sum(f"phase {phase}\n" in log for log in logs) == launch.ranks
@@ -108,7 +121,7 @@ async def _phases(session: Session, launch: Launch, folder: Path) -> AsyncIterat
     for number in range(len(launch.phases)):
         began = time.monotonic()
         (folder / f"{number}.go").touch()
-        at = partial(_begun, folder, launch, number + 1)
+        at = partial(begun, folder, launch, number + 1)
         await soon(at, f"the end of phase {number}", timeout=120)
         last = STEPS * (number + 1)
         await soon(partial(_looked, session.pace, last), f"a look at step {last}", timeout=60)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
 from cockpit.base.answers import EnvironAnswer
-from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.base.verbs import Environ
 from cockpit.config import Quotas
+from cockpit.core.logs.sources import Writer, file_of, rank_of
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import Rank, RunModel
@@ -166,16 +166,15 @@ class Stage:
         ]
         self.happens(node, kind="sample", sample=sample, ranks=ranks, gpus=gpus)
 
-    def prints(self, rank: int | None, text: str | bytes, node: str = "") -> None:
-        """A rank, or the launcher of a node, prints."""
+    def prints(self, writer: Writer, text: str | bytes, node: str = "") -> None:
+        """A rank, or the launcher of a node, prints, or NCCL in a rank writes."""
         data = text.encode() if isinstance(text, str) else text
-        node = node or next(entry.name for entry in self.manifest.nodes if rank in entry.ranks)
-        spool = self.spools[node]
-        file = LAUNCHER_LOG if rank is None else rank_log(rank)
+        node = node or next(entry.name for entry in self.manifest.nodes if rank_of(writer) in entry.ranks)
+        spool, file = self.spools[node], file_of(writer)
         offset = spool.offsets().get(file, 0)
         spool.append(file, offset, data)
         if self.board is not None:
-            self.board.log(node, rank, offset, data)
+            self.board.log(node, writer, offset, data)
 
     def printed(self, ago_s: float) -> None:
         """What was printed so far was printed by then."""

@@ -27,6 +27,7 @@ from cockpit.core.nccl.findings import found
 from cockpit.core.nccl.reading import Reader
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.counts import Count
+from cockpit.core.rules.table import table
 from cockpit.core.run.event_table import Entry
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
@@ -877,7 +878,8 @@ def test_what_nccl_says_is_shown_with_what_differs_first() -> None:
     lines = shown(Run().running(), 3, 90, **told(bond0="docker0"))
     at = lines.index("NCCL  as it says itself")
     assert lines[at + 1] == "bootstrap interface: docker0, most others bond0"
-    assert "NCCL takes docker0, which leads to no other node" in lines[at:]
+    assert "NCCL takes docker0 on gpu02" in lines[at:]
+    assert table().by_id["on-bridge"].means in " ".join(lines[at:])
     text = "\n".join(lines[at:])
     assert "version    NCCL 2.18.6, CUDA 12.1, driver for CUDA 12.2" in text
     assert "to nodes   NET/IB/GDRDMA" in text

@@ -12,15 +12,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from cockpit.core.finding import Finding
 from cockpit.core.logs.causes import cause as find
+from cockpit.core.nccl.findings import notable
+from cockpit.core.nccl.reading import Reader
 from cockpit.core.ranks import ranks_text
+from cockpit.core.rules.explanation import translated
 from cockpit.core.rules.table import table
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import RunModel
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.run import failure_banner
-from cockpit.tui.run.failure_banner import FailureBanner
+from cockpit.tui.run.failure_banner import LABEL, FailureBanner
+from tests.nccl.samples import SOCKET_2_10
 from tests.tui.models import NOW, Around, exits, happens, running
 
 LOG = b"""Traceback (most recent call last):
@@ -56,18 +61,21 @@ def shown(
     stops_in: float | None = None,
     width: int = 140,
     last_words: bytes = b"",
+    beside: Sequence[Finding] = (),
+    lang: str = "en",
 ) -> list[str]:
     """Its lines.
 
     :param last_words: of ranks that failed at once with the first one
     """
-    app = Banner(FailureBanner(run="my run", keys=KEYS.__getitem__))
+    app = Banner(FailureBanner(run="my run", keys=KEYS.__getitem__, lang=lang))
 
     async def main() -> list[str]:
         async with app.run_test(size=(width, 10)) as pilot:
             first = model.first_failure()
             cause = failure(model, "run", lambda rank: heard(log if rank is first else last_words))
-            app.widget.show(model, cause, None if stops_in is None else NOW + stops_in, NOW)
+            stops_at = None if stops_in is None else NOW + stops_in
+            app.widget.show(model, cause and translated(cause, lang), stops_at, NOW, beside)
             await pilot.pause()
             assert app.widget.size.height == len(app.widget.lines)
             return app.lines()
@@ -141,6 +149,45 @@ def test_notices_the_worst_first() -> None:
         "▌ throughput is 38% below usual  rank 3 is 52% slower than the median rank"
         "  1.2 steps/s, usually 1.94 in this run"
     )
+
+
+def by_nccl(lang: str = "en") -> tuple[Finding, ...]:
+    reader = Reader()
+    reader.take(SOCKET_2_10.encode())
+    return notable(reader.table(), lang)
+
+
+def test_what_nccl_says_is_wrong_is_not_urgent() -> None:
+    model = running(2, 2)
+    (line,) = shown(model, beside=by_nccl())
+    assert line.rstrip() == (
+        "▌ NCCL takes docker0 on n01  --env NCCL_SOCKET_IFNAME=eth0: the interface between the nodes "
+        "(cockpit run: --env)"
+    )
+    assert shown(model, beside=by_nccl(), width=80)[0].endswith("n01  --env NCCL_SOCKET_IFNAME=eth0")
+    for node in ("gpu01", "gpu02"):
+        full: dict[str, Any] = {"what": f"the disk of the run folder on {node} is full", "due": NOW + 720}
+        happens(model, "", "notice", id="disk", of=node, since=NOW, certainty="likely", **full)
+    lines = shown(model, beside=by_nccl())
+    assert not any("docker0" in line for line in lines)
+    assert lines[2].rstrip() == "▌ and 1 more"
+    exits(model, 1)
+    assert not any("docker0" in line or "more" in line for line in shown(model, beside=by_nccl()))
+
+
+def test_in_chinese_it_fits_too() -> None:
+    row = table().by_id["on-bridge"]
+    lines = shown(running(2, 2), beside=by_nccl("zh"), lang="zh", width=80)
+    assert [line.rstrip() for line in lines] == [f"▌ {row.zh}"]
+    (wide,) = shown(running(2, 2), beside=by_nccl("zh"), lang="zh", width=100)
+    assert wide.rstrip() == f"▌ {row.zh}  --env NCCL_SOCKET_IFNAME=eth0"
+    full = b"OSError: [Errno 28] No space left on device: '/work/checkpoints/latest.pt'\n"
+    failed = shown(crashed(), full, lang="zh", width=80)
+    row = table().by_id["disk-full"]
+    assert failed[2].startswith(f"▌ 含义   {row.zh}"[:30])
+    assert failed[-2].startswith(f"▌ 接下来 {row.next[0].command}")
+    assert cell_len("含义   ") == cell_len("接下来 ") == LABEL
+    assert all(cell_len(line) <= 80 for line in (*lines, *failed))
 
 
 def test_what_to_type_about_a_notice_where_there_is_room() -> None:

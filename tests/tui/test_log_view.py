@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.core.logs.levels import Level
 from cockpit.core.logs.query import Query
+from cockpit.core.logs.sources import Nccl, Source, Writer, file_of, rank_of
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import Position, Reader
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
@@ -39,18 +39,21 @@ class Pen:
         self.book = Logbook(folder)
         self.now = AT
 
-    def say(self, text: str | bytes, *ranks: int, node: str | None = None, end: bytes = b"\n") -> None:
+    def say(
+        self, text: str | bytes, *writers: int | Nccl, node: str | None = None, end: bytes = b"\n"
+    ) -> None:
         """Print a line on ranks, or (``node``) on a console."""
         data = (text.encode() if isinstance(text, str) else text) + end
-        for rank in ranks or [None]:
-            name = node or f"gpu0{1 + (rank or 0) // 4}"
+        wanted: Sequence[Writer] = writers or [None]
+        for writer in wanted:
+            name = node or f"gpu0{1 + (rank_of(writer) or 0) // 4}"
             entry = next(entry for entry in self.folder.manifest.nodes if entry.name == name)
-            path = self.folder.spool_dir(entry) / (LAUNCHER_LOG if rank is None else rank_log(rank))
+            path = self.folder.spool_dir(entry) / file_of(writer)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
                 offset = file.tell()
                 file.write(data)
-            self.book.feed(name, rank, offset, data)
+            self.book.feed(name, writer, offset, data)
 
     def flush(self) -> None:
         """Close the batch, a quarter of a second after the last."""
@@ -64,12 +67,17 @@ class Pen:
             self.flush()
 
 
+def made(**manifest: Any) -> Pen:
+    """A run of two nodes with four ranks each."""
+    nodes = [NodeEntry("gpu01", "/x", [0, 1, 2, 3]), NodeEntry("gpu02", "/x", [4, 5, 6, 7])]
+    return Pen(RunFolder.create(Manifest("run", AT, nodes, "torchrun", ["train.py"], "/", **manifest)))
+
+
 @pytest.fixture
 def pen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pen]:
     """A run of two nodes with four ranks each."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    nodes = [NodeEntry("gpu01", "/x", [0, 1, 2, 3]), NodeEntry("gpu02", "/x", [4, 5, 6, 7])]
-    pen = Pen(RunFolder.create(Manifest("run", AT, nodes, "torchrun", ["train.py"], "/")))
+    pen = made()
     yield pen
     pen.book.close()
 
@@ -159,11 +167,15 @@ def texts(lines: list[str]) -> list[str]:
         ([("a-long-name", None)], 12, "launch"),
         ([("a", None), ("b", None)], 12, "[2 launch]"),
         ([("a", None), ("b", 1)], 12, "[2 logs]"),
+        ([("n", Nccl(13))], 12, "13:nccl"),
+        ([("n", Nccl(131071))], 8, "nccl"),
+        ([("n", Nccl(rank)) for rank in range(64)], 12, "[0-63]:nccl"),
+        ([("n", Nccl(rank)) for rank in range(0, 112, 2)], 12, "[56 nccl]"),
+        ([("n", Nccl(0)), ("n", 0)], 12, "[2 logs]"),
+        ([("n", None), ("n", Nccl(0))], 12, "[2 logs]"),
     ],
 )
-def test_the_label_says_who_in_the_room_there_is(
-    sources: list[tuple[str, int | None]], width: int, text: str
-) -> None:
+def test_the_label_says_who_in_the_room_there_is(sources: list[Source], width: int, text: str) -> None:
     assert label(tuple(sources), width) == text
 
 
@@ -662,6 +674,68 @@ def test_a_filter_may_begin_with_ranks_and_nodes(pen: Pen) -> None:
         assert (view.title, view.filter) == ("rank 2", "!other")
         view.toggle_timestamps()
         assert view.wanted == Query(frozenset({2}), pattern="!other")
+
+    play(scene)
+
+
+def test_of_what_nccl_says_warnings_are_shown_and_the_rest_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    pen = made(nccl_debug=True)
+
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.say("loss 1", *range(8))
+        for rank in range(8):
+            pen.say("n:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB", Nccl(rank))
+        pen.say("n:1:2 [0] x.cc:1 NCCL WARN Connect failed", Nccl(3))
+        pen.flush()
+        pen.say("loss 2", *range(8))
+        pen.flush()
+        view.open(pen.book, NODES)
+        shown = ["[0-7]        loss 1", "3:nccl       n:1:2 [0] x.cc:1 NCCL WARN Connect failed"]
+        assert [line[13:] for line in await settled(app, pilot)] == [*shown, "[0-7]        loss 2"]
+        assert view.status == "following · 3 lines"
+        view.next_level(Level.ERROR, -1)
+        await settled(app, pilot)
+        assert "NCCL WARN" in view.copy_line()
+        # What comes while somebody reads is counted without what is left out.
+        pen.say("n:1:2 [0] NCCL INFO Connected all rings", Nccl(0))
+        pen.flush()
+        view.refresh_log()
+        assert view.status.startswith("paused")
+        assert "+" not in view.status
+        pen.say("n:1:2 [0] x.cc:1 NCCL WARN again", Nccl(0))
+        pen.flush()
+        view.refresh_log()
+        assert "+1 line" in view.status
+
+        view.set_filter("@nccl NET/")
+        (line,) = [line[13:] for line in await settled(app, pilot)]
+        assert line.startswith("[0-7]:nccl   n:1:2 [0] NCCL INFO NET/IB")
+        assert view.wanted == Query(pattern="NET/", nccl=True, times=True)
+        assert view.wanted.words == ["--grep", "NET/", "--nccl", "--time"]
+        view.show(Query(frozenset({3})), "rank 3")
+        await settled(app, pilot)
+        assert (view.filter, view.title) == ("@nccl NET/", "rank 3")
+        assert view.wanted == Query(frozenset({3}), pattern="NET/", nccl=True, times=True)
+        view.set_filter("@nccl")
+        assert len(await settled(app, pilot)) == 2, "what is chosen stays so"
+        view.set_filter("")
+        assert len(await settled(app, pilot)) == 3
+        view.set_filter("!NCCL WARN")
+        assert len(await settled(app, pilot)) == 2
+
+    play(scene)
+    pen.book.close()
+
+
+def test_where_nccl_has_no_file_asking_for_it_says_so(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        app.log_view.open(pen.book, NODES)
+        with pytest.raises(CockpitError, match="no files of its own in this run"):
+            app.log_view.set_filter("@nccl")
 
     play(scene)
 

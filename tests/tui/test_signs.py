@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from cockpit.core.logs.levels import Level
+from cockpit.core.logs.sources import Writer
 from cockpit.tui import base_app
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.run import notices
@@ -43,11 +44,11 @@ class ReadsAlong(Stage):
 
     writer = False
 
-    def prints(self, rank: int | None, text: str | bytes, node: str = "") -> None:
+    def prints(self, writer: Writer, text: str | bytes, node: str = "") -> None:
         assert self.board is not None
         data = text if isinstance(text, bytes) else text.encode()
-        offset = self.board.book.logs.size(self.board.book.logs.number(("gpu01", rank)))
-        self.board.log("gpu01", rank, offset, data)
+        offset = self.board.book.logs.size(self.board.book.logs.number(("gpu01", writer)))
+        self.board.log("gpu01", writer, offset, data)
 
 
 def test_what_the_other_cockpit_does_not_write_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from cockpit.base.events import NodeLost, StopAsked, Watched
+from cockpit.core.logs.sources import Writer
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -42,7 +43,7 @@ class Told:
     def joined(self, model: RunModel, pace: Pace) -> None:
         """See :class:`cockpit.engine.run.session.Listener`."""
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         """See :class:`cockpit.engine.run.session.Listener`."""
 
     def event(self, event: Event, changed: set[str | int]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from cockpit import config
 from cockpit.cli import launch_options
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import StatusLine, out, out_json, out_lines, say, table
@@ -20,6 +21,7 @@ from cockpit.core.doctor.deep import found as findings_of
 from cockpit.core.doctor.diagnosis import checked, code, line, verdict, worst_first
 from cockpit.core.finding import Finding
 from cockpit.core.nccl.table import text_lines
+from cockpit.core.rules.explanation import translated
 from cockpit.core.text import counted, size
 from cockpit.engine.deep import TIMEOUT_S as DEEP_S
 from cockpit.engine.deep import Deep, rehearse
@@ -52,7 +54,7 @@ def main(words: list[str]) -> int:
     """Look at all nodes at once, and say what a launch would stumble over."""
     made = parser()
     launch = launch_options.parse(made, words, stand_in=STAND_IN)
-    args = launch.args
+    args, lang = launch.args, config.load().language
     model = Model.of(args.params, args.ds_config)
     scheduler = args.slurm is not None
     wanted = Wanted(launch.job, args.launcher, args.node_dir, scheduler, timeout_s=args.timeout)
@@ -76,6 +78,7 @@ def main(words: list[str]) -> int:
         rows = memory.needs(model.params, there.nodes, there.gpus)
         lacking = memory.short(rows, there, model.stage, model.offload)
         found = replace(found, findings=(*found.findings, *([lacking] if lacking else [])))
+    found = replace(found, findings=tuple(translated(each, lang) for each in found.findings))
     if args.json:
         needs = [{**asdict(row), "fits": there.fits(row)} for row in rows]
         told = {"memory": needs} if rows else {}
@@ -224,4 +227,4 @@ def _below(found: Finding) -> list[str]:
     if len(found.evidence) > EVIDENCE:
         evidence.append(f"… {len(found.evidence) - EVIDENCE} more")
     steps = [f"→ {step.text}" for step in found.steps]
-    return [*([found.detail] if found.detail else []), *evidence, *steps]
+    return [*filter(None, (found.detail, found.meaning)), *evidence, *steps]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cockpit import config
 from cockpit.cli.output import out, out_json, out_lines
 from cockpit.cli.parsing import Parser, add_flag
-from cockpit.core.ranks import ranks_named, ranks_text
-from cockpit.core.text import counted, one_line, size
+from cockpit.core.ranks import ranks_text
+from cockpit.core.text import one_line, size
 from cockpit.errors import CockpitError, Exit
-from cockpit.lang import language
+from cockpit.lang import word
 
 if TYPE_CHECKING:
     from cockpit.core.explain.report import Party, Report
@@ -50,7 +50,7 @@ def parser() -> Parser:
     made.add_argument(
         "--lang",
         choices=("en", "zh"),
-        help="the language of meanings and steps (default: lang of the settings)",
+        help="the language to explain in (default: lang of the settings)",
     )
     return made
 
@@ -58,28 +58,22 @@ def parser() -> Parser:
 def main(words: list[str]) -> int:
     """Explain a failure, or list the rules."""
     args = parser().parse_args(words)
-    lang = args.lang or language(config.load().lang, os.environ)
+    lang = args.lang or config.load().language
     if args.rules:
         from cockpit.cli.explained_rules import show
 
         return show(as_json=args.json, lang=lang)
-    what = args.what or ["last"]
-    if args.nccl and "-" in what:
-        raise CockpitError(
-            "--nccl reads a file twice, and stdin can be read once", hint="save it to a file first"
-        )
-    report = _report(what)
-    nccl = _nccl(what, report) if args.nccl else None
+    report = _report(args.what or ["last"])
     if args.json:
-        out_json({**report.as_json(lang), "nccl": None if nccl is None else _nccl_json(nccl)})
+        out_json({**report.as_json(lang), "nccl": _nccl_json(report.nccl) if args.nccl else None})
     else:
         out_lines(_lines(report, lang))
-        if nccl is not None:
+        if args.nccl:
             from cockpit.cli.nccl_details import print_nccl
 
             out()
-            if nccl:
-                print_nccl(nccl)
+            if report.nccl:
+                print_nccl(report.nccl, lang)
             else:
                 out("NCCL says nothing in it: set NCCL_DEBUG=INFO")
     return Exit.RANK_FAILED if report.failed else Exit.OK
@@ -102,18 +96,6 @@ def _report(words: list[str]) -> Report:
     return explained(sources.items(words))
 
 
-def _nccl(what: list[str], report: Report) -> Table:
-    """What NCCL says in it."""
-    if report.run:
-        from cockpit.engine.nccl import table_here
-        from cockpit.engine.records.folder import RunFolder
-
-        return table_here(RunFolder.find(report.run))
-    from cockpit.engine.explain import nccl, sources
-
-    return nccl.table_in(sources.items(what))
-
-
 def _nccl_json(nccl: Table) -> dict[str, Any]:
     from cockpit.core.nccl.findings import found
 
@@ -121,77 +103,96 @@ def _nccl_json(nccl: Table) -> dict[str, Any]:
 
 
 def _lines(report: Report, lang: str) -> Iterator[str]:
+    from cockpit.core.explain.report import named
+    from cockpit.core.nccl.findings import notable
+
+    said = partial(_said, lang)
     if not report.failed:
-        yield "no failure found"
+        yield said("no failure found")
     else:
-        yield f"failed first: {report.what} ({report.certainty})"
+        head = "stalled: {} ({})" if report.how == "stalled" else "failed first: {} ({})"
+        yield said(head, report.sentence(lang), said(report.certainty))
     if report.cause is not None:
-        yield f"  cause: {report.cause.what}"
+        yield f"  {said('cause: {}', report.cause.what)}"
         if report.cause.places:
-            yield f"  in: {' > '.join(report.cause.places)}"
+            yield f"  {said('in: {}', ' > '.join(report.cause.places))}"
         for line in report.cause.lines:
             yield f"  {line.file}:{line.number}: {one_line(line.text, limit=SHOWN)}"
     end = report.end_line
     if end is not None and (report.cause is None or end.text != report.cause.what):
-        yield f"  ended: {end.file}:{end.number}: {end.text}"
+        yield f"  {said('ended: {}', f'{end.file}:{end.number}: {end.text}')}"
     if report.row is not None:
-        yield f"  means: {report.row.meaning(lang)}"
+        yield f"  {said('means: {}', report.row.meaning(lang))}"
         for step in report.row.steps(lang):
-            yield f"  next: {step.text}"
+            yield f"  {said('next: {}', step.text)}"
     if report.waited:
-        yield f"only followed: {ranks_named(report.waited)}"
+        yield said("only followed: {}", named(report.waited, lang))
     if report.ended_too:
-        yield f"failed after it: {ranks_named(report.ended_too)}"
+        yield said("failed after it: {}", named(report.ended_too, lang))
+    for found in notable(report.nccl, lang):
+        yield said("also seen ({}): {}", said(found.certainty), found.meaning)
+        yield from (f"  {text}" for text in (found.what, *found.evidence))
+        for step in found.steps:
+            yield f"  {said('next: {}', step.text)}"
     yield ""
-    yield from _sources(report)
-    yield from _speakers(report)
+    yield from _sources(report, lang)
+    yield from _speakers(report, lang)
 
 
-def _sources(report: Report) -> Iterator[str]:
+def _said(lang: str, english: str, *values: str) -> str:
+    return word(english, lang).format(*values)
+
+
+def _sources(report: Report, lang: str) -> Iterator[str]:
+    said = partial(_said, lang)
     if report.run:
-        yield f"run {report.run}"
+        yield said("run {}", report.run)
     for name, lines, length, _, notes in report.files[:FILES]:
-        yield f"{name}: {counted_lines(lines)}, {size(length)}"
+        yield said("{}: {}", name, _amount(lines, length, lang))
         for note in notes:
-            yield f"  {note}"
+            yield f"  {note.text(lang)}"
     if len(report.files) > FILES:
         lines = sum(one[1] for one in report.files)
         length = sum(one[2] for one in report.files)
-        yield f"and {len(report.files) - FILES:,} more files; all: {counted_lines(lines)}, {size(length)}"
+        more = f"{len(report.files) - FILES:,}"
+        yield said("and {} more files; all: {}", more, _amount(lines, length, lang))
     if report.launchers:
-        yield f"launcher: {', '.join(report.launchers)}"
+        yield said("launcher: {}", ", ".join(report.launchers))
 
 
-def counted_lines(number: int) -> str:
-    """``1 line``, ``1,204,331 lines``."""
-    return f"{number:,} line{'s' * (number != 1)}"
+def _amount(lines: int, length: int, lang: str) -> str:
+    """``1 line, 20 bytes``, ``1,204,331 lines, 64 MB``."""
+    return _said(lang, "{} line, {}" if lines == 1 else "{} lines, {}", f"{lines:,}", size(length))
 
 
-def _speakers(report: Report) -> Iterator[str]:
+def _speakers(report: Report, lang: str) -> Iterator[str]:
+    said = partial(_said, lang)
     ranked = [one for one in report.parties if one.rank is not None]
     if ranked:
         nodes = {one.node for one in ranked if one.node}
         numbers = ranks_text(one.rank for one in ranked if one.rank is not None)
-        yield f"{counted(len(ranked), 'rank')} ({numbers})" + (
-            f" on {counted(len(nodes), 'node')}" if nodes else ""
-        )
-    about = "" if report.exact else "about "
+        text = said("{} rank ({})" if len(ranked) == 1 else "{} ranks ({})", str(len(ranked)), numbers)
+        on = "{} on {} node" if len(nodes) == 1 else "{} on {} nodes"
+        yield said(on, text, str(len(nodes))) if nodes else text
+    about = "{}" if report.exact else word("about {}", lang)
     first = set(report.ranks)
     talkers = sorted(report.parties, key=lambda one: (one.rank not in first or one.rank is None, -one.lines))
     for one in talkers[:SPEAKERS]:
-        if one.lines or one.end:
+        end = one.end.text(lang)
+        if one.lines or end:
             what = (
-                f"{about}{counted_lines(one.lines)}, {size(one.size)}" if one.lines else "no line of its own"
+                about.format(_amount(one.lines, one.size, lang)) if one.lines else said("no line of its own")
             )
-            yield f"  {_who(one)}: {what}{f'; {one.end}' if one.end else ''}"
+            yield "  " + said("{}: {}", _who(one, lang), said("{}; {}", what, end) if end else what)
     if len(talkers) > SPEAKERS:
         rest = talkers[SPEAKERS:]
         lines, length = sum(one.lines for one in rest), sum(one.size for one in rest)
-        yield f"  {len(rest):,} others: {about}{counted_lines(lines)}, {size(length)}"
+        amount = about.format(_amount(lines, length, lang))
+        yield "  " + said("{} others: {}", f"{len(rest):,}", amount)
 
 
-def _who(one: Party) -> str:
+def _who(one: Party, lang: str) -> str:
     name = f"rank {one.rank}" if one.rank is not None else one.name
-    if not name and not one.node:
-        return "lines that name nobody"
-    return " on ".join(filter(None, (name, one.node)))
+    if name and one.node:
+        return _said(lang, "{} on {}", name, one.node)
+    return name or one.node or word("lines that name nobody", lang)

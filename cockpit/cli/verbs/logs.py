@@ -8,7 +8,6 @@ import re
 import time
 
 from cockpit.base.events import Gap
-from cockpit.base.record import rank_log
 from cockpit.cli.awaiting import catch_up, may_ask, started
 from cockpit.cli.live import TICK_S, Live
 from cockpit.cli.merged import Show
@@ -17,10 +16,12 @@ from cockpit.cli.parsing import Parser, add_flag, add_word, rank_set, whole
 from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.query import Query
+from cockpit.core.logs.sources import Nccl, Writer, file_of
 from cockpit.core.ranks import read_nodes
 from cockpit.core.run.events import Event
 from cockpit.engine.files import chunks
 from cockpit.engine.logs.book import Logbook
+from cockpit.engine.logs.spooled import sources_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Listener, Session
@@ -32,8 +33,7 @@ def main(words: list[str]) -> int:
     args = parser().parse_args(words)
     query = query_of(args)
     folder = run_folder(args.run, args.slurm)
-    nodes = folder.manifest.nodes
-    query.check([(node.name, rank) for node in nodes for rank in node.ranks], folder.name)
+    query.check(sources_of(folder.manifest), folder.name)
     if args.raw and (len(query.ranks) != 1 or args.follow):
         raise CockpitError("--raw takes exactly one --rank, and no -f", hint="see: cockpit logs --help")
     return asyncio.run(_logs(folder, query, args))
@@ -74,6 +74,9 @@ def parser() -> Parser:
         "REGEX",
         "only matching lines; !REGEX: only others; an all-lowercase REGEX ignores case",
     )
+    add_flag(
+        made, "--nccl", "only what NCCL says, all of it; otherwise only its warnings (see run --nccl-debug)"
+    )
     add_flag(made, "--time", "print the time of each line")
     made.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")
     made.add_argument(
@@ -87,7 +90,7 @@ def parser() -> Parser:
 
 def query_of(args: argparse.Namespace) -> Query:
     """What the words ask for."""
-    return Query(frozenset(args.rank), frozenset(args.node), args.grep, args.time)
+    return Query(frozenset(args.rank), frozenset(args.node), args.grep, args.time, nccl=args.nccl)
 
 
 class _Feed(Listener):
@@ -105,10 +108,10 @@ class _Feed(Listener):
         if self.book is not None and isinstance(event.fact, Gap):
             self.book.gap(event.node, event.fact)
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         """New bytes of a log: they are in the spool too, unless another cockpit writes it."""
         if self.book is not None:
-            self.book.feed(node, rank, offset, data)
+            self.book.feed(node, writer, offset, data)
 
 
 async def _logs(folder: RunFolder, query: Query, args: argparse.Namespace) -> int:
@@ -141,7 +144,7 @@ async def _show(
 ) -> None:
     """Print what is here; with a session also what comes, until the run has ended."""
     book = feed.book = feed.book or Logbook(folder)
-    live = Live(folder.manifest, json=args.json, fold=not args.no_fold)
+    live = Live(folder.manifest, json=args.json, fold=not args.no_fold, nccl=args.nccl)
     show = Show(book, query, live)
     try:
         await book.load()
@@ -190,7 +193,7 @@ async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session |
 def _raw(folder: RunFolder, query: Query) -> None:
     (rank,) = query.ranks
     node = next(node for node in folder.manifest.nodes if rank in node.ranks)
-    for data in chunks(folder.spool_dir(node) / rank_log(rank)):
+    for data in chunks(folder.spool_dir(node) / file_of(Nccl(rank) if query.nccl else rank)):
         raw(data)
 
 

@@ -5,84 +5,31 @@ from __future__ import annotations
 import bisect
 import re
 import signal
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from cockpit.core.explain import launchers
-from cockpit.core.explain.console import LINE_MOST, Heard, Window
-from cockpit.core.explain.launchers import End
+from cockpit.core.explain.console import Window
 from cockpit.core.explain.report import Cause, Line, Party, Report
-from cockpit.core.explain.speaking import Speaker
-from cockpit.core.finding import Finding
-from cockpit.core.logs import causes
-from cockpit.core.logs.cause_words import NOISE_BEFORE, PASSED_ON, PROGRESS, SIGNS, STOPPED, VICTIM, Weight
-from cockpit.core.logs.causes import SURVIVED
-from cockpit.core.logs.prefixes import TRACEBACK, message
-from cockpit.core.logs.tracebacks import read_lines, read_tracebacks, shown
+from cockpit.core.explain.witnesses import LINE_S, Source, Witness, short_host, witnesses
+from cockpit.core.logs.cause_words import VICTIM, Weight
+from cockpit.core.logs.prefixes import message
 from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import ranks_named
 from cockpit.core.rules.explanation import explanation
 from cockpit.core.rules.table import Table
-from cockpit.core.run.first import CRASHES, LISTENED, First, Said, first_of
+from cockpit.core.run.failure import recorded
+from cockpit.core.run.first import LISTENED, First, Said, first_of
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.states import Node, Rank, RankState, signal_name
 from cockpit.core.text import one_line
+from cockpit.lang import UNSAID, Phrase
 
-UNNAMED = 1 << 19
-"""Numbers from here on stand for speakers whose rank is not known."""
-SHARE = 0.3
-"""So many of a console's lines have a label, or a host, if its launcher puts them there."""
 NEAR = 40
 """Lines around a cause in which a rule may find a sign."""
-LAST = 12
-"""A line that says it is an error counts as a failure if no more lines follow it."""
-LINE_S = 1e-6
-"""What one line is in time, where lines have none: all is at once, in order."""
 
-_CLOCK = re.compile(
-    rb"(\d{4})[-/](\d\d)[-/](\d\d)[ T_](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?"
-    rb"|\b[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,6})"
-)
-_SUMMARY = re.compile(rb"(?:\w{1,80}\.){0,10}[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit)(?::|\Z)")
+_KILLED = re.compile(rb"(?:[^\n]{1,200}: line \d{1,9}: +\d{1,10} )?Killed\b")
 _OOM_ONLY = re.compile(rb"(?i)oom|out of memory: killed|memory cgroup|killed due to")
-
-
-@dataclass(frozen=True)
-class Source:
-    """A console that was read.
-
-    :param name: as it was given
-    :param rank: as the name says, if it is the log of one rank; None: it does not
-    :param notes: what went wrong with reading it
-    """
-
-    name: str
-    heard: Heard
-    rank: int | None = None
-    node: str = ""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass
-class _Party:
-    """One who speaks, or of whom a launcher speaks."""
-
-    number: int
-    rank: int | None
-    node: str
-    name: str
-    lines: int = 0
-    size: int = 0
-    windows: list[tuple[Source, Window]] = field(default_factory=list)
-    end: End | None = None
-    told_by: list[Source] = field(default_factory=list)
-    ended: float = 0.0
-    cause: causes.Cause | None = None
-    said: tuple[Source, Window, int] | None = None
-    """Where its cause is: the index of a line."""
-    at: float = 0.0
 
 
 def judged(sources: Sequence[Source], rules: Table) -> Report:
@@ -95,136 +42,11 @@ class _Court:
     def __init__(self, sources: Sequence[Source], rules: Table) -> None:
         self._sources = sources
         self._rules = rules
-        self._parties: dict[tuple[int | None, str, str], _Party] = {}
-        self._clocked = len(sources) > 1
-        for order, source in enumerate(sources):
-            self._hear(order, source)
-        for order, source in enumerate(sources):
-            self._end(order, source)
-        for party in self._parties.values():
-            self._listen(party)
-        self._adopt()
-
-    # Who is there
-
-    def _hear(self, order: int, source: Source) -> None:
-        heard = source.heard
-        named = _settled(source)
-        for speaker in dict.fromkeys([*heard.windows, *heard.counts]):
-            party = self._party(*named(speaker))
-            party.lines += heard.counts[speaker]
-            party.size += heard.sizes[speaker]
-            window = heard.windows.get(speaker)
-            if window is not None and window.lines:
-                self._add(party, source, window)
-
-    def _add(self, party: _Party, source: Source, window: Window) -> None:
-        for known, its in party.windows:
-            if known is source:
-                its.merge(window)
-                return
-        party.windows.append((source, window))
-
-    def _party(self, rank: int | None, node: str, name: str) -> _Party:
-        key = (rank, "" if rank is not None else node, "" if rank is not None else name)
-        party = self._parties.get(key)
-        if party is None:
-            number = rank if rank is not None else UNNAMED + len(self._parties)
-            party = self._parties[key] = _Party(number, rank, node, name)
-        party.node = party.node or node
-        return party
-
-    def _end(self, order: int, source: Source) -> None:
-        told = source.heard.told
-        alone = len({node for node in (*told.bases, *told.mapped, *told.offsets) if node}) < 2
-        for end in told.ends:
-            rank = end.rank
-            if rank is None and end.local is not None:
-                rank = told.rank_of(end.node, end.local, alone=alone)
-            if rank is None and end.pid is not None:
-                rank = told.actors.get((end.node, end.pid))
-            if rank is None and end.local is None and end.rank is None:
-                continue
-            name = "" if rank is not None else f"local rank {end.local}"
-            party = self._party(rank, end.node, name)
-            better = party.end is None or (end.root and not party.end.root)
-            if better and (end.code != 0):
-                party.told_by = [source]
-                first = party.end
-                party.end = end if first is None else replace(end, at=first.at)
-                party.ended = self._time(order, source, party.end.at)
-
-    def _time(self, order: int, source: Source, number: int) -> float:
-        return order * 10.0 + number * LINE_S
-
-    # What they say
-
-    def _listen(self, party: _Party) -> None:
-        best: causes.Cause | None = None
-        for source, window in party.windows:
-            text = b"\n".join(window.lines) + b"\n"
-            found = causes.search(partial(_slice, text), len(text))
-            index = 0 if found is None else min(text.count(b"\n", 0, found.at), len(window.lines) - 1)
-            mixed = party.rank is None and not party.name and any(end.code for end in source.heard.told.ends)
-            if mixed and (found is None or found.weight <= Weight.VICTIM):
-                # Others may train on for a while: their lines do not show that it was survived.
-                start = _unsurvived(window, self._world(source))
-                found, index = _among_others(window, found, index, start)
-            ended = mixed or (party.end is not None and party.end.signal is None)
-            if ended and (found is None or found.weight <= Weight.NOISE):
-                found, index = _at_the_end(window, found, index, self._world(source) if mixed else SURVIVED)
-            if found is None or (best is not None and found.weight <= best.weight):
-                continue
-            if party.rank is None and not party.name and found.weight <= Weight.VICTIM:
-                found, index = _amid(window, found, index, _unsurvived(window, self._world(source)))
-            if found.weight is Weight.NOISE:
-                continue
-            if found.weight <= Weight.ERROR and not self._last(source, window, index):
-                continue
-            best = found
-            party.said = source, window, index
-            order = self._sources.index(source)
-            party.at = self._when(order, source, window, index)
-        party.cause = best
-
-    def _world(self, source: Source) -> int:
-        """How many processes there are, about."""
-        return max((end.rank + 1 for end in source.heard.told.ends if end.rank is not None), default=8)
-
-    def _last(self, source: Source, window: Window, index: int) -> bool:
-        """Whether hardly anything follows, of its speaker and in all."""
-        rest = window.lines[index + 1 :]
-        return len(rest) <= LAST and not any(PROGRESS.search(line) for line in rest)
-
-    def _when(self, order: int, source: Source, window: Window, index: int) -> float:
-        if self._clocked:
-            for line in (*window.lines[index : index + 3], *window.lines[max(0, index - 30) : index][::-1]):
-                clock = _seconds(line)
-                if clock is not None:
-                    return clock + window.numbers[index] * LINE_S
-        return self._time(order, source, window.numbers[index])
-
-    def _adopt(self) -> None:
-        """What nobody named says of an end is said by the one that ended so, if that one says nothing."""
-        ended = sorted((one for one in self._parties.values() if one.end is not None), key=_ended)
-        for party in list(self._parties.values()):
-            if party.rank is not None or party.cause is None or party.end is not None:
-                continue
-            if party.cause.weight < Weight.CHILD:
-                continue
-            for one in ended:
-                silent = one.cause is None or one.cause.weight < Weight.VICTIM
-                same = not party.node or not one.node or _short(party.node) == _short(one.node)
-                if silent and same and _fits(one.end, party.cause):
-                    one.cause, one.said, one.at = party.cause, party.said, party.at
-                    party.cause = party.said = None
-                    break
-
-    # The judgement
+        self._parties = witnesses(sources)
 
     def report(self) -> Report:
         found = self._first()
-        parties = sorted(self._parties.values(), key=lambda one: (one.rank is None, one.number))
+        parties = sorted(self._parties, key=lambda one: (one.rank is None, one.number))
         shown = tuple(
             Party(one.rank, one.node, one.name, max(0, one.lines), max(0, one.size), self._how(one))
             for one in parties
@@ -242,7 +64,7 @@ class _Court:
         return report if found is None else self._told(report, *found)
 
     def _first(self) -> tuple[First, RunModel] | None:
-        failed = [one for one in self._parties.values() if self._has_failed(one)]
+        failed = [one for one in self._parties if self._has_failed(one)]
         if not failed:
             return None
         model = RunModel()
@@ -252,10 +74,10 @@ class _Court:
             model.ranks[one.number] = self._rank(one)
         if any(one.rank is not None for one in failed):
             listed = {one.number for one in failed}
-            for one in self._parties.values():
+            for one in self._parties:
                 if one.rank is not None and one.number not in listed:
                     model.ranks[one.number] = Rank(one.number, "", RankState.RUNNING)
-        by_number = {one.number: one for one in self._parties.values()}
+        by_number = {one.number: one for one in self._parties}
 
         def listen(rank: Rank) -> Said | None:
             one = by_number[rank.rank]
@@ -264,32 +86,32 @@ class _Court:
         first = first_of(model, listen)
         return None if first is None else (first, model)
 
-    def _weight(self, one: _Party) -> int:
+    def _weight(self, one: Witness) -> int:
         if one.cause is not None and one.cause.weight >= Weight.VICTIM:
             return int(one.cause.weight > Weight.VICTIM)
         return 1 if one.end is not None and one.end.signal != signal.SIGTERM else 0
 
-    def _has_failed(self, one: _Party) -> bool:
+    def _has_failed(self, one: Witness) -> bool:
         if one.end is not None:
             return True
         if one.cause is None:
             return False
-        if one.rank is None and one.cause.weight < Weight.VICTIM:
+        # All workers of Ray Train are named: what is left is said by whoever started them.
+        ray = not one.name and any(source.heard.told.actors for source in self._sources)
+        if one.rank is None and (ray or one.cause.weight < Weight.VICTIM):
             # Of launchers' words, unless they are all there is.
             return not any(
                 other is not one
                 and (other.end is not None or (other.cause and other.cause.weight >= Weight.VICTIM))
-                for other in self._parties.values()
+                for other in self._parties
             )
-        killed = (
-            other.end is not None and other.end.signal == signal.SIGKILL for other in self._parties.values()
-        )
+        killed = (other.end is not None and other.end.signal == signal.SIGKILL for other in self._parties)
         return not (one.rank is None and self._is_oom(one) and any(killed))
 
-    def _is_oom(self, one: _Party) -> bool:
+    def _is_oom(self, one: Witness) -> bool:
         return one.cause is not None and _OOM_ONLY.search(one.cause.found.what.encode()) is not None
 
-    def _rank(self, one: _Party) -> Rank:
+    def _rank(self, one: Witness) -> Rank:
         if one.end is None:
             return Rank(one.number, "", RankState.EXITED, code=1, ended_at=one.at)
         ended = one.ended
@@ -300,26 +122,30 @@ class _Court:
         if one.end.lost:
             return Rank(one.number, "", RankState.LOST, ended_at=ended or LINE_S)
         if number is not None:
-            return Rank(one.number, "", RankState.KILLED, signal=number, ended_at=ended or LINE_S)
+            oom = 1 if number == signal.SIGKILL and self._oom_line(one) is not None else None
+            return Rank(
+                one.number, "", RankState.KILLED, signal=number, oom_kills=oom, ended_at=ended or LINE_S
+            )
         return Rank(one.number, "", RankState.EXITED, code=one.end.code, ended_at=ended or LINE_S)
 
-    def _how(self, one: _Party) -> str:
+    def _how(self, one: Witness) -> Phrase:
         if one.end is None:
-            return ""
+            return UNSAID
         if one.end.lost:
-            return "died unexpectedly"
-        number = one.end.signal
-        return f"killed by {signal_name(number)}" if number is not None else f"exited {one.end.code}"
+            return Phrase("died unexpectedly")
+        if one.end.signal is None:
+            return Phrase("exited {}", (one.end.code,))
+        return Phrase("killed by {}", (signal_name(one.end.signal),))
 
     def _told(self, report: Report, first: First, model: RunModel) -> Report:
-        by_number = {one.number: one for one in self._parties.values()}
+        by_number = {one.number: one for one in self._parties}
         if self._only_saw(first, by_number):
             first = first._replace(how="unknown")
         firsts = [by_number[number] for number in ranks_of(first.ranks)]
         lead = firsts[0]
-        speaker = next((one for one in self._parties.values() if one.cause is first.cause), None)
+        speaker = next((one for one in self._parties if one.cause is first.cause), None)
         speaker = lead if speaker is None and lead.cause is not None else speaker
-        facts = self._facts(lead) if first.how == "broke" else frozenset()
+        facts = recorded(model.ranks[lead.number]) if first.how == "broke" else frozenset()
         cause = None
         words = b""
         near: tuple[bytes, ...] = ()
@@ -327,17 +153,24 @@ class _Court:
             source, window, index = speaker.said
             found = first.cause.found
             lines = tuple(_lines(source, window, index, found.what))
-            cause = Cause(found.what, found.evidence, lines)
+            # What its launcher says of its end is told beside it.
+            if first.cause.weight > Weight.PASSED_ON or lead.end is None:
+                cause = Cause(found.what, found.evidence, lines)
             if first.cause.weight >= Weight.VICTIM or first.cause.weight is Weight.ERROR:
                 # What a launcher says of an end are no words of the rank's own.
                 own = not (lines and launchers.tells(lines[0].text.encode("utf-8", "surrogateescape")))
                 words = found.what.encode("utf-8", "surrogateescape") if own else b""
+                # Nor is what a shell says of it.
+                words = b"" if _KILLED.match(words) else words
             around = window.lines[index : index + NEAR] + window.lines[max(0, index - NEAR) : index][::-1]
             near = tuple(around)
         oom = self._oom_line(lead) if "oom" in facts else None
         if oom is not None and (cause is None or first.cause is None or first.cause.weight < Weight.OWN):
             cause = Cause(oom.text, (), (oom,))
             words = oom.text.encode("utf-8", "surrogateescape")
+        end_line = self._end_line(lead)
+        if end_line is not None and lead.end is not None and lead.end.lost:
+            near = (end_line.text.encode("utf-8", "surrogateescape"), *near)
         row = explanation(words, near, facts, self._rules)
         followers = self._followers(first, firsts)
         return replace(
@@ -347,15 +180,16 @@ class _Court:
             names=tuple(dict.fromkeys(filter(None, (_named(one) for one in firsts if one.rank is None)))),
             nodes=tuple(dict.fromkeys(one.node for one in firsts if one.node)),
             what=self._what(first, firsts),
+            end=self._how(lead),
             cause=cause,
             row=row,
-            end_line=self._end_line(lead),
+            end_line=end_line,
             certainty="likely" if first.how in ("broke", "left") and len(firsts) == 1 else "unsure",
             waited=followers[0],
             ended_too=followers[1],
         )
 
-    def _only_saw(self, first: First, by_number: Mapping[int, _Party]) -> bool:
+    def _only_saw(self, first: First, by_number: Mapping[int, Witness]) -> bool:
         """Whether the one that is named has only seen another one's end, and its own is not told."""
         cause = first.cause
         if first.how != "broke" or cause is None or cause.weight > Weight.VICTIM:
@@ -363,33 +197,25 @@ class _Court:
         if cause.weight < Weight.VICTIM and not VICTIM.search(cause.found.what.encode()):
             return False
         lead = by_number[next(iter(ranks_of(first.ranks)))]
-        others = sum(one.rank is not None and one is not lead for one in self._parties.values())
+        others = sum(one.rank is not None and one is not lead for one in self._parties)
         return lead.end is None and others > 0
 
-    def _facts(self, one: _Party) -> frozenset[str]:
-        facts = set()
-        if one.end is not None and one.end.signal is not None:
-            facts.add(signal_name(one.end.signal))
-            if one.end.signal == signal.SIGKILL and self._oom_line(one) is not None:
-                facts.add("oom")
-        return frozenset(facts)
-
-    def _oom_line(self, one: _Party) -> Line | None:
+    def _oom_line(self, one: Witness) -> Line | None:
         for source in self._sources:
             for at, node in source.heard.told.ooms:
-                if not (node and one.node and _short(node) != _short(one.node)):
+                if not (node and one.node and short_host(node) != short_host(one.node)):
                     line = _line(source, at)
                     if line is not None:
                         return line
         return None
 
-    def _end_line(self, one: _Party) -> Line | None:
+    def _end_line(self, one: Witness) -> Line | None:
         """Where its launcher says how it ended."""
         if one.end is None:
             return None
         return next((line for source in one.told_by if (line := _line(source, one.end.at)) is not None), None)
 
-    def _what(self, first: First, firsts: Sequence[_Party]) -> str:
+    def _what(self, first: First, firsts: Sequence[Witness]) -> str:
         lead = firsts[0]
         ranks = [one.rank for one in firsts if one.rank is not None]
         who = ranks_named(ranks) if ranks else _named(lead) or "a process that no line names"
@@ -400,12 +226,12 @@ class _Court:
             return f"{who}{on} exited 0 while the others continued"
         if first.how == "absent":
             return f"{who}{on} did not join the others"
-        return f"{who}{on} {self._how(lead) or 'failed'}"
+        return f"{who}{on} {self._how(lead).text() or 'failed'}"
 
-    def _followers(self, first: First, firsts: Sequence[_Party]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _followers(self, first: First, firsts: Sequence[Witness]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         waited: list[int] = []
         ended: list[int] = []
-        for one in self._parties.values():
+        for one in self._parties:
             if one in firsts or one.rank is None or not self._has_failed(one):
                 continue
             victim = one.cause is not None and one.cause.weight <= Weight.VICTIM
@@ -423,150 +249,10 @@ def _line(source: Source, number: int) -> Line | None:
     return None
 
 
-def _ended(one: _Party) -> tuple[bool, float]:
-    return not (one.end is not None and one.end.root), one.ended
-
-
-def _fits(end: End | None, cause: causes.Cause) -> bool:
-    """Whether a process that ended so may have said this."""
-    number = None if end is None else end.signal
-    if number is None or number in CRASHES:
-        return True
-    return number == signal.SIGKILL and cause.weight is Weight.ROOT
-
-
-def _unsurvived(window: Window, world: int) -> int:
-    """Where the first traceback is that was not survived; each of so many processes may train a step more."""
-    start, progress = len(window.lines), 0
-    for at in range(len(window.lines) - 1, -1, -1):
-        line = window.lines[at]
-        if TRACEBACK in line:
-            start, progress = at, 0
-        elif PROGRESS.search(line[:LINE_MOST]):
-            progress += 1
-            if progress > world:
-                break
-    return start
-
-
-def _amid(window: Window, found: causes.Cause, index: int, start: int) -> tuple[causes.Cause, int]:
-    """The first exception that is no victim's, amid tracebacks of several processes in each other's lines."""
-    if sum(TRACEBACK in line for line in window.lines[start:]) < 2:
-        return found, index
-    for at in range(start, len(window.lines)):
-        line = window.lines[at]
-        text = message(line)
-        if _SUMMARY.match(text) and not (VICTIM.search(text) or PASSED_ON.match(text) or STOPPED.match(text)):
-            what = one_line(text.strip()[:2000])
-            return found._replace(weight=Weight.OWN, found=Finding("cause", what, certainty="unsure")), at
-        signs = SIGNS.found_in(text) if SIGNS.hint(text) else []
-        if signs and max(weight for weight, _ in signs) >= Weight.OWN and not VICTIM.search(text):
-            what = one_line(text.strip()[:2000])
-            return found._replace(weight=Weight.OWN, found=Finding("cause", what, certainty="unsure")), at
-    return found, index
-
-
-def _at_the_end(
-    window: Window, found: causes.Cause | None, index: int, most: int
-) -> tuple[causes.Cause | None, int]:
-    """The last traceback of a process that failed, although a line beside it says that it continues."""
-    text = b"\n".join(window.lines)
-    starts: list[int] = []
-    lines = read_lines(text, starts)
-    each = next(iter(read_tracebacks(lines)[::-1]), None)
-    if each is None or any(
-        NOISE_BEFORE.search(line) for line in lines[max(0, each.start - 2) : each.start + 1]
-    ):
-        return found, index
-    if sum(PROGRESS.search(line[:LINE_MOST]) is not None for line in lines[each.end + 1 :]) >= most:
-        return found, index
-    weight = Weight.VICTIM if VICTIM.search(each.summary) else Weight.OWN
-    if PASSED_ON.match(each.summary) or STOPPED.match(each.summary):
-        return found, index
-    at = starts[each.start]
-    what = one_line(each.summary[:2000])
-    told = Finding("cause", what, evidence=shown(each.frames), certainty="unsure")
-    return causes.Cause(weight, told, at), text.count(b"\n", 0, at)
-
-
-def _among_others(
-    window: Window, found: causes.Cause | None, index: int, start: int
-) -> tuple[causes.Cause | None, int]:
-    """What one of several processes says of its end, without what others print of their training after it."""
-    lines = window.lines
-    kept = [at for at, line in enumerate(lines) if at < start or not PROGRESS.search(line[:LINE_MOST])]
-    text = b"\n".join(window.lines[at] for at in kept) + b"\n"
-    other = causes.search(partial(_slice, text), len(text))
-    if other is None or (found is not None and other.weight <= found.weight):
-        return found, index
-    return other, kept[min(text.count(b"\n", 0, other.at), len(kept) - 1)]
-
-
-def _slice(text: bytes, start: int, length: int) -> bytes:
-    return text[start : start + length]
-
-
-def _short(node: str) -> str:
-    return node.partition(".")[0]
-
-
-def _named(one: _Party) -> str:
+def _named(one: Witness) -> str:
     return (
         " on ".join(filter(None, (one.name, one.node))) if one.name else one.node and f"a rank on {one.node}"
     )
-
-
-def _settled(source: Source) -> Callable[[Speaker], tuple[int | None, str, str]]:
-    """How speakers of a console are to be understood: rank, node and name of each."""
-    heard = source.heard
-    told = heard.told
-    every = sum(heard.counts.values()) or 1
-    kinds = Counter[str]()
-    for speaker, count in heard.counts.items():
-        kinds[speaker.kind] += count
-        kinds["on a host"] += count * bool(speaker.node and speaker.kind != "actor")
-    labels = kinds["label"] >= SHARE * every
-    hosts = kinds["on a host"] >= SHARE * every
-    nodes = {one.node for one in heard.counts if one.node} if hosts else set()
-    alone = len(nodes) < 2
-
-    def named(one: Speaker) -> tuple[int | None, str, str]:
-        node = one.node if hosts or one.kind in ("rank", "actor") else ""
-        node = node or source.node
-        if one.kind == "rank" or (one.kind == "label" and labels):
-            return one.number, node, ""
-        if one.kind == "local":
-            rank = told.rank_of(one.node, one.number, alone=alone)
-            return (rank, node, "") if rank is not None else (None, node, f"local rank {one.number}")
-        if one.kind == "actor":
-            rank = told.actors.get((one.node, one.number))
-            rank = _only(told.actors, one.number) if rank is None else rank
-            return (rank, node, "") if rank is not None else (None, node, f"{one.name} pid {one.number}")
-        if source.rank is not None:
-            return source.rank, node, ""
-        return None, node, ""
-
-    return named
-
-
-def _only(actors: dict[tuple[str, int], int], pid: int) -> int | None:
-    found = [rank for (_, its), rank in actors.items() if its == pid]
-    return found[0] if len(found) == 1 else None
-
-
-def _seconds(line: bytes) -> float | None:
-    """The time that a line tells, as seconds of some clock of the same kind."""
-    found = _CLOCK.search(line[:300])
-    if found is None:
-        return None
-    if found[1]:
-        month, day, hour, minute, second = (int(found[at]) for at in range(2, 7))
-        rest = found[7]
-    else:
-        month, day, hour, minute, second = (int(found[at]) for at in range(8, 13))
-        rest = found[13]
-    part = float(b"0." + rest) if rest else 0.0
-    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + second + part
 
 
 def _lines(source: Source, window: Window, index: int, what: str) -> Iterator[Line]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cockpit.core.ranks import ranks_text
+from cockpit.core.nccl.findings import notable
+from cockpit.core.nccl.table import NOTHING, Table
+from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.rules.row import Row
+from cockpit.core.run.states import Rank, RankState, signal_name
+from cockpit.lang import UNSAID, Phrase, word
 
 
 class Line(NamedTuple):
@@ -32,12 +38,22 @@ class Cause(NamedTuple):
     lines: tuple[Line, ...]
 
 
+def ended(rank: Rank) -> Phrase:
+    """How a rank ended."""
+    if rank.state is RankState.EXITED:
+        return Phrase("exited {}", (rank.code,))
+    if rank.state is RankState.KILLED:
+        return Phrase("killed by {}", (signal_name(rank.signal or 0),))
+    if rank.state is RankState.LOST:
+        return Phrase("lost: {}", (rank.why,)) if rank.why else Phrase("lost")
+    return Phrase("gone") if rank.state is RankState.GONE else UNSAID
+
+
 class Party(NamedTuple):
     """Who printed.
 
     :param rank: None: no line says which
     :param name: how it is known else
-    :param end: how it ended, in words; empty: nothing says
     """
 
     rank: int | None
@@ -45,7 +61,25 @@ class Party(NamedTuple):
     name: str
     lines: int
     size: int
-    end: str = ""
+    end: Phrase = UNSAID
+
+
+def named(ranks: Sequence[int], lang: str) -> str:
+    """``rank 3``, ``ranks 0-7``; Chinese has no plural."""
+    return f"rank {ranks_text(ranks)}" if lang == "zh" else ranks_named(ranks)
+
+
+_BETWEEN = re.compile(r"(?<=[^\x00-\x7f]) (?=[^\x00-\x7f])")
+"""A space that Chinese does not have between two signs of its own."""
+
+_HOW = {
+    "broke": "{} failed",
+    "left": "{} exited 0 while the others continued",
+    "absent": "{} did not join the others",
+    "gone": "{} is gone; its output ends with an error",
+    "stalled": "{} holds up the others",
+    "unknown": "which rank failed first is unknown: {} waited for others",
+}
 
 
 @dataclass(frozen=True)
@@ -53,17 +87,20 @@ class Report:
     """What is known.
 
     :param files: name, lines, bytes of each, whether all its lines were counted, and what was wrong with it
-    :param how: as in :class:`cockpit.core.run.first.First`; empty: no failure was found
+    :param how: as in :class:`cockpit.core.run.first.First`; ``stalled``: no rank failed, and the run made no
+        step any more; empty: no failure was found
     :param ranks: who failed first, if its rank is known
     :param names: who did, else
-    :param what: who it was, and how it ended, in a sentence
+    :param what: who it was, and how it ended, in an English sentence
+    :param end: how it ended
     :param row: what that means
     :param end_line: where its launcher says how it ended
     :param waited: ranks that only followed: they waited for it, or were stopped
     :param ended_too: ranks that failed after it
+    :param nccl: what NCCL says it uses
     """
 
-    files: tuple[tuple[str, int, int, bool, tuple[str, ...]], ...] = ()
+    files: tuple[tuple[str, int, int, bool, tuple[Phrase, ...]], ...] = ()
     launchers: tuple[str, ...] = ()
     parties: tuple[Party, ...] = ()
     how: str = ""
@@ -71,6 +108,7 @@ class Report:
     names: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     what: str = ""
+    end: Phrase = UNSAID
     cause: Cause | None = None
     row: Row | None = None
     certainty: str = "unsure"
@@ -78,6 +116,7 @@ class Report:
     waited: tuple[int, ...] = ()
     ended_too: tuple[int, ...] = ()
     run: str = ""
+    nccl: Table = NOTHING
 
     @property
     def failed(self) -> bool:
@@ -89,6 +128,18 @@ class Report:
         """Whether every line was counted; else the numbers of speakers are estimates."""
         return all(exact for _, _, _, exact, _ in self.files)
 
+    def sentence(self, lang: str) -> str:
+        """Who failed first, and how it ended; in Chinese from what is known, in English as it was judged."""
+        if lang != "zh" or (self.how == "stalled" and not self.ranks):
+            return self.what
+        who = named(self.ranks, lang) if self.ranks else "、".join(self.names)
+        who = who or word("a process that no line names", lang)
+        if self.ranks and len(self.nodes) == 1:
+            who = word("{} on {}", lang).format(who, self.nodes[0])
+        ended = self.how == "broke" and self.end.text(lang)
+        said = f"{who} {ended}" if ended else word(_HOW[self.how], lang).format(who)
+        return _BETWEEN.sub("", said)
+
     def as_json(self, lang: str = "en") -> dict[str, Any]:
         """The report for programs."""
         cause = self.cause
@@ -96,7 +147,7 @@ class Report:
             "failed": self.failed,
             "run": self.run,
             "files": [
-                {"file": name, "lines": lines, "bytes": size, "notes": list(notes)}
+                {"file": name, "lines": lines, "bytes": size, "notes": [note.text() for note in notes]}
                 for name, lines, size, _, notes in self.files
             ],
             "launchers": list(self.launchers),
@@ -108,7 +159,7 @@ class Report:
                     "name": one.name,
                     "lines": one.lines,
                     "bytes": one.size,
-                    "end": one.end,
+                    "end": one.end.text(),
                 }
                 for one in self.parties
             ],
@@ -138,4 +189,5 @@ class Report:
             ],
             "waited": ranks_text(self.waited),
             "failed_too": ranks_text(self.ended_too),
+            "findings": [one.as_json() for one in notable(self.nccl, lang)],
         }

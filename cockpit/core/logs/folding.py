@@ -15,9 +15,7 @@ from typing import NamedTuple
 
 from cockpit.core.logs.blocks import Records, TracebackBlock
 from cockpit.core.logs.shapes import Shape, record_shape, shape_of, told
-
-Source = tuple[str, int | None]
-"""Who prints: a node, and a global rank; None: its launcher."""
+from cockpit.core.logs.sources import Source
 
 RECORD_WAIT = 2.0
 """Seconds after its last line that an unfinished traceback is held back."""

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.levels import Level, level_of
 from cockpit.core.logs.patterns import Pattern
+from cockpit.core.logs.sources import Nccl, Source, Writer, rank_of
 from cockpit.core.ranks import nodes_set, nodes_text, ranks_text, read_nodes, read_ranks
 from cockpit.errors import CockpitError
 
 _RANKS = re.compile(r"[0-9,/-]+")
+_NCCL = "nccl"
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,8 @@ class Query:
     """Which lines of a run's logs are wanted: those that everything given here selects.
 
     It has two forms that a person types and that print themselves: the words of ``cockpit logs``, and the
-    text of the filter bar, which begins with sets: ``@0,13-15 oom``, ``@gpu[01-04] !debug``. A lone ``@``
-    ends the sets, for a pattern that begins with one.
+    text of the filter bar, which begins with sets: ``@0,13-15 oom``, ``@gpu[01-04] !debug``, ``@nccl @13``.
+    A lone ``@`` ends the sets, for a pattern that begins with one.
 
     :param ranks: of these ranks alone, without the launchers' consoles; empty: of all
     :param nodes: of these nodes alone; empty: of all
@@ -28,6 +30,7 @@ class Query:
         empty, or ``!`` alone: every line
     :param times: show when each line was there
     :param fold: show identical lines of many ranks as one
+    :param nccl: all that NCCL writes to files of its own, and nothing else; otherwise of these only warnings
     :raises CockpitError: the pattern is not a regular expression; says where
     """
 
@@ -36,6 +39,7 @@ class Query:
     pattern: str = ""
     times: bool = False
     fold: bool = True
+    nccl: bool = False
     matcher: Pattern | None = field(init=False, compare=False, repr=False)
     """The pattern, ready for use; None if every line matches."""
 
@@ -45,16 +49,19 @@ class Query:
 
     @classmethod
     def typed(cls, text: str) -> Query:
-        """The query that a text of the filter bar is.
+        """The query that a text of the filter bar is; a node named ``nccl`` is chosen by other means.
 
         :raises CockpitError: a set that is none, or no regular expression
         """
-        return cls(*leading_sets(text))
+        ranks, nodes, pattern = leading_sets(text)
+        return cls(ranks, nodes - {_NCCL}, pattern, nccl=_NCCL in nodes)
 
     @property
     def text(self) -> str:
         """It as a text of the filter bar, which says nothing of times and folds."""
-        sets = [ranks_text(self.ranks)] if self.ranks else []
+        sets = [_NCCL] if self.nccl else []
+        if self.ranks:
+            sets.append(ranks_text(self.ranks))
         if self.nodes:
             names = nodes_set(self.nodes)
             # A name of digits would be a rank; in brackets it is a range of one.
@@ -71,11 +78,12 @@ class Query:
         for option, value in (("--node", nodes_set(self.nodes)), ("--grep", self.pattern)):
             if value:
                 found += [f"{option}={value}"] if value.startswith("-") else [option, value]
-        return [*found, *(["--time"] if self.times else []), *([] if self.fold else ["--no-fold"])]
+        flags = {"--nccl": self.nccl, "--time": self.times, "--no-fold": not self.fold}
+        return [*found, *(flag for flag, wanted in flags.items() if wanted)]
 
     @property
     def narrows(self) -> bool:
-        """Whether it is about some logs only."""
+        """Whether it is about some ranks or nodes only."""
         return bool(self.ranks or self.nodes)
 
     @property
@@ -84,25 +92,43 @@ class Query:
         ranks = [f"ranks {ranks_text(self.ranks)}"] if self.ranks else []
         return " · ".join([*([nodes_text(sorted(self.nodes))] if self.nodes else []), *ranks])
 
-    def takes(self, node: str, rank: int | None) -> bool:
-        """Whether a log is wanted.
+    def takes(self, node: str, writer: Writer) -> bool:
+        """Whether a log is wanted, or some of its lines."""
+        if self.nccl and not isinstance(writer, Nccl):
+            return False
+        whose = not self.ranks or rank_of(writer) in self.ranks
+        return whose and (not self.nodes or node in self.nodes)
 
-        :param rank: global; None: the launcher's console on that node
-        """
-        return (not self.ranks or rank in self.ranks) and (not self.nodes or node in self.nodes)
+    def takes_all(self, writer: Writer) -> bool:
+        """Whether every line of a wanted log is."""
+        return self.matcher is None and (self.nccl or not isinstance(writer, Nccl))
+
+    def selects(self, writer: Writer, line: bytes) -> bool:
+        """Whether a line of a wanted log is wanted."""
+        if not self.nccl and hushed(writer, line):
+            return False
+        return self.matcher is None or self.matcher.matches(line)
 
     def check(self, sources: Iterable[Source], where: str = "") -> None:
-        """Refuse ranks and nodes that are not among these.
+        """Refuse ranks, nodes and files of NCCL that are not among these.
 
         :raises CockpitError: there is one
         """
         known = list(sources)
-        ranks = {rank for _, rank in known if rank is not None}
+        ranks = {writer for _, writer in known if isinstance(writer, int)}
         if odd := self.ranks - ranks:
             raise CockpitError(f"no rank {min(odd)}", where=where, hint=f"it has {ranks_text(ranks)}")
         nodes = dict.fromkeys(node for node, _ in known)
         if unknown := self.nodes - set(nodes):
             raise CockpitError(f"no node {min(unknown)}", where=where, hint=f"it has {nodes_text(nodes)}")
+        if self.nccl and not any(isinstance(writer, Nccl) for _, writer in known):
+            hint = "what it says may be among the lines of ranks; cockpit run --nccl-debug keeps it apart"
+            raise CockpitError("NCCL has no files of its own in this run", where=where, hint=hint)
+
+
+def hushed(writer: Writer, line: bytes) -> bool:
+    """Whether a line is left out unless it is asked for: what NCCL says of itself, but for warnings."""
+    return isinstance(writer, Nccl) and level_of(line) is Level.PLAIN
 
 
 def leading_sets(text: str) -> tuple[frozenset[int], frozenset[str], str]:

@@ -1,13 +1,19 @@
-"""What is wrong by NCCL's own words: the way between nodes, between GPUs, versions."""
+"""What is wrong by NCCL's own words: the way between nodes, between GPUs, versions.
+
+What each means and what to type are rows of the table of rules. By words of a log nothing is sure.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from cockpit.core.finding import Finding, Rule, Step, findings
+from cockpit.core.finding import Finding, Rule, findings
 from cockpit.core.masks import mask_of
 from cockpit.core.nccl.table import COLUMNS, Group, Row, Table
+from cockpit.core.ranks import nodes_text
+from cockpit.core.rules.explanation import recognised, translated
 
 _INNER = re.compile(r"lo\Z|docker|br-|virbr|veth|cni|flannel|cali|lxc|podman|cbr|vmnet")
 """Interfaces that lead to no other node: loopback, bridges of containers and of virtual machines."""
@@ -22,6 +28,26 @@ def found(table: Table) -> tuple[Finding, ...]:
     each = list(findings(RULES, {"table": table})) if table else []
     order = ("error", "warning", "info")
     return tuple(sorted(each, key=lambda one: order.index(one.severity)))
+
+
+def notable(table: Table, lang: str) -> tuple[Finding, ...]:
+    """What is to be said of a run unasked, in a language; it need not be why anything fails."""
+    return tuple(translated(one, lang) for one in found(table) if one.severity != "info")
+
+
+def _meant(found: Finding, about: str = "", command: str = "") -> Finding:
+    """With what its row says.
+
+    :param about: of several things that it may be, which
+    :param command: in place of that of the row's first step; empty: nothing more is known
+    """
+    found = recognised(found, about)
+    first, *rest = found.steps
+    return replace(found, steps=(replace(first, command=command or first.command), *rest))
+
+
+def _on(nodes: Sequence[str]) -> str:
+    return f" on {nodes_text(nodes)}" if nodes else ""
 
 
 def _of(rows: Iterable[Row]) -> tuple[int, tuple[str, ...]]:
@@ -50,14 +76,14 @@ def _bridge(table: Table) -> Finding | None:
     names = dict.fromkeys(name for row in rows for name in (row.bootstrap, *_used(row)) if _INNER.match(name))
     ranks, nodes = _of(rows)
     outer = (group.value for group in table.groups("bootstrap") if not _INNER.match(group.value))
-    name = next(outer, "NAME")
+    name = next(outer, "")
     # Beside one that leads there, NCCL opens connections over both.
     only = any(
         _INNER.match(row.bootstrap) or (_used(row) and all(map(_INNER.match, _used(row)))) for row in rows
     )
-    return Finding(
+    found = Finding(
         "nccl-bridge",
-        f"NCCL takes {', '.join(names)}, which leads to no other node",
+        f"NCCL takes {', '.join(names)}{_on(nodes)}",
         ranks=ranks,
         nodes=nodes,
         evidence=(
@@ -65,15 +91,14 @@ def _bridge(table: Table) -> Finding | None:
             *[f"NET/Socket: {text}" for text in _told(table.groups("interfaces"))][:_MANY],
             *_set(rows, "NCCL_SOCKET_IFNAME"),
         ),
-        certainty="sure" if only else "likely",
+        certainty="likely",
         severity="error" if only else "warning",
-        steps=(
-            Step(
-                f"--env NCCL_SOCKET_IFNAME={name}", "the interface that all nodes share; ^docker,lo excludes"
-            ),
-            Step("ip -br addr", "which interface has the address of the cluster's network?"),
-        ),
     )
+    return _meant(found, "lo" if set(names) == {"lo"} else "", _take(name))
+
+
+def _take(interface: str) -> str:
+    return f"--env NCCL_SOCKET_IFNAME={interface}" if interface else ""
 
 
 def _used(row: Row) -> tuple[str, ...]:
@@ -89,12 +114,6 @@ def _tcp(table: Table) -> Finding | None:
     devices = [row for row in slow if row.devices or row.provider.startswith(_FABRIC)]
     others = [row for row in table.rows if row.network and row.network != "Socket"]
     told = tuple(_set(slow, "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET_PLUGIN"))
-    steps = (
-        Step(
-            "ibv_devinfo; fi_info -p efa", "is the device there, also in the container, and its port active?"
-        ),
-        Step("ulimit -l", "memory must not be limited for it: unlimited"),
-    )
     if devices or others:
         rows = devices or slow
         ranks, nodes = _of(rows)
@@ -104,32 +123,32 @@ def _tcp(table: Table) -> Finding | None:
             if has
             else "while others use " + ", ".join(dict.fromkeys(row.network for row in others))
         )
-        return Finding(
+        found = Finding(
             "nccl-tcp",
             f"NCCL uses TCP between nodes, {why}",
             ranks=ranks,
             nodes=nodes,
             evidence=(*_told(table.groups("network"))[:_MANY], *told),
-            certainty="sure",
+            certainty="likely",
             severity="warning",
-            steps=(Step("env | grep NCCL_", "is NCCL_NET or NCCL_IB_DISABLE set?"), *steps),
         )
+        return _meant(found)
     none = [row for row in slow if row.no_ib or row.settings.get("NCCL_IB_DISABLE", "0") != "0"]
     if not none:
         return None
     ranks, nodes = _of(none)
     off = bool(told) and any(text.startswith("NCCL_IB_DISABLE") and not text.endswith("=0") for text in told)
-    return Finding(
+    found = Finding(
         "nccl-tcp",
         "NCCL uses TCP between nodes: "
         + ("NCCL_IB_DISABLE is set" if off else "it finds no InfiniBand, RoCE or EFA device"),
         ranks=ranks,
         nodes=nodes,
         evidence=told,
-        certainty="sure",
+        certainty="likely",
         severity="info",
-        steps=steps[:1],
     )
+    return _meant(found, "" if off else "none")
 
 
 def _interface(table: Table) -> Finding | None:
@@ -149,8 +168,7 @@ def _interface(table: Table) -> Finding | None:
     if not apart:
         return None
     ranks, nodes = _of(apart)
-    name = usual.split(", ")[0] or "NAME"
-    return Finding(
+    found = Finding(
         "nccl-interface",
         f"{Group('', tuple(apart)).who} take another interface than the others"
         if len(apart) > 1
@@ -158,13 +176,10 @@ def _interface(table: Table) -> Finding | None:
         ranks=ranks,
         nodes=nodes,
         evidence=tuple(evidence),
-        certainty="sure",
+        certainty="likely",
         severity="warning",
-        steps=(
-            Step(f"--env NCCL_SOCKET_IFNAME={name}", "the one that most take"),
-            Step("ip -br addr", "on that node: is the interface up, with an address?"),
-        ),
     )
+    return _meant(found, command=_take(usual.split(", ")[0]))
 
 
 def _versions(table: Table) -> Finding | None:
@@ -176,21 +191,16 @@ def _versions(table: Table) -> Finding | None:
     told = groups if len(groups) > 1 else kits
     ranks, nodes = _of(row for group in told[1:] for row in group.rows)
     what = "versions of NCCL" if len(groups) > 1 else "builds of NCCL"
-    return Finding(
+    found = Finding(
         "nccl-versions",
         f"ranks have different {what}: {', '.join(group.value for group in told)}",
         ranks=ranks,
         nodes=nodes,
         evidence=_told(told),
-        certainty="sure",
+        certainty="likely",
         severity="error" if len(groups) > 1 else "warning",
-        steps=(
-            Step(
-                "python -c 'import torch; print(torch.__file__, torch.cuda.nccl.version())'",
-                "on both: the same environment on all nodes? LD_PRELOAD, LD_LIBRARY_PATH?",
-            ),
-        ),
     )
+    return _meant(found)
 
 
 def _p2p(table: Table) -> Finding | None:
@@ -216,19 +226,16 @@ def _p2p(table: Table) -> Finding | None:
         if said
         else "some GPUs of a node go through its memory (SHM), others directly (P2P)"
     )
-    return Finding(
+    found = Finding(
         "nccl-p2p",
         what,
         ranks=ranks,
         nodes=nodes,
         evidence=(*lines, *_told(table.groups("inside"))[:_MANY], *_set(off, "NCCL_P2P_DISABLE")),
-        certainty="sure" if said or by_choice else "unsure",
+        certainty="likely" if said or by_choice else "unsure",
         severity="warning" if said else "info",
-        steps=(
-            Step("nvidia-smi topo -p2p r; nvidia-smi topo -m", "which pairs, and what is between them?"),
-            Step("sudo lspci -vvv | grep -i acsctl", "SrcValid+ is ACS: off in the BIOS, or iommu=pt"),
-        )[: 1 if by_choice else 2],
     )
+    return _meant(found)
 
 
 def _gdr(table: Table) -> Finding | None:
@@ -239,11 +246,10 @@ def _gdr(table: Table) -> Finding | None:
     ranks, nodes = _of(rows)
     cards = dict.fromkeys(name for row in rows for name in row.gdr_off)
     told = tuple(_set(rows, "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_CUDA_SUPPORT"))
-    return Finding(
+    some = " for some ways" if all(row.gdr == "mixed" for row in rows) else ""
+    found = Finding(
         "nccl-gdr",
-        "GPUDirect RDMA is off"
-        + (" on some ways" if all(row.gdr == "mixed" for row in rows) else "")
-        + ": data between nodes goes through memory",
+        f"GPUDirect RDMA is off{_on(nodes)}{some}",
         ranks=ranks,
         nodes=nodes,
         evidence=(
@@ -251,22 +257,17 @@ def _gdr(table: Table) -> Finding | None:
             *((f"NCCL says so of {', '.join(list(cards)[:8])}",) if cards else ()),
             *told,
         ),
-        certainty="sure",
+        certainty="likely",
         severity="warning",
-        steps=(
-            Step(
-                "lsmod | grep -E 'nvidia_peermem|nv_peer_mem|gdrdrv'", "load it: sudo modprobe nvidia_peermem"
-            ),
-            Step("nvidia-smi topo -m", "is the card near the GPU? PHB and SYS are far"),
-        ),
     )
+    return _meant(found)
 
 
 RULES = (
-    Rule("nccl-versions", ("table",), _versions, "nccl/src/init.cc: Mismatched NCCL version"),
-    Rule("nccl-bridge", ("table",), _bridge, "nccl/src/misc/socket.cc: ncclFindInterfaces"),
-    Rule("nccl-interface", ("table",), _interface, "nccl/src/bootstrap.cc"),
-    Rule("nccl-tcp", ("table",), _tcp, "nccl/src/plugin/net.cc"),
-    Rule("nccl-p2p", ("table",), _p2p, "nccl/src/graph/paths.cc: ncclTopoCheckP2p"),
-    Rule("nccl-gdr", ("table",), _gdr, "nccl/src/graph/paths.cc: ncclTopoCheckGdr"),
+    Rule("nccl-versions", ("table",), _versions),
+    Rule("nccl-bridge", ("table",), _bridge),
+    Rule("nccl-interface", ("table",), _interface),
+    Rule("nccl-tcp", ("table",), _tcp),
+    Rule("nccl-p2p", ("table",), _p2p),
+    Rule("nccl-gdr", ("table",), _gdr),
 )

@@ -70,14 +70,8 @@ class Reader:
 
     def take(self, data: bytes, rank: int | None = None) -> None:
         """Take whole lines of a log at once; most of a log is not looked at line by line."""
-        at = 0
-        marks = dict.fromkeys(MARKS, -1)
-        while (hit := _next_mark(data, at, marks)) >= 0:
-            start = data.rfind(b"\n", at, hit) + 1 or at
-            end = data.find(b"\n", hit)
-            end = len(data) if end < 0 else end
-            self.feed(data[max(start, hit - LONGEST) : min(end, hit + LONGEST)], rank)
-            at = end
+        for line in marked(data):
+            self.feed(line, rank)
 
     def table(self, nodes: Mapping[int, str] | None = None) -> Table:
         """What was said so far.
@@ -142,6 +136,18 @@ class Reader:
         if value not in values and len(values) < most and self._kept < KEPT:
             values[value] = None
             self._kept += 1
+
+
+def marked(data: bytes) -> Iterator[bytes]:
+    """The lines of a log that NCCL may have printed; of longer ones a part."""
+    at = 0
+    marks = dict.fromkeys(MARKS, -1)
+    while (hit := _next_mark(data, at, marks)) >= 0:
+        start = data.rfind(b"\n", at, hit) + 1 or at
+        end = data.find(b"\n", hit)
+        end = len(data) if end < 0 else end
+        yield data[max(start, hit - LONGEST) : min(end, hit + LONGEST)]
+        at = end
 
 
 def _next_mark(data: bytes, at: int, marks: dict[bytes, int]) -> int:

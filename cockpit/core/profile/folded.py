@@ -5,14 +5,18 @@ Ranks are weights: each counts as much as any other, however many samples there 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import median_high
 from typing import Any
 
+from cockpit.base.stacks.dump import Frame
+from cockpit.base.stacks.kinds import WAITING, kind
 from cockpit.core.ranks import mask_text
-from cockpit.core.stacks.flamegraph import file_of, sampled
+from cockpit.core.stacks.flamegraph import file_of, sampled, speedscope
 from cockpit.core.text import one_line
 
 THREAD = "thread: "
@@ -81,9 +85,10 @@ def tree(of: Mapping[int, Samples]) -> Node:
 
 @dataclass(frozen=True)
 class Differs:
-    """A frame at which a rank is for longer than the others.
+    """A frame in which a rank is for longer than the others.
 
-    :param share: of its own time, 0 to 1, in it or what it calls; ``others``: the mean of the others
+    :param share: of its time, 0 to 1, in it or what it calls
+    :param others: the same of the median of the others, of two the higher
     """
 
     frame: str
@@ -96,43 +101,51 @@ class Differs:
         return self.share - self.others
 
 
+LEAST, ERRORS = 0.1, 3.0
+"""What counts: so much more of its time, and so many standard errors of both shares."""
+
+_ALIKE = 0.01
+
+
 def differences(of: Mapping[int, Samples], rank: int) -> list[Differs]:
-    """The frames in which a rank is more than the mean of the others, by how much, most first.
+    """The frames in which a rank is for longer than the median of the others, most first.
 
-    Of frames that call each other and differ alike only the innermost is there.
+    Of frames that call each other and differ alike only the innermost is there. None is one in which ranks
+    wait for others: who waits is not to blame.
     """
-    return _differences(_all_shares(of), rank)
+    return _differences({each: _Ranked(samples) for each, samples in of.items()}, rank)
 
 
-def differing(of: Mapping[int, Samples]) -> dict[int, list[Differs]]:
-    """The ranks that are somewhere for longer than the others, those that differ most first."""
-    shares = _all_shares(of)
-    found = {rank: [one for one in _differences(shares, rank) if one.more >= DIFFERENT] for rank in of}
-    odd = {rank: some[:NAMED] for rank, some in found.items() if some}
-    # Of few ranks an odd one alone makes the mean of the others odd.
-    least = max((some[0].more for some in odd.values()), default=0.0) / 2
-    named = ((rank, some) for rank, some in odd.items() if some[0].more >= least)
-    return dict(sorted(named, key=lambda each: -each[1][0].more)[:NAMED])
+class _Ranked:
+    """The stacks of a rank.
+
+    :attr:`shares` is what :func:`_shares` says, :attr:`many` how many samples there are.
+    """
+
+    def __init__(self, samples: Samples) -> None:
+        mine = main_thread(samples)
+        self.shares, self.many = _shares(mine), sum(mine.values())
 
 
-DIFFERENT = 0.05
-"""Part of its time that a rank is somewhere for longer than the others, at least, to be named."""
-NAMED = 3
-
-
-def _differences(shares: _Shares, rank: int) -> list[Differs]:
-    others = [shares[each] for each in shares if each != rank and shares[each]]
+def _differences(of: Mapping[int, _Ranked], rank: int) -> list[Differs]:
+    shares = {each: one.shares for each, one in of.items()}
+    many = {each: one.many for each, one in of.items()}
+    others = [each for each in shares if each != rank and shares[each]]
     mine = shares.get(rank)
     if not mine or not others:
         return []
-    found = []
+    fewest, found = min(many[each] for each in others), []
     for frame, (share, depth) in mine.items():
-        usual = sum(one.get(frame, (0.0, 0))[0] for one in others) / len(others)
-        found.append((depth, Differs(frame, share, usual)))
+        if share < LEAST:
+            continue
+        one = Differs(frame, share, median_high(shares[each].get(frame, (0.0, 0))[0] for each in others))
+        error = math.sqrt(_variance(share, many[rank]) + _variance(one.others, fewest))
+        if one.more >= max(LEAST, ERRORS * error) and kind(_frame(frame)) not in WAITING:
+            found.append((depth, one))
     found.sort(key=lambda each: (-round(each[1].more, 3), -each[0], each[1].frame))
     kept: list[Differs] = []
     for _, one in found:
-        if one.more > 0 and all(abs(one.more - other.more) > _ALIKE for other in kept):
+        if all(abs(one.more - other.more) > _ALIKE for other in kept):
             kept.append(one)
     return kept
 
@@ -149,15 +162,17 @@ def top(samples: Samples) -> tuple[str, float] | None:
     return frame, many / sum(mine.values())
 
 
-_ALIKE = 0.01
+def odd_ranks(of: Mapping[int, Samples]) -> dict[int, list[Differs]]:
+    """The ranks that are somewhere for longer than the others, those that differ most first."""
+    ranked = {rank: _Ranked(samples) for rank, samples in of.items()}
+    found = {rank: some for rank in of if (some := _differences(ranked, rank))}
+    return dict(sorted(found.items(), key=lambda each: -each[1][0].more))
 
 
-_Shares = Mapping[int, Mapping[str, tuple[float, int]]]
-"""By rank what :func:`_shares` says."""
-
-
-def _all_shares(of: Mapping[int, Samples]) -> _Shares:
-    return {rank: _shares(main_thread(samples)) for rank, samples in of.items()}
+def _variance(share: float, many: int) -> float:
+    """Of a share that so many samples gave; none of a few is no proof of none."""
+    likely = (share * many + 1) / (many + 2)
+    return likely * (1 - likely) / (many + 2)
 
 
 def _shares(samples: Samples) -> dict[str, tuple[float, int]]:
@@ -187,15 +202,12 @@ def to_speedscope(of: Mapping[int, Samples], title: str) -> dict[str, Any]:
     for rank, samples in sorted(of.items()):
         stacks = [[frames.setdefault(frame, len(frames)) for frame in stack] for stack in samples]
         profiles.append(sampled(f"rank {rank}", stacks, list(samples.values())))
-    return file_of(title, list(map(_speedscope, frames)), profiles)
+    return file_of(title, [speedscope(_frame(frame)) for frame in frames], profiles)
 
 
-def _speedscope(frame: str) -> dict[str, Any]:
-    fits = _PLACE.fullmatch(frame)
-    if fits is None:
-        return {"name": frame}
-    name, file, line = fits.groups()
-    return {"name": name, "file": file, **({"line": int(line)} if line else {})}
+def _frame(text: str) -> Frame:
+    fits = _PLACE.fullmatch(text)
+    return Frame(fits[1], fits[2], int(fits[3] or 0)) if fits else Frame(text, "", 0)
 
 
 def ranks_text(node: Node) -> str:

@@ -41,6 +41,9 @@ ENDS = 3
 ROWS = 200
 """Kinds of collectives that are kept: those with most time."""
 
+BESIDE = 16
+"""Rows of one name and size that others are tried to be one with."""
+
 _PAIR = ("send", "recv")
 _NS = 1_000_000_000
 
@@ -199,10 +202,10 @@ def _corrections(
             if first.group or first.ranks or abs(more) * _NS <= APART_NS:
                 apart[anchor, node].append(more)
     near: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for (one, other), seconds in apart.items():
-        if len(seconds) >= ENDS:
-            near[one][other] = median(seconds)
-            near[other][one] = -near[one][other]
+    for (anchor, node), some in apart.items():
+        if len(some) >= ENDS:
+            near[anchor][node] = median(some)
+            near[node][anchor] = -near[anchor][node]
     found: dict[str, float] = {}
     for start in sorted(near):
         if start in found:
@@ -235,20 +238,22 @@ def rows(
     alike: defaultdict[tuple[str, int, str], list[Joined]] = defaultdict(list)
     for one in collectives:
         alike[one.name, one.size, one.group].append(one)
-    folded: list[tuple[list[Joined], int]] = []
+    folded: list[tuple[list[Joined], int]] = []  # with the ranks in them
     beside: defaultdict[tuple[str, int, int], list[int]] = defaultdict(list)
     for (name, size, _), some in sorted(alike.items()):
         mask = mask_of({call.rank for one in some for call in one.calls})
         same = beside[name, size, len(some)]
-        place = next((at for at in same if not folded[at][1] & mask), len(folded))
+        place = next((at for at in same[:BESIDE] if not folded[at][1] & mask), len(folded))
         if place == len(folded):
             same.append(place)
             folded.append(([], 0))
-        folded[place] = folded[place][0] + some, folded[place][1] | mask
+        folded[place][0].extend(some)
+        folded[place] = folded[place][0], folded[place][1] | mask
     folded.sort(key=lambda one: -sum(call.end - call.began for whole in one[0] for call in whole.calls))
     found = [_row(some, mask.bit_count() * max(1, steps), nodes) for some, mask in folded[:ROWS]]
-    place = max(range(len(found)), key=lambda at: found[at].wait * folded[at][1].bit_count(), default=None)
-    return found, None if place is None or not found[place].wait else _arrivals(place, folded[place][0])
+    waits = [row.wait * mask.bit_count() for row, (_, mask) in zip(found, folded, strict=False)]
+    most = max(waits, default=0.0)
+    return found, _arrivals(place := waits.index(most), folded[place][0]) if most else None
 
 
 def _row(some: Sequence[Joined], times: int, nodes: Mapping[int, str]) -> CollectiveRow:

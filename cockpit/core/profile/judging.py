@@ -30,7 +30,8 @@ FLOOR_S = 0.005
 """Seconds of a step that a slow rank takes longer at least."""
 
 NOISE = 2
-"""How many times the standard deviation of what a usual rank takes longer from step to step."""
+"""How many times the standard deviation, from step to step, of what it takes longer: its own, and a usual
+rank's."""
 
 SURE_STEPS = 4
 """Steps from which on anything is sure."""
@@ -46,7 +47,7 @@ AGREES: Mapping[str, frozenset[str]] = {
 SPENDS = {
     "data": "waits for data {} of each step",
     "compute": "computes {} of each step",
-    "communication": "moves data between ranks {} of each step, waiting left out",
+    "communication": "moves data between ranks {} of each step, waits not counted",
     "idle": "runs no operation {} of each step (Python, sleep, launching kernels)",
 }
 
@@ -101,6 +102,18 @@ class Case:
         others = [self.parts[one] for one in self.kind_of(rank).ranks if one != rank]
         return Parts._make(map(median, zip(*others, strict=True))) if others else None
 
+    def excesses(self, place: int) -> tuple[list[float], list[float]]:
+        """By how much the rank at a place was longer in each step than the median one of its kind, as part of
+        that, and in seconds."""
+        known = [step for step in self.steps if step.excess(place) is not None]
+        return [step.excess(place) or 0.0 for step in known], [step.over(place) for step in known]
+
+    @property
+    def noise(self) -> float:
+        """By how much steps of a usual rank differ in that, seconds."""
+        each = (self.excesses(place)[1] for place in range(len(self.ranks)))
+        return median(pstdev(overs) for overs in each if overs)
+
     @property
     def step(self) -> float:
         """Seconds of a step, the median."""
@@ -118,7 +131,6 @@ class Named:
     :param excess: by how much its own time exceeds that of the median rank: 0.5 is half as long again
     :param over: the same in seconds of a step
     :param part: why, by the parts of its steps; ``phase``: by its phases; None: they do not tell
-    :param phased: whether it has phases
     """
 
     rank: int
@@ -126,14 +138,11 @@ class Named:
     over: float
     part: Reason | None
     phase: Reason | None
-    phased: bool
 
     @property
     def why(self) -> str:
-        """The part that is why, if nothing speaks against it; empty: not known."""
-        if self.part is None or (self.phased and not self.agree):
-            return ""
-        return self.part.phase
+        """The part that is why, if its phases do not say otherwise; empty: not known."""
+        return "" if self.part is None or (self.phase and not self.agree) else self.part.phase
 
     @property
     def agree(self) -> bool:
@@ -145,26 +154,24 @@ class Named:
 
 def slow(case: Case) -> list[Named]:
     """Ranks that are slow, the slowest first."""
-    steps = case.steps
-    known = [
-        [(one, step.over(place)) for step in steps if (one := step.excess(place)) is not None]
-        for place in range(len(case.ranks))
-    ]
-    noise = median(pstdev(over for _, over in some) for some in known if some) if any(known) else 0.0
-    phased, found = any(step.phases for step in steps), []
+    phased, noise, found = any(step.phases for step in case.steps), case.noise, []
     for place, rank in enumerate(case.ranks):
-        if not known[place]:
+        excesses, overs = case.excesses(place)
+        times = sum(one >= EXCESS and over >= FLOOR_S for one, over in zip(excesses, overs, strict=True))
+        if not times or times < len(overs) * NEEDED / LOOKED_AT:
             continue
-        excesses, overs = zip(*known[place], strict=True)
-        times = sum(one >= EXCESS and over >= FLOOR_S for one, over in known[place])
-        if times < len(overs) * NEEDED / LOOKED_AT or median(overs) < NOISE * noise:
+        if median(overs) < NOISE * max(noise, pstdev(overs)):
             continue
         over = fmean(overs)
         part = phases.reason(case.parts[rank], case.others(rank), over)
-        phase = phases.why(place, steps, lambda: ()) if phased else None
+        phase = phases.why(place, case.steps, lambda: ()) if phased else None
         if phase is not None and case.gpus:
             phase = replace(phase, about="~")
-        found.append(Named(rank, median(excesses), over, part, phase, phased))
+        one = Named(rank, median(excesses), over, part, phase)
+        if case.gpus and one.why == "" and part is not None and part.phase in ("compute", "communication"):
+            # Where a CPU that runs ahead waits for its GPU says nothing against what the GPU did.
+            one = replace(one, phase=None)
+        found.append(one)
     return sorted(found, key=lambda one: (-one.excess, one.rank))
 
 
@@ -184,7 +191,7 @@ def _slow(case: Case, found: Sequence[Named]) -> Finding:
     if alone and others.wait - own.wait >= (1 - phases.ALIKE) * first.over:
         what = f"{ranks_named(named)} make{'' if many else 's'} the others wait {more} of every {step} step"
     else:
-        what = f"{ranks_named(named)} take{'' if many else 's'} {more} longer in a step than the median rank"
+        what = f"{ranks_named(named)} take{'' if many else 's'} {more} longer per step than the median rank"
     rows = _differing(case, first)
     sure = first.agree and len(case.steps) >= SURE_STEPS and all(one.why == first.why for one in found)
     return Finding(
@@ -203,20 +210,30 @@ def _slow(case: Case, found: Sequence[Named]) -> Finding:
 
 def _detail(case: Case, first: Named, rows: Sequence[OperationRow]) -> str:
     if not first.why or first.part is None:
-        return "what it does longer is not clear: the parts of its steps and their phases do not agree"
+        if first.phase is None:
+            return "no single part of its steps explains the difference"
+        if first.part is not None:
+            return "the reason is unclear: its operations and its phases disagree"
+        took, usual = case.seconds(first.phase.took), case.seconds(first.phase.others)
+        said = f"rank {first.rank} is {_in(first.phase)} {took} of each step, the others {usual}"
+        return said + "; its operations don't show why"
     took, usual = case.seconds(first.part.took), case.seconds(first.part.others)
     said = f"rank {first.rank} {SPENDS[first.why].format(took)}, the others {usual}"
     if first.phase is not None and first.why != "data":
-        said += f", in its {first.phase.phase}" if first.phase.phase != "other" else ", outside of its phases"
+        said += f", {_in(first.phase)}"
     if first.why != "compute":
         others = case.others(first.rank)
         as_fast = others and case.parts[first.rank].compute <= others.compute * (1 + EXCESS)
         return said + ("; it computes as fast as they do" if as_fast else "")
     oftener = [row for row in rows if row.median_count is not None and row.count > row.median_count * 1.05]
     if sum(row.more or 0.0 for row in oftener) >= first.over / 2:
-        often = f"{oftener[0].name} {oftener[0].count:g} times a step, the others {oftener[0].median_count:g}"
-        return f"{said}; it has more to do: {often}"
-    return said + ("; the same calls take it longer" if rows else "")
+        row = oftener[0]
+        return f"{said}; it has more to do: {row.name} {row.count:g} × per step, others {row.median_count:g}"
+    return said + ("; the same calls take longer" if rows else "")
+
+
+def _in(phase: Reason) -> str:
+    return "outside of its phases" if phase.phase == "other" else f"in its {phase.phase}"
 
 
 def _differing(case: Case, first: Named) -> list[OperationRow]:
@@ -235,7 +252,7 @@ def _evidence(case: Case, found: Sequence[Named], rows: Sequence[OperationRow]) 
     for one in found[:3]:
         since = case.collection.since.get(one.rank)
         yield (
-            f"rank {one.rank}: {one.excess:.0%} more time of its own in a step than the median rank"
+            f"rank {one.rank}: {one.excess:.0%} more own time per step than the median rank"
             + (f", since step {since:,}" if since is not None else "")
             + "".join(f"; {why.text}" for why in (one.part, one.phase) if why is not None)
         )
@@ -243,20 +260,19 @@ def _evidence(case: Case, found: Sequence[Named], rows: Sequence[OperationRow]) 
         if row.median is not None:
             yield f"{row.name} {case.seconds(row.own)}, others {case.seconds(row.median)}"
     first = found[0].rank
-    for row in sorted(case.collectives, key=lambda row: -row.wait)[:1]:
-        times = dict(row.last).get(first, 0)
-        if times * 2 > row.of:
-            yield f"last in {times} of {row.of} {row.name}, {case.seconds(row.spread)} after the first"
+    most = max(case.collectives, key=lambda one: one.wait, default=None)
+    if most is not None and (times := dict(most.last).get(first, 0)) * 2 > most.of:
+        yield f"last in {times} of {most.of} {most.name}, {case.seconds(most.spread)} after the first"
 
 
 def _next(case: Case, first: Named, named: Sequence[int]) -> Iterator[Step]:
-    run, ranks = quote(case.collection.run), ranks_text(named)
+    run, ranks = quote(case.collection.run or "HOSTFILE"), ranks_text(named)
     if first.why == "data" and (workers := _workers(case, first.rank)):
         yield workers
     typical = case.kind_of(first.rank).typical
     if first.why in ("data", "idle") and typical != first.rank:
         both = ranks_text({first.rank, typical})
-        yield Step(f"cockpit profile {run} --kind cpu --ranks {both}", "which lines of Python", "", "")
+        yield Step(f"cockpit profile {run} --kind cpu --ranks {both}", "which Python lines")
     yield Step(f"cockpit stacks {run} --ranks {ranks} --samples 3", "what they are doing", "", "stacks")
 
 
@@ -282,13 +298,13 @@ def _unequal(case: Case) -> Finding | None:
     own, theirs = case.seconds(longest.parts.own), case.seconds(usual)
     return Finding(
         "unequal_ranks",
-        f"{ranks_named(longest.ranks)} run{'' if len(longest.ranks) > 1 else 's'} other operations than the "
-        f"rest, and longer: {own} of a step, the rest {theirs}",
+        f"{ranks_named(longest.ranks)} run{'' if len(longest.ranks) > 1 else 's'} different operations and "
+        f"take{'' if len(longest.ranks) > 1 else 's'} longer: {own} per step, the others {theirs}",
         ranks=mask_of(longest.ranks),
-        detail="so do stages of a pipeline, or experts, of unequal size, and the largest sets the pace: "
-        "no rank is slow among those with the same operations",
+        detail="as pipeline stages or experts of unequal size do: the largest sets the pace. Among ranks "
+        "with the same operations none is slow",
         evidence=tuple(
-            f"{ranks_named(kind.ranks)}: {case.seconds(kind.parts.own)} of their own, "
+            f"{ranks_named(kind.ranks)}: {case.seconds(kind.parts.own)} own time, "
             f"{case.seconds(kind.parts.wait)} waiting"
             for kind in case.kinds[:8]
         ),
@@ -302,15 +318,17 @@ def _even(case: Case) -> Finding:
     ranks = case.ranks
     owns = [one.own for one in case.parts.values()]
     if len(ranks) == 1:
-        what = f"{ranks_named(ranks)} alone: there is no rank to compare it with"
+        what = f"only {ranks_named(ranks)} was profiled: nothing to compare it with"
     elif not case.waits and any(profile.backend for profile in case.profiles.values()):
-        what = "who is slow is not known: the traces have no collective that ranks have in common"
+        what = "can't tell who is slow: no collective is in the traces of several ranks"
     else:
-        what = "no rank is slow" + (" of those that are here" if case.missing else "")
-    evidence = [f"{case.seconds(min(owns))} to {case.seconds(max(owns))} of their own in a step"]
-    single = len(ranks) > 1 and all(len(kind.ranks) == 1 for kind in case.kinds)
-    sure = case.waits and not case.missing and not single and len(case.steps) >= SURE_STEPS
-    steps = ()
+        what = "no rank is slow" + (" among those profiled" if case.missing else "")
+    evidence = [f"own time {case.seconds(min(owns))} to {case.seconds(max(owns))} per step"]
+    single, uneven = all(len(kind.ranks) == 1 for kind in case.kinds), case.noise > EXCESS * median(owns)
+    if uneven and len(ranks) > 1:
+        evidence.append(f"a rank's steps vary by {case.seconds(case.noise)}: smaller differences don't show")
+    sure = case.waits and not (case.missing or single or uneven) and len(case.steps) >= SURE_STEPS
+    steps: tuple[Step, ...] = ()
     if found and found.startswith("input-bound"):
         each = [step for rank in ranks if (step := _workers(case, rank)) is not None]
         steps = (each[0],) if 2 * len(each) > len(ranks) else ()

@@ -59,7 +59,7 @@ class _Signs:
         """Whether it calls what takes the other one's time."""
         known = [name for name in other.top if name in self.calls or self.whole]
         shared = sum(_as_often(self.calls.get(name, 0.0), other.calls[name]) for name in known)
-        return shared >= SHARED * len(known)
+        return shared >= SHARED * len(known) and 2 * len(known) >= len(other.top)
 
 
 def _as_often(one: float, other: float) -> bool:

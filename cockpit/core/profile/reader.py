@@ -14,6 +14,7 @@ from cockpit.core.pace.step import Step
 from cockpit.core.pace.steps import Steps
 from cockpit.core.profile import operations as beside
 from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.profile.folded import odd_ranks, parsed
 from cockpit.core.profile.joined import Join, join, rows
 from cockpit.core.profile.judging import Case, Named, finding, slow
 from cockpit.core.profile.kinds import kinds
@@ -124,7 +125,7 @@ def _left_out(common: Sequence[int], table: _Table, profiles: Mapping[int, RankP
         if profile.collectives_all > len(profile.collectives)
     ]
     if lasts and min(lasts) > min(common, default=0):
-        why = "it has more collectives than a summary of a rank holds"
+        why = "too many collectives for a summary"
         found = {step: why for step in common if step >= min(lasts)}
     took = {
         step: median(steps[step].took for steps in table.values() if step in steps)
@@ -136,8 +137,8 @@ def _left_out(common: Sequence[int], table: _Table, profiles: Mapping[int, RankP
         if longer > LONG * usual:
             what = _more(step, [other for other in took if took[other] <= LONG * usual], table)
             found[step] = (
-                f"it took {longer / usual:.1f} times as long as the others{what}: "
-                "an evaluation or a checkpoint, perhaps"
+                f"it took {longer / usual:.1f} times as long as the others{what}, "
+                "perhaps for an evaluation or a checkpoint"
             )
     return found
 
@@ -232,7 +233,7 @@ def _missing(collection: Collection, ranks: Sequence[int]) -> list[Row]:
         why = one.why
         if one.state == DONE and not why and collection.kind == "torch":
             steps = ranks_text(step.step for step in one.summary.steps) if one.summary else ""
-            why = f"its steps are others: {steps}" if steps else "it has no step"
+            why = f"it profiled other steps: {steps}" if steps else "no step is in its profile"
         alike.setdefault((one_line(one.node), one_line(one.state), one_line(why)), []).append(rank)
     return [Row(tuple(some), node, state=state, why=why) for (node, state, why), some in alike.items()]
 
@@ -260,21 +261,21 @@ def _cost(collection: Collection, profiles: Mapping[int, RankProfile], during: f
 def _notes(case: Case, left_out: Mapping[int, str], found: Join) -> Iterator[str]:
     if case.collection.cancelled:
         yield f"ended early: {one_line(case.collection.cancelled)}"
-    yield from (f"step {step:,} does not count: {why}" for step, why in left_out.items())
+    yield from (f"step {step:,} is left out: {why}" for step, why in left_out.items())
     if case.missing:
-        alone = " what all others waited for them counts as communication" if case.waits else ""
+        alone = " time all others waited for them counts as communication" if case.waits else ""
         yield f"{ranks_named(case.missing)} missing{':' if alone else ''}{alone}"
     if len(case.kinds) > 1:
         some = "; ".join(ranks_named(kind.ranks) for kind in case.kinds[:8])
         more = f"; {len(case.kinds) - 8} more" if len(case.kinds) > 8 else ""
-        yield f"each rank is compared with those that have the same operations: {some}{more}"
+        yield f"ranks are compared only with those that run the same operations: {some}{more}"
     if not case.waits and len(case.parts) > 1:
-        yield "what ranks waited for each other is not known: it counts as communication"
+        yield "how long ranks waited for each other is unknown: it counts as communication"
     if found.clock is not None and found.clock > CLOCK_S:
-        yield f"clocks of nodes agree within {found.clock:.2f} s only, and so do arrivals"
+        yield f"clocks agree only within {found.clock:.2f} s, so arrivals are no better known"
     cut = {rank: one for rank, one in case.profiles.items() if one.collectives_all > len(one.collectives)}
     if cut:
-        yield f"of {ranks_named(cut)} only the first collectives are known"
+        yield f"{ranks_named(cut)}: only the first collectives are known"
     said: dict[str, list[int]] = {}
     for rank, profile in case.profiles.items():
         for note in profile.notes:
@@ -282,17 +283,42 @@ def _notes(case: Case, left_out: Mapping[int, str], found: Join) -> Iterator[str
     yield from (f"{ranks_named(ranks)}: {note}" for note, ranks in list(said.items())[:8])
 
 
+def _sampled(collection: Collection, ranks: Sequence[int]) -> Finding:
+    """What stacks say of who is where for longer than the others."""
+    odd = odd_ranks({rank: parsed(collection.results[rank].folded) for rank in ranks})
+    many = sum(collection.results[rank].samples for rank in ranks)
+    about = f"{counted(many, 'sample')} of {ranks_named(ranks)}"
+    if not odd:
+        what = "no rank is anywhere for longer than the others, beyond chance"
+        alone = "one rank alone: there is none to compare it with"
+        what = what if len(ranks) > 1 else alone
+        return Finding("same_stacks", what, evidence=(about,), certainty="likely", severity="info")
+    (first, some), others = next(iter(odd.items())), list(odd)[1:]
+    what = (
+        f"rank {first} spends {some[0].share:.0%} of its time in {some[0].frame}, others {some[0].others:.0%}"
+    )
+    detail = f"{ranks_named(others)} differ{'s' * (len(others) == 1)} too" if others else ""
+    return Finding(
+        "other_stacks",
+        what,
+        ranks=mask_of([first]),
+        detail=detail,
+        evidence=(about,),
+        certainty="likely",
+        nodes=(collection.results[first].node,),
+        severity="warning",
+    )
+
+
 def _nothing(collection: Collection) -> Reading:
     """Of a collection without a summary."""
     sampled = [rank for rank, one in collection.results.items() if one.state == DONE]
     if collection.kind == "cpu" and sampled:
-        many = sum(collection.results[rank].samples for rank in sampled)
-        what = f"{counted(many, 'sample')} of {ranks_named(sampled)}"
-        found = Finding("sampled", what, ranks=mask_of(sampled), certainty="sure", severity="info")
+        found = _sampled(collection, sampled)
     else:
         whys = Counter(one_line(why) for why in collection.missing.values())
         evidence = tuple(f"{counted(many, 'rank')}: {why}" for why, many in whys.most_common(4))
-        found = Finding("no_profile", "no rank's profile is here", evidence=evidence, certainty="sure")
+        found = Finding("no_profile", "no profile has arrived", evidence=evidence, certainty="sure")
     return Reading(
         found,
         asked=len(collection.results),

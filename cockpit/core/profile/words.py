@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cockpit.base.shell import quote
 from cockpit.core.cutting import SIGN, cut_middle
 from cockpit.core.masks import mask_of
-from cockpit.core.profile.collection import Collection
+from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.profile.reading import CollectiveRow, Parts, Reading, Row, seconds
 from cockpit.core.ranks import mask_within, ranks_named, ranks_text
 from cockpit.core.text import clip, columns, counted, one_line, size
@@ -54,7 +54,7 @@ def title(collection: Collection, reading: Reading) -> str:
     about += [
         f"{here} of {counted(reading.asked, 'rank')}" if here < reading.asked else counted(here, "rank")
     ]
-    return one_line(f"profile {collection.number} of {collection.run}: {', '.join(about)}")
+    return one_line(f"profile {collection.number} of {collection.run or 'a job'}: {', '.join(about)}")
 
 
 def bar(parts: Parts, width: int) -> str:
@@ -121,15 +121,15 @@ def _operations(reading: Reading, most: int) -> _Table | None:
         )
         for row in found.rows[:most]
     ]
-    others = f", beside the median of {counted(found.others, 'rank')}" if found.others else ""
+    others = f"; median of {counted(found.others, 'rank')}" if found.others else ""
     more = len(found.rows) - most + (found.left_out if len(found.rows) > most else 0)
     head = ("  operation", name, "median", "more", "calls")
-    return _Table(f"operations of {name} in a step{others}", head, cells, 1, more)
+    return _Table(f"operations of {name} per step{others}", head, cells, 1, more)
 
 
 def more_text(number: float | None, step: float) -> str:
     """``+0.95 s``; empty: nothing to speak of."""
-    if number is None or float(seconds(number, step)[:-2]) == 0:
+    if number is None or float(seconds(number, step).split()[0]) == 0:
         return ""
     return f"{'+' if number > 0 else ''}{seconds(number, step)}"
 
@@ -154,7 +154,7 @@ def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
         ]
         head = ("  name", "ranks", "size", "calls", "time", "GB/s", "spread", "waiting", "last")
         if rows:
-            yield _Table(f"collectives{where}, a step", head, cells, 1, len(rows) - most)
+            yield _Table(f"collectives{where}, per step", head, cells, 1, len(rows) - most)
 
 
 def brief(number: float) -> str:
@@ -271,15 +271,13 @@ def _last(collection: Collection, reading: Reading) -> Iterator[str]:
             f"{seconds(cost.during, cost.before)} during it{more}{after}"
         )
     if cost.stop:
-        yield f"stopping the profiler held a rank up by {cost.stop:.2f} s at most"
+        yield f"stopping the profiler paused a rank for {cost.stop:.2f} s at most"
     if reading.files:
         whole = sum(one.size for one in reading.files)
         each = " each" if len(reading.files) > 1 else ""
         opens = f"; {VIEWER} opens{each}" if collection.kind == "torch" else ""
-        yield (
-            f"{counted(len(reading.files), 'file')}, {size(whole)}, on the nodes: "
-            f"cockpit collect {quote(collection.run)} fetches them{opens}"
-        )
+        fetched = f": cockpit collect {quote(collection.run)} fetches them" if collection.run else ""
+        yield f"{counted(len(reading.files), 'file')}, {size(whole)}, on the nodes{fetched}{opens}"
         yield f"{reading.files[0].name}{f' {SIGN}' if each else ''}"
 
 
@@ -349,7 +347,7 @@ def as_json(collection: Collection, reading: Reading) -> dict[str, Any]:
         "missing": {
             str(rank): {"node": row.node, "state": row.state, "why": row.why}
             for row in reading.rows
-            if row.parts is None
+            if row.parts is None and row.state != DONE
             for rank in row.ranks
         },
         "kinds": [

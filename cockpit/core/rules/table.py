@@ -13,12 +13,14 @@ from cockpit.core.rules.row import Row
 
 AREAS = {
     "launch": ("Launch and ssh", "启动与 ssh"),
+    "nodes": ("Nodes", "节点"),
     "rendezvous": ("Rendezvous", "会合（rendezvous）"),
     "containers": ("Containers", "容器"),
     "slurm": ("SLURM", "SLURM"),
     "memory": ("Memory", "内存与显存"),
     "disks": ("Disks", "磁盘与文件系统"),
     "builds": ("Builds of extensions", "编译扩展"),
+    "fabric": ("InfiniBand, EFA, links between GPUs", "InfiniBand、EFA、GPU 互连"),
     "network": ("Network: NCCL, RCCL, HCCL, oneCCL, gloo", "网络：NCCL、RCCL、HCCL、oneCCL、gloo"),
     "hangs": ("Hangs", "卡住"),
     "processes": ("Processes that stay", "残留进程"),
@@ -44,7 +46,11 @@ class Table:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = tuple(rows)
         self.by_id = {row.id: row for row in rows}
+        self.by_check = {check: row for row in rows for check in row.checks}
         self._signs = Rows([Expression(at, sign) for at, row in enumerate(rows) for sign in row.signs])
+        self._recorded = sorted(
+            (row for row in rows if row.ends and not row.signs), key=lambda row: -len(row.ends)
+        )
         self._but = {at: re.compile(row.but.encode()) for at, row in enumerate(rows) if row.but}
 
     @property
@@ -62,8 +68,7 @@ class Table:
 
     def found_after(self, facts: frozenset[str]) -> Iterator[Row]:
         """The rows that need no line where this is recorded; what needs more of it comes first."""
-        fit = [row for row in self.rows if row.ends and not row.signs and row.ends <= facts]
-        yield from sorted(fit, key=lambda row: -len(row.ends))
+        return (row for row in self._recorded if row.ends <= facts)
 
 
 @cache

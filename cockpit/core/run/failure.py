@@ -65,11 +65,11 @@ def failure(run: Run, name: str, listen: Listen | None = None, near: Near = _not
 
 def _explained(first: First, rank: Rank, near: Near) -> Row | None:
     cause = first.cause
-    facts = _facts(rank) if first.how == "broke" else frozenset()
+    facts = recorded(rank) if first.how == "broke" else frozenset()
     return explanation(cause.said, near(rank, cause), facts) if cause else explanation(b"", (), facts)
 
 
-def _facts(rank: Rank) -> frozenset[str]:
+def recorded(rank: Rank) -> frozenset[str]:
     """What is recorded of its end, for rules."""
     found = set() if rank.signal is None else {signal_name(rank.signal)}
     if rank.oom_kills is not None:

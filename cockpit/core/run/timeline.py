@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from cockpit.core.logs.folding import Folded, Source, folded
+from cockpit.core.logs.folding import Folded, folded
 from cockpit.core.logs.shapes import shape_of
+from cockpit.core.logs.sources import Source, rank_of
 from cockpit.core.ranks import in_order, nodes_text, ranks_named
 from cockpit.core.run.event_table import TABLE, Entry, our_time
 from cockpit.core.run.events import Event
@@ -108,12 +109,13 @@ class _Fold:
     def _one(self, item: Folded, order: Iterable[str]) -> Entry:
         if len(self.said) == 1:
             return self.first
-        ranks = [rank for _, rank in item.sources if rank is not None]
+        ranks = [rank for _, rank in item.sources if isinstance(rank, int)]
         nodes = in_order({node for node, _ in item.sources}, order)
         who = f"{ranks_named(ranks)} " if ranks else f"{nodes_text(nodes)}: "
-        node, rank = item.sources[0] if len(item.sources) == 1 else ("", None)
+        node, writer = item.sources[0] if len(item.sources) == 1 else ("", None)
         text = f"{who}{item.text.decode()}"
-        return _harmless(replace(self.first, text=text, node=node, rank=rank, sources=tuple(item.sources)))
+        sources, rank = tuple(item.sources), rank_of(writer)
+        return _harmless(replace(self.first, text=text, node=node, rank=rank, sources=sources))
 
 
 def _harmless(entry: Entry) -> Entry:

@@ -36,7 +36,7 @@ def to_speedscope(snapshot: Snapshot) -> dict[str, Any]:
             name = f"ranks {mark}{mask_text(found.ranks)}: {found.doing.text}"
             stack = [frames.setdefault(frame, len(frames)) for frame in found.frames]
             profiles.append(sampled(name, [stack], [count(found.ranks)]))
-    return file_of(snapshot.title, [_speedscope(frame) for frame in frames], profiles)
+    return file_of(snapshot.title, [speedscope(frame) for frame in frames], profiles)
 
 
 def sampled(name: str, samples: list[list[int]], weights: list[int]) -> dict[str, Any]:
@@ -70,6 +70,7 @@ def _folded(frame: Frame) -> str:
     return f"{frame.name} ({place})".replace(";", ",").replace("\n", " ")
 
 
-def _speedscope(frame: Frame) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": frame.name, "file": frame.file}
-    return {**found, "line": frame.line} if frame.line else found
+def speedscope(frame: Frame) -> dict[str, Any]:
+    """A frame of that format."""
+    told: dict[str, Any] = {"name": frame.name, "file": frame.file, "line": frame.line}
+    return {name: value for name, value in told.items() if value}

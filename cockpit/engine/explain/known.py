@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 
 from cockpit.base.record import log_name
-from cockpit.core.explain.report import Cause, Line, Party, Report
+from cockpit.core.explain.report import Cause, Line, Party, Report, ended
 from cockpit.core.logs.cause_words import Weight
 from cockpit.core.logs.causes import Cause as Words
+from cockpit.core.logs.sources import file_of
 from cockpit.core.masks import ranks_of
 from cockpit.core.rules.table import table
 from cockpit.core.run.first import first_of
 from cockpit.core.run.model import Rank, RunModel
+from cockpit.core.run.states import Watching
 from cockpit.core.text import one_line
 from cockpit.engine.files import open_regular
 from cockpit.engine.logs.last_words import LastWords
+from cockpit.engine.nccl import table_here
 from cockpit.engine.records.folder import RunFolder
+from cockpit.lang import UNSAID
 
 BLOCK = 1 << 20
 LINE = 600
@@ -43,12 +48,14 @@ def explained_run(name: str) -> Report:
     ):
         lines, size = _counted(str(path))
         known = model.ranks.get(-1 if rank is None else rank)
-        end = known.text if known is not None and known.failed else ""
+        end = ended(known) if known is not None and known.failed else UNSAID
         if rank is not None or lines:
             parties.append(Party(rank, node, "" if rank is not None else "launcher", lines, size, end))
         if size:
             files.append((str(path), lines, size, True, ()))
-    report = Report(tuple(files), (folder.manifest.launcher,), tuple(parties), run=folder.name)
+    report = Report(
+        tuple(files), (folder.manifest.launcher,), tuple(parties), run=folder.name, nccl=table_here(folder)
+    )
     with closing(LastWords(folder)) as words:
         return _judged(report, folder, model, words)
 
@@ -56,7 +63,7 @@ def explained_run(name: str) -> Report:
 def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords) -> Report:
     found = words.judge(model)
     if found is None:
-        return report
+        return _stalled(report, model.watch)
     first = first_of(model, words.of)
     how = found.id if first is None else first.how
     ranks = tuple(ranks_of(found.ranks))
@@ -69,20 +76,36 @@ def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords
     told = found.detail or (cause.found.what if cause else "")
     later = [rank.rank for rank in model.failures() if rank.rank not in ranks]
     waited = tuple(number for number in later if not _broke(words, model.ranks[number]))
-    return Report(
-        report.files,
-        report.launchers,
-        report.parties,
+    return replace(
+        report,
         how=how,
         ranks=ranks,
         nodes=found.nodes,
         what=found.what,
+        end=ended(lead) if lead is not None and lead.failed else UNSAID,
         cause=Cause(told, found.evidence, () if place is None else (place,)) if told else None,
         row=table().by_id.get(found.rule),
         certainty=found.certainty,
         waited=waited,
         ended_too=tuple(number for number in later if number not in waited),
-        run=report.run,
+    )
+
+
+def _stalled(report: Report, watch: Watching) -> Report:
+    """The same of a run in which no rank failed: who held up the others, if the watch called it stalled."""
+    found = watch.finding
+    if found is None or watch.state != "stalled":
+        return report
+    return replace(
+        report,
+        how=watch.state,
+        ranks=tuple(ranks_of(found.ranks)),
+        nodes=found.nodes,
+        what=found.what,
+        cause=Cause(found.detail, tuple(filter(None, [found.where])), ()) if found.detail else None,
+        row=table().by_id.get(found.rule),
+        certainty=found.certainty,
+        waited=tuple(ranks_of(watch.waiting)),
     )
 
 
@@ -93,9 +116,9 @@ def _broke(words: LastWords, rank: Rank) -> bool:
 
 def _place(folder: RunFolder, words: LastWords, rank: Rank, cause: Words) -> Line | None:
     """Where the words are that a rank says."""
-    node, number = words.source(rank)
+    node, writer = words.where(rank)
     entry = next(one for one in folder.manifest.nodes if one.name == node)
-    path = folder.spool_dir(entry) / log_name(number)
+    path = folder.spool_dir(entry) / file_of(writer)
     lines = 0
     try:
         with os.fdopen(open_regular(path), "rb", buffering=0) as file:

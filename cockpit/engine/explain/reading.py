@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple
 
 from cockpit.core.explain.console import ALL, READ_FIRST, Console, Heard, joined
 from cockpit.core.explain.gate import Gate
-from cockpit.core.explain.judging import Source, judged
+from cockpit.core.explain.judging import judged
 from cockpit.core.explain.report import Report
+from cockpit.core.explain.witnesses import Source
+from cockpit.core.nccl.lines import LONGEST
+from cockpit.core.nccl.reading import Reader, marked
 from cockpit.core.rules.table import table
 from cockpit.engine.explain.sources import Item, NotALog, blocks, opened
 from cockpit.errors import CockpitError
+from cockpit.lang import Phrase
 
 MUCH = 24 << 20
 """Bytes from which on two processes are quicker than one."""
@@ -22,6 +27,8 @@ PROCESSES = 2
 BUDGET_LEAST = 32 << 10
 FIRST_LEAST = 64 << 10
 """Bytes at the beginning of each of many files that are read whatever is in them."""
+NCCL_MOST = 32 << 20
+"""Bytes of a file in which NCCL's lines are looked for: communicators are made early."""
 _LINE_END = 1 << 16
 
 
@@ -38,7 +45,8 @@ class _Part(NamedTuple):
 class _Read(NamedTuple):
     number: int
     heard: Heard
-    notes: tuple[str, ...]
+    notes: tuple[Phrase, ...]
+    nccl: Sequence[bytes] = ()
     error: CockpitError | None = None
 
 
@@ -61,6 +69,7 @@ def explained(items: Sequence[Item]) -> Report:
     reads = _both(parts) if big and len(parts) > 1 else [_read(part) for part in parts]
     sources = []
     unread = []
+    nccl = Reader()
     for number, item in enumerate(items):
         its = [one for one in reads if one.number == number]
         error = next((one.error for one in its if one.error is not None), None)
@@ -74,9 +83,11 @@ def explained(items: Sequence[Item]) -> Report:
             raise NotALog("empty: there is nothing to explain", where=item.name)
         notes = tuple(note for one in its for note in one.notes)
         sources.append(Source(item.name, heard, item.rank, notes=notes))
+        for line in (line for one in its for line in one.nccl):
+            nccl.feed(line, item.rank)
     if not sources:
         raise unread[0]
-    return judged(sources, table())
+    return replace(judged(sources, table()), nccl=nccl.table())
 
 
 def _both(parts: Sequence[_Part]) -> list[_Read]:
@@ -100,13 +111,34 @@ def _size(part: _Part) -> int:
 def _read(part: _Part) -> _Read:
     first = max(FIRST_LEAST, READ_FIRST * part.budget // ALL)
     console = Console(_gate(), part.budget, first=0 if part.start else first)
-    notes: list[str] = []
+    notes: list[Phrase] = []
+    nccl: list[bytes] = []
+    found = blocks(part.item, part.start, part.end, notes)
     try:
-        for block in blocks(part.item, part.start, part.end, notes):
+        for block in found if part.start else _keeping(found, nccl, part.budget):
             console.feed(block)
     except CockpitError as error:
-        return _Read(part.number, Heard(), (), error)
-    return _Read(part.number, console.finish(), tuple(notes))
+        return _Read(part.number, Heard(), (), error=error)
+    return _Read(part.number, console.finish(), tuple(notes), nccl)
+
+
+def _keeping(found: Iterable[bytes], nccl: list[bytes], most: int) -> Iterator[bytes]:
+    """The same blocks; lines of NCCL in the first of them are kept, so many bytes at most."""
+    left, rest = NCCL_MOST, b""
+    for block in found:
+        if left > 0 and most > 0:
+            left -= len(block)
+            data = rest + block
+            whole = data.rfind(b"\n") + 1
+            rest = data[whole:]
+            if len(rest) > 2 * LONGEST:
+                whole, rest = len(data), b""
+            for line in marked(data[:whole]):
+                most -= len(line)
+                if most < 0:
+                    break
+                nccl.append(line)
+        yield block
 
 
 _gates: list[Gate] = []

@@ -18,6 +18,7 @@ from typing import Any
 
 from cockpit.engine.files import open_regular
 from cockpit.errors import CockpitError, os_error
+from cockpit.lang import Phrase
 
 BLOCK = 1 << 20
 """Bytes that are read at once."""
@@ -137,7 +138,7 @@ def _natural(name: str) -> list[Any]:
 
 
 def blocks(
-    item: Item, start: int = 0, end: int | None = None, notes: list[str] | None = None
+    item: Item, start: int = 0, end: int | None = None, notes: list[Phrase] | None = None
 ) -> Iterator[bytes]:
     """The bytes of a file, as they are once unpacked.
 
@@ -203,7 +204,7 @@ def _unpacker(kind: str, item: Item) -> Any:
         raise CockpitError("this Python cannot unpack zstd", where=item.name, hint=hint) from None
 
 
-def _unpacked(item: Item, file: Any, data: bytes, kind: str, notes: list[str]) -> Iterator[bytes]:
+def _unpacked(item: Item, file: Any, data: bytes, kind: str, notes: list[Phrase]) -> Iterator[bytes]:
     """Unpack, one block at a time; what is broken ends it."""
     unpacker = _unpacker(kind, item)
     taken = given = 0
@@ -221,13 +222,14 @@ def _unpacked(item: Item, file: Any, data: bytes, kind: str, notes: list[str]) -
             except errors as error:
                 if not given:
                     raise NotALog(f"damaged {kind} file: {error}", where=item.name) from None
-                notes.append(f"damaged: only the beginning could be unpacked ({error})")
+                notes.append(Phrase("damaged: only the beginning could be unpacked ({})", (str(error),)))
                 return
             if out:
                 given += len(out)
                 yield out
             if given > BOMB_BYTES and given > BOMB_RATIO * max(taken, 1):
-                notes.append(f"read up to {given:,} bytes: so much out of {taken:,} packed bytes is no log")
+                words = "read up to {} bytes: so much out of {} packed bytes is no log"
+                notes.append(Phrase(words, (f"{given:,}", f"{taken:,}")))
                 return
             if unpacker.eof:
                 data = unpacker.unused_data
@@ -243,7 +245,7 @@ def _unpacked(item: Item, file: Any, data: bytes, kind: str, notes: list[str]) -
                 return
             unpacker = _unpacker(kind, item)
     if not unpacker.eof:
-        notes.append("cut off: its end is missing, and only the rest could be unpacked")
+        notes.append(Phrase("cut off: its end is missing, and only the rest could be unpacked"))
 
 
 def _checked(data: Iterator[bytes], item: Item, *, start: int = 0) -> Iterator[bytes]:

@@ -10,11 +10,12 @@ from itertools import repeat
 from typing import NamedTuple
 
 from cockpit.base.events import ClockMeasured, Gap
-from cockpit.base.record import is_log, log_name, logged_rank
+from cockpit.base.record import is_log
 from cockpit.core.logs.batches import BATCH_BYTES, WAIT_S, Collector, Rest
-from cockpit.core.logs.folding import Source, folded
+from cockpit.core.logs.folding import folded
 from cockpit.core.logs.levels import Level, level_of
 from cockpit.core.logs.query import Query
+from cockpit.core.logs.sources import Source, Writer, file_of, writer_of
 from cockpit.engine.logs.index import Index
 from cockpit.engine.logs.spooled import Gaps, Placed, SpooledLogs, logs_of, time_index
 from cockpit.engine.records.folder import NodeEntry, RunFolder
@@ -34,7 +35,7 @@ class Row:
     :param batch: the batch it is in; the number of batches for an unfinished line
     :param index: its place in the batch under the query it was read with
     :param at: the latest time by which it was here, unix seconds on our clock
-    :param sources: who printed it in this batch, consoles first, then by rank; at least one
+    :param sources: who wrote it in this batch, consoles first, then by rank; at least one
     :param text: the bytes as they came: at most 8 KiB, no overwritten states, no newline. If ``originals``
         differ, what replaces them
     :param size: bytes of the whole line; more than ``len(text)`` if it was cut
@@ -118,9 +119,9 @@ class Logbook:
 
     # Growing
 
-    def feed(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def feed(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         """Take new bytes of a log, in order; what is already known is skipped."""
-        number = self.logs.number((node, rank))
+        number = self.logs.number((node, writer))
         if self.reads_along:
             self.logs.keep(number, offset, data)
         if self._held is None:
@@ -137,10 +138,9 @@ class Logbook:
             self._held.append(_Held(*where, 0, None))
 
     def _missing(self, node: str, gap: Gap) -> tuple[int, int] | None:
-        rank = logged_rank(gap.file)
         if not is_log(gap.file):
-            return None  # no log
-        where = self.logs.number((node, rank)), gap.at
+            return None
+        where = self.logs.number((node, writer_of(gap.file))), gap.at
         self.gaps[where] = gap
         return where
 
@@ -213,7 +213,7 @@ class Logbook:
         for node in self._folder.manifest.nodes:
             try:
                 for name in logs_of(self._folder, node):
-                    files[node.name, name] = self.logs.number((node.name, logged_rank(name)))
+                    files[node.name, name] = self.logs.number((node.name, writer_of(name)))
             except CockpitError as error:
                 self.logs.unreadable.setdefault((node.name, None), error)
         return files
@@ -262,8 +262,8 @@ class Logbook:
 
     async def _take(self, number: int, start: int, end: int, turn: Turn) -> None:
         """Take bytes of a log from the spool, and the gaps in between and at their end."""
-        node, rank = self.logs.files[number].source
-        ahead = self._ahead.get(node, {}).get(log_name(rank), [])
+        node, writer = self.logs.files[number].source
+        ahead = self._ahead.get(node, {}).get(file_of(writer), [])
         while ahead and ahead[0][1] <= end:
             _, at = ahead.pop(0)
             if at >= start:
@@ -304,10 +304,10 @@ class Logbook:
     def pending(self, query: Query) -> list[Row]:
         """The unfinished lines of a query that are progress bars or prompts, folded."""
         found = {
-            self.logs.files[line.source].source: line
+            source: line
             for line in self._collector.unfinished()
-            if query.takes(*self.logs.files[line.source].source)
-            and (query.matcher is None or query.matcher.matches(line.state))
+            for source in [self.logs.files[line.source].source]
+            if query.takes(*source) and query.selects(source[1], line.state)
         }
         rows = []
         for index, item in enumerate(folded((source, line.state) for source, line in found.items())):

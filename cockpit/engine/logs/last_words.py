@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 
 from cockpit import config
-from cockpit.base.record import log_name, rank_nccl
 from cockpit.base.times import Tick
 from cockpit.core.finding import Finding
 from cockpit.core.logs.causes import SEARCHED, TAIL, Cause, search
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Nccl, Output, Source, file_of
 from cockpit.core.logs.tracebacks import read_lines
 from cockpit.core.rules.explanation import translated
 from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import Said
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.engine.logs.spooled import SpooledLogs, last_times
-from cockpit.engine.nccl import Files
 from cockpit.engine.records.folder import RunFolder
-from cockpit.lang import language
 
 AT_ONCE = 4 * SEARCHED
 """Bytes of all logs that one judgement looks through; then the ends alone of those that are left."""
@@ -44,12 +38,10 @@ class LastWords:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._logs = SpooledLogs(folder)
-        self._nccl = Files(folder)
-        self._lang = language(config.load().lang, os.environ)
+        self._lang = config.load().language
         self._foreign = folder.manifest.foreign is not None
-        self._found: dict[int, tuple[tuple[int, int], Said]] = {}
-        self._by_nccl: dict[int, Cause] = {}
-        """Causes that NCCL's file has, not the log."""
+        self._found: dict[int, tuple[dict[Source, int], Said]] = {}
+        self._where: dict[int, Source] = {}
         self._model = RunModel()
         self._ticks: dict[str, list[Tick]] = {}
         self._left = 0
@@ -66,76 +58,72 @@ class LastWords:
         model.judged = found and translated(found, self._lang)
         return model.judged
 
-    def source(self, rank: Rank) -> Source:
+    def source(self, rank: Rank) -> Output:
         """Whose log says how a rank ended: its own; if it has none, as in a foreign job, its launcher's."""
         own = (rank.node, rank.rank)
         return (rank.node, None) if self._foreign and not self._logs.size(self._logs.number(own)) else own
 
+    def _sources(self, rank: Rank) -> list[Source]:
+        """The logs that have what a rank says: NCCL's warnings are in a file of its own, if there is one."""
+        own: list[Source] = [self.source(rank)]
+        return [*own, (rank.node, Nccl(rank.rank))] if self._folder.manifest.nccl_debug else own
+
+    def _size(self, source: Source) -> int:
+        return self._logs.size(self._logs.number(source))
+
     def size(self, rank: Rank) -> int:
-        """Bytes of that log that are here."""
-        return self._logs.size(self._logs.number(self.source(rank)))
+        """Bytes of what a rank says that are here."""
+        return sum(map(self._size, self._sources(rank)))
 
     def of(self, rank: Rank) -> Said | None:
-        """What a rank says; None: nothing of its log is here.
-
-        Where NCCL writes a file of its own, its warnings are there: what says more counts, log or file.
-        """
-        sizes = self.size(rank), self._nccl.size(rank.rank)
-        if not any(sizes):
+        """What a rank says in its log or NCCL's file, where it says more; None: nothing of it is here."""
+        sizes = {source: self._size(source) for source in self._sources(rank)}
+        if not any(sizes.values()):
             return None
         known = self._found.get(rank.rank)
         if known is None or known[0] != sizes:
-            said = self._searched(rank, partial(self._read, self._logs.number(self.source(rank))), sizes[0])
-            if sizes[1]:
-                more = self._searched(rank, partial(self._read_nccl, rank.rank), sizes[1], own=True)
+            said = Said(None)
+            for source, size in sizes.items():
+                more = self._searched(rank, source, size)
                 if more.cause is not None and (said.cause is None or more.cause.weight > said.cause.weight):
-                    said, self._by_nccl[rank.rank] = more, more.cause
+                    said, self._where[rank.rank] = more, source
             known = self._found[rank.rank] = sizes, said
         return known[1]
 
-    def _searched(
-        self, rank: Rank, read: Callable[[int, int], bytes], size: int, *, own: bool = False
-    ) -> Said:
-        """What a file says of a rank's end.
+    def _searched(self, rank: Rank, source: Source, size: int) -> Said:
+        """What a log says of a rank's end."""
+        number = self._logs.number(source)
 
-        :param own: it is NCCL's own
-        """
+        def read(start: int, length: int) -> bytes:
+            self._left -= length
+            return self._logs.read(number, start, length)
+
         cause = search(read, size, max(TAIL, min(SEARCHED, self._left))) if size else None
-        if cause is None:
-            return Said(None)
-        return Said(cause, self._printed(rank, cause, rank_nccl(rank.rank) if own else ""))
+        return Said(None) if cause is None else Said(cause, self._printed(rank, cause, source))
 
-    def _read_nccl(self, rank: int, start: int, length: int) -> bytes:
-        self._left -= length
-        return self._nccl.read(rank, start, length)
+    def where(self, rank: Rank) -> Source:
+        """The log in which :meth:`of` has found what a rank says."""
+        return self._where.get(rank.rank) or self.source(rank)
 
     def near(self, rank: Rank, cause: Cause) -> list[bytes]:
         """The lines near a rank's cause, the nearest before it first; then those after it."""
-        read, size = partial(self._logs.read, self._logs.number(self.source(rank))), self.size(rank)
-        if self._by_nccl.get(rank.rank) is cause:
-            read, size = partial(self._nccl.read, rank.rank), self._nccl.size(rank.rank)
+        source = self.where(rank)
+        number, size = self._logs.number(source), self._size(source)
         start, end = max(0, cause.at - NEAR), min(size, cause.at + NEAR)
-        before, after = (read(at, to - at) for at, to in ((start, cause.at), (cause.at, end)))
+        parts = ((start, cause.at), (cause.at, end))
+        before, after = (self._logs.read(number, at, to - at) for at, to in parts)
         return [*reversed(read_lines(before)), *read_lines(after)]
 
-    def _read(self, number: int, start: int, length: int) -> bytes:
-        self._left -= length
-        return self._logs.read(number, start, length)
-
-    def _printed(self, rank: Rank, cause: Cause, name: str) -> float | None:
-        """When what a file says was printed, as the time index of its node tells.
-
-        :param name: of the file; empty: its log
-        """
+    def _printed(self, rank: Rank, cause: Cause, source: Source) -> float | None:
+        """When what a log says was printed, as the time index of its node tells."""
         ticks = self._ticks.get(rank.node)
         if ticks is None:
             entry = next(one for one in self._folder.manifest.nodes if one.name == rank.node)
             ticks = self._ticks[rank.node] = list(last_times(self._folder, entry))
-        name = name or log_name(self.source(rank)[1])
+        name = file_of(source[1])
         first = next((time for time, sizes in ticks if sizes.get(name, 0) > cause.at), None)
         return None if first is None else first - self._model.nodes[rank.node].offset_s
 
     def close(self) -> None:
         """Close the logs."""
         self._logs.close()
-        self._nccl.close()

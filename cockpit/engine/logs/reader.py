@@ -16,7 +16,8 @@ from cockpit.core.logs.folding import Folder
 from cockpit.core.logs.levels import Level, level_of, may_be
 from cockpit.core.logs.lines import last_state
 from cockpit.core.logs.patterns import Pattern
-from cockpit.core.logs.query import Query
+from cockpit.core.logs.query import Query, hushed
+from cockpit.core.logs.sources import Nccl, Writer
 from cockpit.core.run.event_table import missing
 from cockpit.engine.logs.book import Logbook, Row, Source
 
@@ -112,6 +113,11 @@ class Reader:
     def end(self) -> Position:
         """The place after the last row, as it is now."""
         return self._index.batches, 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has every line of the book."""
+        return self._numbers is None and self._pattern is None and not self._logs.nccl
 
     @property
     def unfolded(self) -> bool:
@@ -246,7 +252,7 @@ class Reader:
         for number, some in self._walk(batch, 1, self._quick):
             at = self._index.at(number)
             for segment in self._wanted(self._index.segments(number)) if some else ():
-                if not segment.length and self._pattern is None:
+                if not segment.length and self._takes_all(segment.source):
                     where = (segment.source, segment.start)
                     source = self._logs.files[segment.source].source
                     yield LogPiece(number, at, source, segment.start, b"", self.book.gaps.get(where))
@@ -285,7 +291,7 @@ class Reader:
         seeker._numbers = left.keys()  # shrinks as the tails are found
         for first, some in seeker._walk(self._index.batches - 1, -1, self._quick):
             for segment in reversed(seeker._wanted(self._index.segments(first)) if some else []):
-                if segment.lines < left.get(segment.source, 0) and self._pattern is None:
+                if segment.lines < left.get(segment.source, 0) and self._takes_all(segment.source):
                     left[segment.source] -= segment.lines
                 elif segment.source in left:
                     lines = seeker._selected(segment, by_line=True)
@@ -298,22 +304,30 @@ class Reader:
         for rest in self.book.rests():
             if self._numbers is None or rest.source in self._numbers:
                 whole = Segment(rest.source, rest.start, rest.end - rest.start, 1)
-                if self._pattern is None or self._pattern.matches(self._excerpt(whole)):
+                if self._takes_all(rest.source) or self._selects(rest.source, self._excerpt(whole)):
                     yield rest
 
     def _selected(self, segment: Segment, *, by_line: bool = False) -> Iterator[tuple[int, int]]:
         """The offsets between which the selected lines of a segment are: together, where all are."""
-        start, pattern = segment.start, self._pattern
-        if segment.long or (pattern is None and (not by_line or segment.lines == 1)):
-            if pattern is None or pattern.matches(self._excerpt(segment)):
+        start, number, every = segment.start, segment.source, self._takes_all(segment.source)
+        if segment.long or (every and (not by_line or segment.lines == 1)):
+            if every or self._selects(number, self._excerpt(segment)):
                 yield start, segment.end
             return
-        data = self._logs.read(segment.source, start, segment.length)
-        if pattern is None or pattern.may_match(data):
+        data = self._logs.read(number, start, segment.length)
+        if self._pattern is None or self._pattern.may_match(data):
             for line in _whole(segment, data):
-                if pattern is None or pattern.matches(excerpt(line)[0]):
+                if every or self._selects(number, excerpt(line)[0]):
                     yield start, min(start + len(line) + 1, segment.end)
                 start += len(line) + 1
+
+    def _takes_all(self, number: int) -> bool:
+        """Whether every line of a log is selected."""
+        return self.query.takes_all(self._logs.files[number].source[1])
+
+    def _selects(self, number: int, line: bytes) -> bool:
+        """Whether what is shown of a line of a log is selected."""
+        return self.query.selects(self._logs.files[number].source[1], line)
 
     def _excerpt(self, line: Segment) -> bytes:
         """What is shown of a single line."""
@@ -425,6 +439,11 @@ class Reader:
                 whole = False
                 lines += [ABSENT] * (segment.lines - len(lines))
             own[segment.source] += _states(lines, data, cut)
+        if self._logs.nccl and not self.query.nccl:
+            for number, lines in own.items():
+                writer = self._logs.files[number].source[1]
+                if isinstance(writer, Nccl):
+                    own[number] = [line for line in lines if not hushed(writer, line)]
         if not self.query.fold or (self._numbers is not None and len(self._numbers) == 1):
             found = [_line((number,), text, cut, True) for number in own for text in own[number]]
         else:
@@ -443,19 +462,23 @@ class Reader:
             # Folding only compares sources.
             folder.add(("", number), lines)
         found: list[_Line] = []
-        alone: dict[int, tuple[int, ...]] = {number: (number,) for number in own}
+        alone: dict[Writer, tuple[int, ...]] = {number: (number,) for number in own}
         for fold, (sources, text, originals) in enumerate(folder.flush()):
             # Thousands of lines in a tenth of a second: take shortcuts.
             if len(sources) == 1:
-                numbers = alone[sources[0][1] or 0]
+                numbers = alone[sources[0][1]]
             elif originals:
                 said = sorted(
-                    [(number or 0, line) for (_, number), line in zip(sources, originals, strict=True)]
+                    [
+                        (number, line)
+                        for (_, number), line in zip(sources, originals, strict=True)
+                        if isinstance(number, int)
+                    ]
                 )
                 found += _fold(text, said, fold, cut, unfolded=(batch, fold) in self._unfolded)
                 continue
             else:
-                numbers = tuple(sorted([number or 0 for _, number in sources]))
+                numbers = tuple(sorted([number for _, number in sources if isinstance(number, int)]))
             if b"\n" not in text and len(text) <= TEXT_MAX and not cut:
                 found.append(_Line(numbers, text, len(text), True))
             else:

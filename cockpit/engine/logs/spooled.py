@@ -10,13 +10,13 @@ from itertools import chain
 from typing import NamedTuple
 
 from cockpit.base.events import Gap
-from cockpit.base.record import INDEX, SIZES, TIMES, is_log, log_name
+from cockpit.base.record import INDEX, SIZES, TIMES, is_log
 from cockpit.base.times import Tick, ticks
-from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
+from cockpit.core.logs.sources import Nccl, Output, Source, file_of
 from cockpit.engine.files import OpenFiles, lines, open_regular
 from cockpit.engine.logs.recent import Recent
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError, os_error
 
 LAST_TIMES = 64 << 10
@@ -36,7 +36,7 @@ class LogFile(NamedTuple):
     """One log of a run.
 
     :param id: its number among the run's logs
-    :param source: who writes it: the node, and the rank or None for the launcher's console
+    :param source: who writes it
     :param path: of our copy, which may not exist yet
     """
 
@@ -46,7 +46,7 @@ class LogFile(NamedTuple):
 
 
 class SpooledLogs:
-    """The logs of a run, by number: consoles in the order of the nodes, then ranks in their order.
+    """The logs of a run, by number: consoles in the order of the nodes, ranks in their order, NCCL in them.
 
     A log that cannot be read is empty, and has a line in :attr:`unreadable`; the others go on.
 
@@ -58,15 +58,25 @@ class SpooledLogs:
         self.files: list[LogFile] = []
         """Every log, by its number."""
         self._ids: dict[Source, int] = {}
+        self.nccl = False
+        """Whether files of NCCL are among them."""
         self.unreadable: dict[Source, CockpitError] = {}
         """Logs that could not be read, with path, cause and what to do."""
         self._files = OpenFiles(OPEN_FILES, os.O_RDONLY)
         self.recent = Recent()
         """What the spool lacks, if somebody else writes it."""
-        for name in self._folders:
-            self.number((name, None))
-        for rank, name in sorted((rank, node.name) for node in folder.manifest.nodes for rank in node.ranks):
-            self.number((name, rank))
+        for source in sources_of(folder.manifest):
+            self.number(source)
+
+    @property
+    def outputs(self) -> list[tuple[int, Output]]:
+        """The logs that ranks and launchers print, by their numbers, and who does."""
+        return [
+            (file.id, (node, writer))
+            for file in self.files
+            for node, writer in [file.source]
+            if not isinstance(writer, Nccl)
+        ]
 
     def keep(self, number: int, offset: int, data: bytes) -> None:
         """Keep bytes of a log as long as the spool lacks them."""
@@ -88,14 +98,14 @@ class SpooledLogs:
         number = self._ids.get(source)
         if number is None:
             number = self._ids[source] = len(self.files)
-            node, rank = source
-            name = log_name(rank)
-            self.files.append(LogFile(number, source, f"{self._folders[node]}/{name}"))
+            node, writer = source
+            self.nccl |= isinstance(writer, Nccl)
+            self.files.append(LogFile(number, source, f"{self._folders[node]}/{file_of(writer)}"))
         return number
 
     def wanted(self, query: Query) -> frozenset[int] | None:
         """The numbers of the logs that a query is about; None: of all."""
-        if not query.narrows:
+        if not query.narrows and not query.nccl:
             return None
         return frozenset(file.id for file in self.files if query.takes(*file.source))
 
@@ -160,6 +170,15 @@ class SpooledLogs:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+
+
+def sources_of(manifest: Manifest) -> list[Source]:
+    """Who writes the logs of a run."""
+    ranks = sorted((rank, node.name) for node in manifest.nodes for rank in node.ranks)
+    found: list[Source] = [(node.name, None) for node in manifest.nodes]
+    found += [(name, rank) for rank, name in ranks]
+    found += [(name, Nccl(rank)) for rank, name in ranks if manifest.nccl_debug]
+    return found
 
 
 Gaps = dict[str, list[tuple[float, int]]]

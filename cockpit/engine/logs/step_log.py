@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from cockpit.base.record import log_name
 from cockpit.core.logs.causes import TAIL
-from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted, read_line
+from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import HEAD, HINTS, MOST, Tracker, trackers
 from cockpit.core.pace.series import Said
 from cockpit.core.run.model import RunModel
@@ -42,10 +42,10 @@ class Pages:
     """The pages about a run that its logs name, in whole lines: half an address leads elsewhere."""
 
     def __init__(self) -> None:
-        self._found: dict[Tracker, Source] = {}
-        self._rest: dict[Source, bytes] = {}
+        self._found: dict[Tracker, Output] = {}
+        self._rest: dict[Output, bytes] = {}
 
-    def read(self, source: Source, data: bytes, *, follows: bool = True) -> None:
+    def read(self, source: Output, data: bytes, *, follows: bool = True) -> None:
         """Look for some in the next piece of a log.
 
         :param follows: it begins where the piece before ended
@@ -59,7 +59,7 @@ class Pages:
         if rest:
             self._rest[source] = rest
 
-    def look(self, source: Source, lines: bytes) -> None:
+    def look(self, source: Output, lines: bytes) -> None:
         """Look for some in lines from anywhere in a log; the first and the last may be cut."""
         if not any(hint in lines for hint in HINTS):
             return
@@ -68,20 +68,20 @@ class Pages:
                 self._found.setdefault(one, source)
 
     @property
-    def named(self) -> list[tuple[Source, Tracker]]:
+    def named(self) -> list[tuple[Output, Tracker]]:
         """Each once, with whose log named it first."""
         return [(source, one) for one, source in self._found.items()]
 
 
-def pages(logs: SpooledLogs, search_s: float = SEARCH_S) -> list[tuple[Source, Tracker]]:
+def pages(logs: SpooledLogs, search_s: float = SEARCH_S) -> list[tuple[Output, Tracker]]:
     """The pages about a run that its logs name, each once; and whose log.
 
     :param search_s: seconds for what is neither at the beginning nor at the end of a log
     """
     found = Pages()
-    for log in list(logs.files):
-        for data in (logs.read(log.id, 0, HEAD), logs.tail(log.source, TAIL)):
-            found.look(log.source, data)
+    for number, source in logs.outputs:
+        for data in (logs.read(number, 0, HEAD), logs.tail(source, TAIL)):
+            found.look(source, data)
     until = time.monotonic() + search_s
     for source, data in middles(logs):
         found.look(source, data)
@@ -90,32 +90,32 @@ def pages(logs: SpooledLogs, search_s: float = SEARCH_S) -> list[tuple[Source, T
     return found.named
 
 
-def middles(logs: SpooledLogs) -> Iterator[tuple[Source, bytes]]:
+def middles(logs: SpooledLogs) -> Iterator[tuple[Output, bytes]]:
     """Pieces of logs between their beginning and their end, of all logs in turn; each overlaps the next."""
-    for log in list(logs.files):
-        at, end = HEAD - _OVERLAP, logs.size(log.id) - TAIL + _OVERLAP
-        while at + _OVERLAP < end and (data := logs.read(log.id, at, min(_PIECE, end - at))):
-            yield log.source, data
+    for number, source in logs.outputs:
+        at, end = HEAD - _OVERLAP, logs.size(number) - TAIL + _OVERLAP
+        while at + _OVERLAP < end and (data := logs.read(number, at, min(_PIECE, end - at))):
+            yield source, data
             if len(data) <= _OVERLAP:
                 break  # the others are not here
             at += len(data) - _OVERLAP
 
 
-def speaker(logs: SpooledLogs) -> Source | None:
+def speaker(logs: SpooledLogs) -> Output | None:
     """Whose log says most about the training: the lowest rank that tells steps and losses, if one does."""
-    best: tuple[int, Source | None] = (0, None)
+    best: tuple[int, Output | None] = (0, None)
     # Consoles of launchers come first, but count only if no rank says anything.
-    for log in sorted(logs.files, key=lambda log: log.source[1] is None):
+    for number, source in sorted(logs.outputs, key=lambda log: log[1][1] is None):
         metrics = Metrics()
         fields: set[str] = set()
-        for data in (logs.read(log.id, 0, HEAD), logs.tail(log.source, TAIL)):
-            metrics.feed(log.source[1], data, 0.0)
-            fields |= metrics.said(log.source[1]).keys()
+        for data in (logs.read(number, 0, HEAD), logs.tail(source, TAIL)):
+            metrics.feed(source[1], data, 0.0)
+            fields |= metrics.said(source[1]).keys()
         if {"step", "loss"} <= fields:
-            return log.source
+            return source
         count = len(fields & {"step", *FIELDS})
         if count > best[0]:
-            best = count, log.source
+            best = count, source
     return best[1]
 
 
@@ -123,7 +123,7 @@ def said(
     folder: RunFolder,
     model: RunModel,
     logs: SpooledLogs,
-    source: Source,
+    source: Output,
     progress: Callable[[float], object] = lambda share: None,
     *,
     since: int = 0,
@@ -229,7 +229,7 @@ def written(times: Iterable[tuple[float, Mapping[str, int]]], name: str, end: in
 class _Times:
     """When parts of one log were there, asked in the order of the log."""
 
-    def __init__(self, folder: RunFolder, model: RunModel, source: Source) -> None:
+    def __init__(self, folder: RunFolder, model: RunModel, source: Output) -> None:
         self._name = log_name(source[1])
         self._entry: NodeEntry = next(node for node in folder.manifest.nodes if node.name == source[0])
         self._offset_s = model.nodes[source[0]].offset_s
@@ -251,6 +251,6 @@ class _Times:
         return None if self._at is None else self._at - self._offset_s
 
 
-def tracker_json(source: Source, page: Tracker) -> dict[str, object]:
+def tracker_json(source: Output, page: Tracker) -> dict[str, object]:
     """A page about the run, and whose log names it, as an object of JSON."""
     return {"name": page.name, "url": page.url, "node": source[0], "rank": source[1]}

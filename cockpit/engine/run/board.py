@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cockpit.base.events import ClockMeasured, Gap, Note
-from cockpit.base.record import is_log, logged_rank
+from cockpit.base.record import is_log
 from cockpit.core.finding import Finding
 from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.sources import Nccl, Writer, writer_of
 from cockpit.core.logs.trackers import HEAD
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import our_time, witnessed
@@ -73,6 +74,8 @@ class Board:
         self._judged = (0, 0)
         self._changed: set[str | int] = set()
         self._loaded_at = 0.0
+        self._printed = False
+        """Whether a rank or a launcher has printed anything."""
 
     async def recall(self) -> None:
         """Report what the journal and the run records here say about the time before the session."""
@@ -136,6 +139,7 @@ class Board:
                     self.pages.look(source, self.book.logs.read(self.book.logs.number(source), 0, HEAD))
                     self.pages.read(source, tail, follows=False)
                     await asyncio.sleep(0)
+        self._printed |= any(self.book.logs.size(number) for number, _ in self.book.logs.outputs)
         await self.book.load(progress)
         until = time.monotonic() + _SEARCH_S
         async for source, data in by_turns(middles(self.book.logs)):
@@ -163,17 +167,20 @@ class Board:
         self.pace = pace
         self.timeline = Timeline(model)
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         """New bytes of a log."""
         for book in self._books:
-            book.feed(node, rank, offset, data)
-        self.pages.read((node, rank), data)
-        if rank is None and self.manifest.foreign:
+            book.feed(node, writer, offset, data)
+        if isinstance(writer, Nccl):
+            return
+        self._printed = True
+        self.pages.read((node, writer), data)
+        if writer is None and self.manifest.foreign:
             self.metrics.feed(None, data, time.time())  # its ranks may have no other output
-        if rank is not None:
-            self._read_numbers(rank, data, time.time())
+        if writer is not None:
+            self._read_numbers(writer, data, time.time())
             if b" extension module " in data:
-                self._note_building(rank, data)
+                self._note_building(writer, data)
 
     def _read_numbers(self, rank: int, data: bytes, at: float) -> None:
         if not self.metrics.feed(rank, data, at):
@@ -196,10 +203,11 @@ class Board:
         if isinstance(event.fact, Gap) and is_log(event.fact.file):
             for book in self._books:
                 book.gap(event.node, event.fact)
-            source = event.node, logged_rank(event.fact.file)
-            # Nothing is read from two halves of lines.
-            self.pages.read(source, b"\n")
-            self.metrics.feed(source[1], b"\n", time.time())
+            writer = writer_of(event.fact.file)
+            if not isinstance(writer, Nccl):
+                # Nothing is read from two halves of lines.
+                self.pages.read((event.node, writer), b"\n")
+                self.metrics.feed(writer, b"\n", time.time())
         self._changed |= changed
         self.trends.take(event)
         self.timeline.tell(event)
@@ -213,7 +221,7 @@ class Board:
         """
         stepped = self.pace.front is not None or self.metrics.latest.step is not None
         # What it printed may not be here yet, or nowhere where it can be read.
-        printed = self.book.loading or self.manifest.foreign is not None or bool(self.shown.lines)
+        printed = self.book.loading or self.manifest.foreign is not None or self._printed
         works = printed or (not stepped and any(map(self._entered, self.model.ranks)))
         return is_starting(self.model, now, stepped=stepped, printed=works)
 

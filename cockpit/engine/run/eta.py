@@ -7,9 +7,9 @@ from math import inf
 
 from cockpit.base.record import log_name
 from cockpit.core.logs.causes import TAIL
-from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted
 from cockpit.core.logs.progress.rank import SILENT, STALE
+from cockpit.core.logs.sources import Output
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.reached import OFF
 from cockpit.core.run.model import RunModel
@@ -86,7 +86,7 @@ def _alike(log: _Log, front: tuple[int, float], usual: float) -> bool:
     return abs(ahead * usual - took) <= max(ALIKE_S, ALIKE * abs(took))
 
 
-def _log(folder: RunFolder, model: RunModel, logs: SpooledLogs, source: Source) -> _Log | None:
+def _log(folder: RunFolder, model: RunModel, logs: SpooledLogs, source: Output) -> _Log | None:
     metrics, (node, rank) = Metrics(), source
     tail = logs.tail(source, TAIL)
     for line in tail.replace(b"\r", b"\n").split(b"\n")[:-1]:

@@ -18,7 +18,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.record import TIMES, log_name, logged_rank
 from cockpit.base.shared_fields import FILES_A_NODE, Identity, Target
 from cockpit.config import Quotas
-from cockpit.core.logs.folding import Source as LogSource
+from cockpit.core.logs.sources import Output
 from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
@@ -78,7 +78,7 @@ class ForeignJob(Source):
         assert desk.manifest.foreign is not None
         self._foreign: Foreign = desk.manifest.foreign
         self._outlets = Outlets.of(desk.folder)
-        self._noted: dict[LogSource, int] = {}
+        self._noted: dict[Output, int] = {}
         """How long each log was, as far as it is known where that came from."""
         self._launchers: dict[str, Sequence[Launching]] = {
             entry.name: foreign_jobs.of_it_alone(
@@ -250,13 +250,13 @@ class ForeignJob(Source):
                 why = error
         self._desk.copies.pause(name, why)
 
-    def _keep(self, one: Outlet, pieces: Sequence[tuple[LogSource, bytes]]) -> None:
+    def _keep(self, one: Outlet, pieces: Sequence[tuple[Output, bytes]]) -> None:
         """Put bytes into the logs they belong to: all of them, or none.
 
         :raises CockpitError: they cannot be kept
         """
         copies, writer = self._desk.copies, self._desk.writer
-        sizes: dict[LogSource, int] = {}
+        sizes: dict[Output, int] = {}
         begun = one.offset
         kept = sum(len(data) for _, data in pieces)
         told = []
@@ -281,10 +281,10 @@ class ForeignJob(Source):
             copies.sizes[node][log_name(rank)] = offset + len(data)
             self._desk.log(node, rank, offset, data)
 
-    def _log_size(self, source: LogSource) -> int:
+    def _log_size(self, source: Output) -> int:
         return self._desk.copies.size(source[0], log_name(source[1]))
 
-    def _index(self, sizes: dict[LogSource, int]) -> None:
+    def _index(self, sizes: dict[Output, int]) -> None:
         """Note when these bytes were there: what the supervisor does for a run of ours."""
         now = time.time()
         for node in dict.fromkeys(node for node, _ in sizes):

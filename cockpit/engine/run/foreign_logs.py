@@ -25,7 +25,7 @@ from cockpit.base.answers import OpenFile
 from cockpit.base.gate import Definition, ListOf, Malformed, MapOf, Text, Whole, bound, maybe, plain, read
 from cockpit.base.record import LAUNCHER_LOG, log_name, logged_rank
 from cockpit.base.shared_fields import FILES_A_JOB, MARK, Opened
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Output
 from cockpit.core.logs.speakers import HEAD, Speakers
 from cockpit.engine.files import append, lines, open_regular, replace
 from cockpit.engine.records.folder import Foreign, RunFolder
@@ -60,7 +60,7 @@ class Outlet:
     offset: int = 0
     place: Opened = field(default_factory=lambda: Opened(0, "/", 0, 0, 0, 0, 0))
     """How the node finds it."""
-    open: Source | None = None
+    open: Output | None = None
     """Who has the line that has not ended yet, if some of it is in the spool."""
     held: bytes = b""
     """What was read of a line and is not in the spool yet."""
@@ -118,7 +118,7 @@ class Outlets:
         self._ids: dict[str, Outlet] = {}
         self._owned: Counter[int] | None = None
         """See :meth:`_own`; None: files have changed since it was counted."""
-        self._sizes: dict[Source, int] = {}
+        self._sizes: dict[Output, int] = {}
         self._ledger: int | None = None
         self._size = self._least = 0
         """Bytes of the ledger, and those it had when it was written anew."""
@@ -175,17 +175,17 @@ class Outlets:
 
     # Whose bytes they are
 
-    def log_of(self, outlet: Outlet) -> Source:
+    def log_of(self, outlet: Outlet) -> Output:
         """Where it is said what is missing of a file: in its rank's log, or in the console of its node."""
         return self._owner(outlet) or (outlet.node, None)
 
-    def sort(self, outlet: Outlet, data: bytes) -> list[tuple[Source, bytes]]:
+    def sort(self, outlet: Outlet, data: bytes) -> list[tuple[Output, bytes]]:
         """Whose these next bytes of a file are, in their order; what is not known yet is held."""
         data, outlet.held = outlet.held + data, b""
         alone = self._owner(outlet)
         if alone is not None:
             return [(alone, data)] if data else []
-        found: list[tuple[Source, list[bytes]]] = []
+        found: list[tuple[Output, list[bytes]]] = []
         *whole, rest = data.split(b"\n")
         for line in whole:
             _put(found, self._speaker(outlet, line), line + b"\n")
@@ -197,7 +197,7 @@ class Outlets:
             outlet.held = rest
         return [(source, b"".join(pieces)) for source, pieces in found]
 
-    def _owner(self, outlet: Outlet) -> Source | None:
+    def _owner(self, outlet: Outlet) -> Output | None:
         """Who wrote every byte of it, if no other file goes into the same log."""
         if outlet.shared or len(outlet.ranks) != 1:
             return None
@@ -211,7 +211,7 @@ class Outlets:
             self._owned = Counter(chain.from_iterable(alone))
         return self._owned[rank]
 
-    def _speaker(self, outlet: Outlet, line: bytes) -> Source:
+    def _speaker(self, outlet: Outlet, line: bytes) -> Output:
         if outlet.open is not None:
             return outlet.open
         if not outlet.shared and len(outlet.ranks) == 1:
@@ -234,17 +234,17 @@ class Outlets:
         written = not outlet.ranks.isdisjoint(self._nodes[node])
         return written or (outlet.shared and node in self._away)
 
-    def _source(self, rank: int) -> Source:
+    def _source(self, rank: int) -> Output:
         return self._homes[rank], rank
 
-    def rest(self, outlet: Outlet) -> list[tuple[Source, bytes]]:
+    def rest(self, outlet: Outlet) -> list[tuple[Output, bytes]]:
         """What is held of a last line that will never end."""
         data, outlet.held = outlet.held, b""
         return [(self._speaker(outlet, data), data)] if data else []
 
     # What is in the spool
 
-    def load(self) -> dict[Source, int]:
+    def load(self) -> dict[Output, int]:
         """Read the ledger; return how long each log was when it was written.
 
         :raises CockpitError: it cannot be read
@@ -271,13 +271,13 @@ class Outlets:
             if source is not None:
                 self._sizes[source] = size
 
-    def _named(self, text: str) -> Source | None:
+    def _named(self, text: str) -> Output | None:
         """The source of a log as the ledger has it: its name and its node."""
         name, _, node = text.partition(" ")
         known = node in self._nodes and (name == LAUNCHER_LOG or logged_rank(name) in self._nodes[node])
         return (node, logged_rank(name)) if known else None
 
-    def note(self, outlet: Outlet, sizes: Mapping[Source, int]) -> None:
+    def note(self, outlet: Outlet, sizes: Mapping[Output, int]) -> None:
         """Write down how far a file was taken, and how long the logs are that its bytes went into.
 
         :raises CockpitError: it cannot be written
@@ -352,7 +352,7 @@ def _registered(one: Outlet) -> _Line:
     )
 
 
-def _progress(one: Outlet, sizes: Mapping[Source, int]) -> _Line:
+def _progress(one: Outlet, sizes: Mapping[Output, int]) -> _Line:
     logs = {_key(source): size for source, size in sizes.items()}
     begun = "" if one.open is None else _key(one.open)
     return _Line(file=one.number, offset=one.offset, mark=one.mark, marked=one.marked, open=begun, s=logs)
@@ -365,11 +365,11 @@ def _told(entries: Iterable[_Line]) -> bytes:
     return b"".join(json.dumps(one).encode() + b"\n" for one in told if one)
 
 
-def _key(source: Source) -> str:
+def _key(source: Output) -> str:
     return f"{log_name(source[1])} {source[0]}"
 
 
-def _put(found: list[tuple[Source, list[bytes]]], source: Source, data: bytes) -> None:
+def _put(found: list[tuple[Output, list[bytes]]], source: Output, data: bytes) -> None:
     """Add bytes to those of the same source, if they come right after them."""
     if found and found[-1][0] == source:
         found[-1][1].append(data)

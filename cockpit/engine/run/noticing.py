@@ -9,9 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from cockpit import config, slurm
-from cockpit.base.events import Fact, Note, Sample, Saved
-from cockpit.base.shell import quote
-from cockpit.core.nccl.warnings import Warnings
+from cockpit.base.events import Fact, Sample, Saved
+from cockpit.core.logs.sources import Nccl, Writer
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.pauses import LATE_S, pauses
 from cockpit.core.run.memory import Watch as MemoryWatch
@@ -56,8 +55,6 @@ class Noticing:
         manifest = folder.manifest
         job = manifest.foreign.slurm if manifest.foreign else folder.slurm_job or manifest.allocation
         places = {entry.name: entry.dir for entry in manifest.nodes}
-        self._run = folder.name
-        self._nccl = Warnings()
         self._saved_until = time.time()
         own = not manifest.foreign and manifest.launcher != PER_NODE
         ranks = len(manifest.world) if own else 0
@@ -77,15 +74,10 @@ class Noticing:
                 self._note(node, fact)
         self._rules.sampled(now, node, sample, self._model)
 
-    def log(self, node: str, rank: int | None, data: bytes) -> None:
-        """A rank printed these bytes; None: its launcher."""
-        self._rules.log(time.time(), node, rank, data)
-
-    def nccl(self, node: str, rank: int, data: bytes) -> None:
-        """NCCL of a rank wrote these bytes to its own file."""
-        for text in self._nccl.take(rank, data):
-            see = f"cockpit ps {quote(self._run)} --nccl"
-            self._note(node, Note(f"rank {rank}: NCCL warns: {text}", see=see))
+    def log(self, node: str, writer: Writer, data: bytes) -> None:
+        """These bytes were added to a log."""
+        if not isinstance(writer, Nccl):
+            self._rules.log(time.time(), node, writer, data)
 
     @property
     def said_step(self) -> tuple[int, float, bool] | None:

@@ -131,7 +131,7 @@ def starting_here(folder: RunFolder, model: RunModel, *, stepped: bool) -> bool:
     with suppress(CockpitError):
         unknown = unknown or folder.writer.vacant()
     with closing(SpooledLogs(folder)) as logs:
-        printed = None if unknown else any(logs.size(number) for number in range(len(logs.files)))
+        printed = None if unknown else any(logs.size(number) for number, _ in logs.outputs)
     return is_starting(model, time.time(), stepped=stepped, printed=printed)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cockpit.core.logs.folding import Source
+from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.past import PastStep
 from cockpit.core.pace.series import Ends, Row, rows
@@ -28,7 +28,7 @@ class RunSeries:
         self._model = model
         self._book = book
         self._logs = SpooledLogs(folder)
-        self.pages: list[tuple[Source, Tracker]] = pages(self._logs)
+        self.pages: list[tuple[Output, Tracker]] = pages(self._logs)
         """The pages about the run that its logs name, and whose log."""
         self.source = speaker(self._logs)
         """Whose log says what is said; None: none says anything."""

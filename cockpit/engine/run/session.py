@@ -13,9 +13,10 @@ from cockpit.base import events
 from cockpit.base.answers import SamplesItem
 from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
-from cockpit.base.record import EVENTS, is_log, log_name, logged_rank, nccl_rank
+from cockpit.base.record import EVENTS, is_log
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
+from cockpit.core.logs.sources import Writer, file_of, writer_of
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
@@ -60,8 +61,8 @@ class Listener(Protocol):
         """The model of the session, and how far its ranks are; called once, before all else."""
         return
 
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """New bytes of a rank's log, or of the launcher's console (``rank`` is None), in order, once."""
+    def log(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
+        """New bytes of a rank's log, of NCCL's file in it, or of the launcher's console, in order, once."""
         return
 
     def event(self, event: Event, changed: set[str | int]) -> None:
@@ -213,9 +214,7 @@ class Session:
         if file == EVENTS:
             await self.source.taken_in(name, self.copies.untold(name, file, offset, data)[1])
         elif is_log(file):
-            self.log(name, logged_rank(file), offset, data)
-        elif (rank := nccl_rank(file)) is not None:
-            self._noticing.nccl(name, rank, data)
+            self.log(name, writer_of(file), offset, data)
 
     async def tell_copy(self, name: str, file: str, end: int) -> None:
         """Another cockpit's copy of a file goes as far as this: tell of all that was not told."""
@@ -447,7 +446,7 @@ class Session:
             self._failures.stopped(event.node, event.fact)
         if isinstance(event.fact, events.Gap) and is_log(event.fact.file):
             # A number is not read from two halves of lines.
-            self._noticing.log(event.node, logged_rank(event.fact.file), b"\n")
+            self._noticing.log(event.node, writer_of(event.fact.file), b"\n")
         changed = self.model.apply(event)
         try:
             self.paces.event(self.model, event)
@@ -456,14 +455,14 @@ class Session:
         self._tell(event.node, lambda listener: listener.event(event, changed))
         self.changed.set()
 
-    def log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, name: str, writer: Writer, offset: int, data: bytes) -> None:
         """A copy of a log has grown by these bytes."""
-        offset, data = self.copies.untold(name, log_name(rank), offset, data)
+        offset, data = self.copies.untold(name, file_of(writer), offset, data)
         if not data:
             return
-        self._noticing.log(name, rank, data)
-        self._tell(name, lambda listener: listener.log(name, rank, offset, data))
-        if rank is None:
+        self._noticing.log(name, writer, data)
+        self._tell(name, lambda listener: listener.log(name, writer, offset, data))
+        if writer is None:
             self.source.heard(name, data)
 
     def _tell(self, name: str, tell: Callable[[Listener], None]) -> None:

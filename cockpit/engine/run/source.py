@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from cockpit.base import verbs
 from cockpit.base.events import Fact, Gap, StopAsked
 from cockpit.base.verbs import Request
+from cockpit.core.logs.sources import Writer
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import Rank, RunModel
@@ -56,7 +57,7 @@ class Desk(Protocol):
     async def tell_gap(self, event: Event, gap: Gap) -> None:
         """Another cockpit has seen that a file began anew: tell what its copy had then, and of that."""
 
-    def log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
+    def log(self, name: str, writer: Writer, offset: int, data: bytes) -> None:
         """A copy of a log has grown."""
 
 

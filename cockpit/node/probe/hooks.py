@@ -292,6 +292,8 @@ class Hooks:
         """What profiles, for the first order of one."""
         made, masked = _beside("profiling.py")["Profiles"], _beside("server.py")["masked"]
         page = ring.words[ORDER:]
+        if self._marking:
+            self._marking["hide"](sys.modules, (made,))
         return made(page, ring.answer, self._rank, self._folder, self._interrupted, masked)
 
     def before_torch(self) -> None:

@@ -187,9 +187,8 @@ def arm(marks: Marks, modules: Any, ours: Any = ()) -> str:
     :param modules: those that are imported, by name
     :param ours: classes whose methods are called at a step, too
     """
-    frames = getattr(getattr(modules.get("torch"), "_C", None), "_dynamo", None)
     own = Marks, Asked, Answered, Shut, Running, Log, Level, Truth
-    if not _hidden(getattr(frames, "eval_frame", None), (*own, *ours)):
+    if not hide(modules, (*own, *ours)):
         return "this torch would compile what notes them"
     lacking = []
     if not _arm_loaders(marks, modules.get("torch.utils.data.dataloader")):
@@ -205,8 +204,10 @@ def arm_engine(marks: Marks, engine: Any) -> None:
         engine._running_engine_backward = Running(marks)
 
 
-def _hidden(frames: Any, ours: Any) -> bool:
+def hide(modules: Any, ours: Any) -> bool:
     """Have the compiler pass these classes over: else each call of theirs were one more that it tries."""
+    frames: Any = getattr(getattr(modules.get("torch"), "_C", None), "_dynamo", None)
+    frames = getattr(frames, "eval_frame", None)
     if not hasattr(frames, "set_code_exec_strategy"):
         return False
     skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)

@@ -3,7 +3,8 @@
 Read as a file by ``hooks`` with the first order; the page is that of :mod:`cockpit.base.profile.order`. What
 goes wrong is answered there. torch 2.13 ends the process with SIGSEGV where a second profiler begins on the
 thread of one that is there, or has been prepared, and as Python ends or a fork's child does while there is
-one. So ours is not begun beside another, and ends before any of these.
+one. So ours is not begun beside another, and ends before any of these. Of its first start remains a thread of
+torch's for as long as the process lives: see :meth:`Profiles._forked`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -94,7 +96,9 @@ class Profiles:
         """What torch begins its profiler with, while ours gives way to another."""
         self._writer: threading.Thread | None = None
         atexit.register(self._leave, "the program ended")
-        os.register_at_fork(before=lambda: self._leave("the program forked a process"))
+        os.register_at_fork(
+            before=lambda: self._leave("the program forked a process"), after_in_child=self._forked
+        )
 
     def stepped(self, step: int) -> int:
         """A step has ended; return the number of an order to which nothing is to be done any more.
@@ -167,7 +171,8 @@ class Profiles:
         self._order = order
         if not self._warm:
             self._warm_up(order)
-        self._answer(number, READY, "")
+        if self._order is not None:
+            self._answer(number, READY, "")
 
     def _read(self, number: int) -> Order | None:
         """The order on the page; None: it is none, or not all of one."""
@@ -180,7 +185,7 @@ class Profiles:
         odd = set(name) - set(b"0123456789abcdefghijklmnopqrstuvwxyz-")
         if check or words[0] != number or page[0] != number or not name or odd:
             return None
-        order = Order(number, *words[1:5], name.decode())
+        order = Order(number, words[1], words[2], words[3], words[4], name.decode())
         fits = 0 < order.steps <= MOST_STEPS and order.first <= MOST_STEP and order.options < 8
         return order if fits else None
 
@@ -312,6 +317,7 @@ class Profiles:
             "node": self._named()[1],
             "rank": self._rank,
             "pid": self._pid,
+            "torch": str(sys.modules["torch"].__version__),
             "id": order.id,
             "first": order.first,
             "steps": order.steps,
@@ -330,10 +336,11 @@ class Profiles:
         self._busy = False
         if profile is not None:
             self._take_back()
-            with contextlib.suppress(Exception):  # it may not have been started
+            with contextlib.suppress(Exception):
                 if mark is not None:
                     mark.__exit__(None, None, None)
-                self._masked(profile.stop)
+                if sys.modules["torch"].autograd._profiler_enabled():  # else it has not begun, or has stopped
+                    self._masked(profile.stop)
         if order is not None:
             self._answer(order.number, state, why)
 
@@ -342,6 +349,15 @@ class Profiles:
         here = os.getpid(), _thread.get_ident()
         if self._profile is not None and here == (self._pid, self._thread):
             self._give_up(FAILED, why)
+
+    def _forked(self) -> None:
+        """A child would wait for the parent's thread of torch's as it ends: what follows Python's own end is
+        left out there, but for what C has still to write."""
+        if self._warm:
+            with contextlib.suppress(Exception):
+                libc = ctypes.CDLL(None)
+                for last in (libc._exit, libc.fcloseall):  # called with the exit status, the later one first
+                    libc.on_exit(last, None)
 
     def _give_way(self) -> None:
         """Until it ends, whatever begins torch's profiler in the program ends ours first."""
@@ -386,8 +402,9 @@ class Profiles:
         if free < FLOOR:
             raise OSError(0, "only %d MB free on its disk" % (free // 1_000_000))
         try:
-            profile.export_chrome_trace(plain)
-            del profile
+            began = time.monotonic_ns()
+            profile.export_chrome_trace(plain)  # meanwhile no other Python runs
+            self._page[STOP_NS] += time.monotonic_ns() - began
             if not os.path.exists(plain):
                 raise OSError(0, "torch could not save it (disk full?)")
             size = self._packed(order, plain, part)

@@ -21,15 +21,17 @@ import zlib
 from typing import IO, Any, Dict, List, Optional
 
 from cockpit.base import record, verbs
+from cockpit.base.gate import FILE_NAME, Malformed, fields
 from cockpit.base.profile import order
 from cockpit.base.profile.order import Answer, Order
+from cockpit.base.profile.summary import StepTimes
 from cockpit.base.progress import ring
 from cockpit.base.progress.phases import UNKNOWN, Reader
 from cockpit.base.progress.ring import Ring
 from cockpit.base.regular import read_all
 from cockpit.base.shared_fields import Target
 from cockpit.node import archive, procfs, safefiles
-from cockpit.node.calls import Call
+from cockpit.node.calls import Call, at_end
 from cockpit.node.profile import rings
 
 POLL_S = 0.2
@@ -42,6 +44,7 @@ SUM_S = 600.0
 SUMMARY = 4 << 20
 """Bytes of a summary that are taken."""
 _CHUNK = 1 << 20
+_PHASES = [name for name, _, _ in fields(StepTimes)].index("phases")
 _PR_SET_PDEATHSIG = 1
 _BUSY = (errno.EAGAIN, errno.EACCES)
 
@@ -82,8 +85,7 @@ class _Rank:
             found = self.ring = finder.open(self.target.rank)
             rings.ready(found.read())
             found.answer()
-            if not found.lock():
-                raise rings.Unable("another profile of it is being taken")
+            found.lock()
             found.order(Order(number, asked.first, asked.steps, options, deadline_ns, asked.collection))
         except rings.Unable as error:
             self.end("refused", str(error))
@@ -95,7 +97,7 @@ class _Rank:
         if self.over or self.ring is None or self.state in ("written", "reading"):
             return
         try:
-            alive = procfs.alive(self.target.pid, self.target.ticks)  # first: it may say it, and end
+            alive = procfs.alive(*self.ring.process)  # first: it may say it, and end
             answer, said = self.ring.answer(), self.ring.read()
         except rings.Unable as error:
             self.end("failed", str(error))
@@ -123,7 +125,10 @@ class _Rank:
             self._asked.collection,
         )
         folder = os.path.join(self._asked.dir, record.REPORTS)
-        names = [name for name in os.listdir(folder) if name.endswith(tail)]
+        try:
+            names = [FILE_NAME.read(name) for name in os.listdir(folder) if name.endswith(tail)]
+        except (OSError, Malformed):
+            names = []
         size = safefiles.size(os.path.join(folder, names[0])) if len(names) == 1 else None
         if not size:
             self.end("failed", "the file that it wrote is not there")
@@ -171,7 +176,8 @@ class _Rank:
         phases = _phases(said)
         return {
             **found,
-            "steps": [[*step[:-1], phases.get(step[0], ())] for step in found["steps"]],
+            # A step is a row, which begins with its number.
+            "steps": [[*step[:_PHASES], phases.get(step[0], ())] for step in found["steps"]],
             "rank": self.target.rank,
             "file": self.file,
             "size": self.size,
@@ -197,6 +203,7 @@ class _Profiles:
 
     def run(self) -> Dict[str, Any]:
         """Until all ranks are through, or nobody wants it."""
+        at_end.append(self._close)
         try:
             finder = rings.Finder(self._asked.dir)
             for one in self._ranks:
@@ -206,13 +213,18 @@ class _Profiles:
             if self._call.cancelled:
                 self._cancel()
         finally:
-            if self._sum is not None:
-                self._sum.kill()
+            at_end.remove(self._close)
+            self._close()
             self._turn.close()
-            for one in self._ranks:
-                one.close(self._number)
             self._tidy()
         return {}
+
+    def _close(self) -> None:
+        """Whatever is not over ends."""
+        if self._sum is not None:
+            self._sum.kill()
+        for one in self._ranks:
+            one.close(self._number)
 
     def _look(self) -> bool:
         """Take in what is new; whether anything is still to come."""
@@ -316,8 +328,7 @@ class _Sum:
                 os._exit(1)
 
         self._files = contextlib.ExitStack()
-        self._out = self._files.enter_context(tempfile.TemporaryFile())
-        self._errors = self._files.enter_context(tempfile.TemporaryFile())
+        self._out, self._errors = map(self._files.enter_context, map(tempfile.TemporaryFile, ("w+b", "w+b")))
         self._end = time.monotonic() + SUM_S
         self._process = subprocess.Popen(
             command,

@@ -5,6 +5,7 @@ They are read and written by offset, never mapped: the rank's program may cut th
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -41,6 +42,8 @@ class Opened:
 
     def __init__(self, number: int) -> None:
         self._number = number
+        self.process = (0, 0)
+        """Pid and start time of the process whose ring it is, once it is known."""
 
     def read(self) -> Ring:
         """All of it.
@@ -57,15 +60,10 @@ class Opened:
 
         :raises Unable: the program has spoilt it
         """
-        return order.answer(self._page())
-
-    def busy(self) -> bool:
-        """Whether an order is being carried out that somebody has given.
-
-        :raises Unable: the program has spoilt it
-        """
-        last = self.answer()
-        return last.number == order.number(self._page()) and last.state not in order.OVER and last.number > 0
+        found = order.answer(self._page())
+        if max(found[2:9]) > ring.MOST_NS:
+            raise Unable("its answer is nonsense")
+        return found
 
     def _page(self) -> bytes:
         try:
@@ -85,13 +83,21 @@ class Opened:
         """Have it end the order of this number."""
         os.pwrite(self._number, _WORD.pack(number), ring.ORDER + _CANCEL * _WORD.size)
 
-    def lock(self) -> bool:
-        """Be the one who orders, until it is closed; False: another agent is."""
-        try:
-            fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+    def lock(self) -> None:
+        """Be the one who orders, until it is closed.
+
+        :raises Unable: another agent is
+        """
+        for left in reversed(range(4)):  # who only asks whether there is one holds it for a moment
+            try:
+                fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    return
+            if left:
+                time.sleep(0.05)
+        raise Unable("another profile of it is being taken")
 
     def close(self) -> None:
         """It is not needed any more."""
@@ -144,6 +150,7 @@ class Finder:
             if found is not None:
                 found.close()
             found, newest = one, last
+            one.process = said.pid, said.ticks
         if found is None:
             raise Unable(self._why or why or self._unprobed(rank))
         return found

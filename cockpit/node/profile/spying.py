@@ -9,7 +9,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from typing import Any, Collection, Dict, List, Optional, Tuple
+from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
 from cockpit.base import verbs
 from cockpit.base.shared_fields import Target
@@ -148,16 +148,25 @@ class _Recording:
         samples = sum(many for stack, many in stacks.items() if not stack.startswith(THREAD))
         last = {"state": "done", "t": began, "rate": rate, "samples": samples, "size": len(text)}
         last["errors"] = int(errors.group(1)) if errors else 0
-        if gently:
+        if not procfs.alive(self._target.pid, self._target.ticks):
+            last["what"] = "its process ended after %.1f s of it" % (time.time() - began)
+        elif gently:
             last["what"] = "one look holds it up for %.0f ms: it was not held, and stacks may be wrong" % (
                 pause_s * 1000
             )
         return last, zlib.compress(text)
 
     def _timed(self) -> Tuple[Result, float]:
-        """One dump, and how long the rank was held."""
-        watch = _Watch(self._target.pid)
-        ways = [name for name, _ in self._starters(LOOK_S)]
+        """A dump, and how long the rank was held by it; by the shorter of two if the first was long."""
+        result, pause_s = self._dumped([name for name, _ in self._starters(LOOK_S)])
+        if result.code == 0 and pause_s * self._asked.rate > PART:
+            # py-spy may have waited for a CPU while it held the rank.
+            again, second_s = self._dumped([self._way])
+            pause_s = min(pause_s, second_s) if again.code == 0 else pause_s
+        return result, pause_s
+
+    def _dumped(self, ways: Sequence[str]) -> Tuple[Result, float]:
+        watch, result = _Watch(self._target.pid), Result(None, b"", "py-spy cannot be started")
         for way in ways:
             result = self._spy(["dump"], LOOK_S, [way])
             if result.code == 0 or result.why or not permission.denied(result.said):

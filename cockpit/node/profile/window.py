@@ -39,8 +39,7 @@ def _of(finder: rings.Finder, target: Target, kind: str) -> Dict[str, Any]:
         if kind == "torch":
             rings.ready(said)
             one.answer()
-            if not one.lock():
-                raise rings.Unable("another profile of it is being taken")
+            one.lock()
     except rings.Unable as error:
         told["why"] = str(error)
     finally:

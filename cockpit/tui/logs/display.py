@@ -159,7 +159,7 @@ class LogDisplay(Widget):
         if chosen != self._chosen:
             self._chosen = chosen
             self._left = 0
-            self._requery(Query(pattern=self._filter.pattern))
+            self._requery(Query(pattern=self._filter.pattern, nccl=self._filter.nccl))
         self._say_status()
 
     def set_filter(self, text: str) -> None:
@@ -181,7 +181,7 @@ class LogDisplay(Widget):
     def _requery(self, typed: Query) -> None:
         self._filter = typed
         narrowed = typed if typed.narrows else self._chosen
-        self._query = replace(narrowed, pattern=typed.pattern, fold=self._fold)
+        self._query = replace(narrowed, pattern=typed.pattern, fold=self._fold, nccl=typed.nccl)
         self._restart()
 
     @property
@@ -487,7 +487,7 @@ class LogDisplay(Widget):
         if self._place is None:
             return None
         window = self._place.window
-        if replace(self._query, fold=True) == Query():
+        if window.reader.whole:
             return window.reader.book.lines
         return len(window.rows) if window.at_start and window.at_end else None
 

@@ -16,6 +16,7 @@ from textual.widget import Widget
 
 from cockpit.core.logs.levels import Level
 from cockpit.core.logs.patterns import Pattern
+from cockpit.core.logs.sources import Nccl
 from cockpit.core.ranks import ranks_text
 from cockpit.core.text import sanitise
 from cockpit.engine.logs.book import Row, Source
@@ -23,6 +24,7 @@ from cockpit.tui.look.ansi import Span, read_colours
 from cockpit.tui.look.units import clock_text
 
 LAUNCHER = "launch"
+NCCL = "nccl"
 MIN_TEXT = 16
 """Columns of text below which neither times nor labels are drawn."""
 
@@ -252,14 +254,18 @@ class LogPainter:
 
 @lru_cache(maxsize=4096)
 def label(sources: Sequence[Source], width: int) -> str:
-    """Who printed a line: ``13``, ``[0-63]``, ``[56 ranks]``, ``gpu01:launch``; at most ``width`` columns."""
-    ranks = [rank for _, rank in sources if rank is not None]
+    """Who printed a line: ``13``, ``[0-63]``, ``13:nccl``, ``gpu01:launch``; at most ``width`` columns."""
+    ranks = [writer for _, writer in sources if isinstance(writer, int)]
+    nccl = [writer.rank for _, writer in sources if isinstance(writer, Nccl)]
     if len(sources) == 1:
         node = sources[0][0]
         forms = [str(ranks[0])] if ranks else [f"{node}:{LAUNCHER}", LAUNCHER]
+        forms = [f"{nccl[0]}:{NCCL}", NCCL] if nccl else forms
     elif len(ranks) == len(sources):
         forms = [f"[{ranks_text(ranks)}]", f"[{len(ranks)} ranks]"]
-    elif not ranks:
+    elif len(nccl) == len(sources):
+        forms = [f"[{ranks_text(nccl)}]:{NCCL}", f"[{len(nccl)} {NCCL}]"]
+    elif not ranks and not nccl:
         forms = [f"[{len(sources)} {LAUNCHER}]"]
     else:
         forms = [f"[{len(sources)} logs]"]

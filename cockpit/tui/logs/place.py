@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cockpit.core.logs.levels import Level
-from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Row
 from cockpit.engine.logs.reader import Position, Reader
 from cockpit.tui.logs.unseen import Unseen
@@ -134,7 +133,7 @@ class LogPlace:
         window = self.window
         few = 4 * self.height
         lines = window.reader.book.lines
-        flood = window.reader.query == Query() and lines - self._known_lines > max(few, FLOOD)
+        flood = window.reader.whole and lines - self._known_lines > max(few, FLOOD)
         self._known_lines = lines
         known = window.end
         if not flood:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cockpit.core.logs.query import Query
 from cockpit.engine.logs.reader import Position, Reader
 
 LIMIT = 1_000
@@ -23,7 +22,7 @@ class Unseen:
         """Count what another query finds from here on; of the whole book, what was not seen before either."""
         self._reader = reader
         self._tail: Position = reader.end
-        self._whole = reader.query == Query()
+        self._whole = reader.whole
         self._count = reader.book.lines - self._lines if self._whole else 0
 
     def clear(self, tail: Position) -> None:

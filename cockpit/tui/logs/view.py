@@ -271,4 +271,4 @@ class LogView(LogDisplay, can_focus=True):
 def _whose(sources: Sequence[Source]) -> str:
     """Who printed a line, in a sentence."""
     text = label(sources, 24).strip("[]")
-    return f"rank {text}" if len(sources) == 1 and sources[0][1] is not None else text
+    return f"rank {text}" if len(sources) == 1 and isinstance(sources[0][1], int) else text

@@ -88,7 +88,7 @@ def fold(text: str, columns: int) -> list[str]:
     """
     pieces = []
     while (end := _fitting(text, columns)) < len(text):
-        for signs in (" ", ":;,&", "/"):
+        for signs in (" ", ":;,&：；，、", "/"):
             last = max(text.rfind(sign, end // 2, end) for sign in signs)
             if last > 0:
                 end = last + 1

@@ -72,7 +72,7 @@ class OperationList(ListPane[OperationRow | Differs]):
                 )
             )
             return
-        number = 9
+        number = max(9, len(seconds(self.step, self.step)) + 3)
         room = max(8, width - 3 * number - 7)
         if before is None:
             yield Line(

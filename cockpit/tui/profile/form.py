@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -270,6 +271,8 @@ def _planned(plan: Plan, width: int) -> Iterator[Content]:
 
 
 def _folded(text: str, width: int, style: str = "") -> Iterator[Content]:
+    # A number stays with its unit.
+    text = re.sub(r"(?<=\d) (?=(?:s|[kMG]B|%)\b)", "\u00a0", text)
     return (Content.styled(line.rstrip(), style) for line in fold(text, width))
 
 

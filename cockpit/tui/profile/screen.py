@@ -77,7 +77,7 @@ class ProfileScreen(CommandScreen):
     ProfileScreen.-cpu #collectives { display: none; }
     ProfileScreen.-one #body { layout: vertical; }
     ProfileScreen.-one .pane { display: none; }
-    ProfileScreen.-one .pane.-shown { display: block; height: 1fr; max-height: 100%; }
+    ProfileScreen.-one #body > .pane.-shown { display: block; height: 1fr; max-height: 100%; }
     """
 
     _banner = getters.query_one(FindingBanner)
@@ -310,7 +310,7 @@ class ProfileScreen(CommandScreen):
         if self._chosen is not None:
             return self._chosen
         if sight.collection.kind == "cpu":
-            return next(iter(sight.differ), next(iter(sight.samples), None))
+            return next(ranks_of(sight.finding.ranks), next(iter(sight.samples), None))
         of = sight.reading.operations
         return of.rank if of is not None else None
 

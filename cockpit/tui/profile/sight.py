@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from statistics import median
 
 from cockpit.core.finding import Finding
-from cockpit.core.masks import mask_of
+from cockpit.core.masks import ranks_of
 from cockpit.core.profile import folded
 from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.profile.reader import read
@@ -38,33 +38,18 @@ class Sight:
     """A collection, and what it says.
 
     :param rows: of the list of ranks
-    :param samples: of ``cpu``: stacks by rank; ``differ``: ranks that are somewhere for longer than others
+    :param samples: of ``cpu``: stacks by rank
     """
 
     collection: Collection
     reading: Reading
     rows: tuple[Row | Sampled, ...] = ()
     samples: Mapping[int, folded.Samples] = field(default_factory=dict)
-    differ: Mapping[int, list[folded.Differs]] = field(default_factory=dict)
 
     @property
     def finding(self) -> Finding:
         """The sentence that comes first."""
-        if not self.differ:
-            return self.reading.finding
-        rank, some = next(iter(self.differ.items()))
-        first = some[0]
-        more = (f"also {one.share:.0%} in {one.frame}, others {one.others:.0%}" for one in some[1:])
-        others = [one for one in self.differ if one != rank]
-        return Finding(
-            "differs",
-            f"rank {rank} is {first.share:.0%} of its time in {first.frame}, the others {first.others:.0%}",
-            ranks=mask_of(self.differ),
-            evidence=(*more, *(f"rank {one} differs too" for one in others)),
-            certainty="likely",
-            nodes=(one_line(self.collection.results[rank].node),),
-            severity="warning",
-        )
+        return self.reading.finding
 
 
 def see(collection: Collection) -> Sight:
@@ -75,22 +60,17 @@ def see(collection: Collection) -> Sight:
     samples = {
         rank: folded.parsed(one.folded) for rank, one in collection.results.items() if one.state == DONE
     }
-    differ = folded.differing(samples)
+    slow = set(ranks_of(reading.finding.ranks))
     left: list[Row | Sampled] = [row for row in reading.rows if row.state != DONE]
-    rows = (*_sampled(collection, samples, differ), *left)
-    return Sight(collection, reading, rows, samples, differ)
+    return Sight(collection, reading, (*_sampled(collection, samples, slow), *left), samples)
 
 
-def _sampled(
-    collection: Collection,
-    samples: Mapping[int, folded.Samples],
-    differ: Mapping[int, object],
-) -> list[Sampled]:
+def _sampled(collection: Collection, samples: Mapping[int, folded.Samples], slow: Set[int]) -> list[Sampled]:
     alike: dict[tuple[str, str, bool], list[tuple[int, float]]] = {}
     for rank, stacks in sorted(samples.items()):
         frame, share = folded.top(stacks) or ("no sample", 0.0)
         node = one_line(collection.results[rank].node)
-        alike.setdefault((node, frame, rank in differ), []).append((rank, share))
+        alike.setdefault((node, frame, rank in slow), []).append((rank, share))
     rows = [
         Sampled(
             tuple(rank for rank, _ in some),
@@ -98,9 +78,9 @@ def _sampled(
             frame,
             sum(share for _, share in some) / len(some),
             sum(collection.results[rank].samples for rank, _ in some),
-            slow,
+            odd,
         )
-        for (node, frame, slow), some in alike.items()
+        for (node, frame, odd), some in alike.items()
     ]
     return sorted(rows, key=lambda row: (not row.slow, row.ranks))
 

@@ -11,8 +11,8 @@ from typing import Any
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import GpuSample, NodeSample
 from cockpit.core.finding import Finding
-from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.nccl.table import NOTHING, Table
 from cockpit.core.pace.pace import Pace
@@ -79,7 +79,7 @@ class About:
     now: float
     log: str = ""
     pace: Pace | None = None
-    pages: Sequence[tuple[Source, Tracker]] = ()
+    pages: Sequence[tuple[Output, Tracker]] = ()
     part: Part = Part.ALL
     sizes: Sizes = BINARY
     plain: bool = False

@@ -114,7 +114,7 @@ class Drawing:
     def __post_init__(self) -> None:
         self._ranks_of = {node.name: node.ranks for node in self.board.manifest.nodes}
         self._environs = Environs(self.session, recorded=self.recorded)
-        self._nccl = NcclSaid(self.session)
+        self._nccl = NcclSaid(self.session, self.screen.app.config.language)
         self._behind = notices.Since()
         self.narrowed = Narrowed(self.screen, self.board)
         self._notice = notices.Notice(self.board, self.session, self.screen.app.keys, recorded=self.recorded)
@@ -175,7 +175,11 @@ class Drawing:
         low = self.screen.has_class("-low")
         self.screen.query_one(TopBar).show(head)
         self.screen.query_one(StallBanner).show(board.model, now, low=low)
-        self.screen.query_one(FailureBanner).show(board.model, board.model.judged, self.session.stops_at, now)
+        if self._nccl.due(seldom=True):
+            self.screen.run_worker(self._nccl.read(), group="nccl")
+        beside = self._nccl.notable if self.screen.app.config.notices.nccl else ()
+        banner = self.screen.query_one(FailureBanner)
+        banner.show(board.model, board.model.judged, self.session.stops_at, now, beside)
         self._title_grid()
 
     def _title_grid(self) -> None:

@@ -11,10 +11,12 @@ from textual.strip import Strip
 
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.rules.explanation import translated
 from cockpit.core.run.failure import blamed, failure, how
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.notices.words import findings
-from cockpit.core.text import one_line
+from cockpit.core.text import columns, one_line
+from cockpit.lang import word
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.line import Part, fit
@@ -38,6 +40,7 @@ class FailureBanner(Banner):
 
     :param run: the run's name, for what to type
     :param keys: the key of a command, by its id
+    :param lang: the language of what rules say
     """
 
     DEFAULT_CSS = "FailureBanner { background: $notice; }"
@@ -45,18 +48,31 @@ class FailureBanner(Banner):
     class Pressed(Banner.Pressed):
         """It was clicked: a person wants to see the rank's log."""
 
-    def __init__(self, *, run: str = "", keys: Callable[[str], str] = str, id: str | None = None) -> None:
+    def __init__(
+        self, *, run: str = "", keys: Callable[[str], str] = str, lang: str = "en", id: str | None = None
+    ) -> None:
         super().__init__(keys=keys, id=id)
         self._run = run
+        self._lang = lang
+        self._beside: Sequence[Finding] = ()
         self._told: tuple[dict[str, list[int]], Part] | None = None
         """The other ranks by how they ended, with the sentence: folding thousands of numbers is slow."""
 
-    def show(self, model: RunModel, cause: Finding | None, stops_at: float | None, now: float) -> None:
+    def show(
+        self,
+        model: RunModel,
+        cause: Finding | None,
+        stops_at: float | None,
+        now: float,
+        beside: Sequence[Finding] = (),
+    ) -> None:
         """Draw what is known.
 
         :param stops_at: when the failure policy stops the rest, unix seconds
         :param now: unix seconds
+        :param beside: what is wrong and not urgent: for want of room the first to go
         """
+        self._beside = beside
         self.set_lines(self._lines(model, cause, stops_at, now))
 
     def drawn_line(self, y: int) -> Strip:
@@ -69,13 +85,9 @@ class FailureBanner(Banner):
     ) -> list[list[Part]]:
         failures = model.failures()
         if not failures and cause is not None and cause.id == "gone":
-            return [self._gone(model, cause), *self._why(cause), *_soon(model, self._run, now)]
+            return [self._gone(model, cause), *self._why(cause), *self._soon(model, now)]
         if not failures:
-            return (
-                [[Part(((_shown(model.job_end), "bad"),), 0)]]
-                if model.job_end
-                else _soon(model, self._run, now)
-            )
+            return [[Part(((_shown(model.job_end), "bad"),), 0)]] if model.job_end else self._soon(model, now)
         first = blamed(model, cause) or failures[0]
         others = [rank for rank in failures if rank is not first]
         lines = [self._who(model, first, others, cause), *self._why(cause or failure(model, ""))]
@@ -124,8 +136,12 @@ class FailureBanner(Banner):
             return
         yield parts
         for at, text in enumerate(fold(found.meaning, max(20, self.app.size.width - 3 - LABEL))[:MEANS]):
-            yield [Part(((("" if at else "means").ljust(LABEL), "dim"), (text.rstrip(), "")), 0)]
-        yield [Part((("next".ljust(LABEL), "dim"), (found.steps[0].text, "strong")), 0), *self._more(found)]
+            yield [Part(((self._label("" if at else "means"), "dim"), (text.rstrip(), "")), 0)]
+        yield [Part(((self._label("next"), "dim"), (found.steps[0].text, "strong")), 0), *self._more(found)]
+
+    def _label(self, english: str) -> str:
+        text = word(english, self._lang) if english else ""
+        return text + " " * (LABEL - columns(text))
 
     def _more(self, found: Finding) -> Iterator[Part]:
         """What else may be done; a key takes little room."""
@@ -152,6 +168,28 @@ class FailureBanner(Banner):
             )
         return parts
 
+    def _soon(self, model: RunModel, now: float) -> list[list[Part]]:
+        """What is wrong although nothing has failed, and what to type: a line for each, the worst first."""
+        found = findings(model, self._run, now)
+        left = len(found) + len(self._beside) - SOON
+        lines = []
+        for each in (translated(one, self._lang) for one in found[:SOON]):
+            more = [Part(((text, "dim"),), 2 - at) for at, text in enumerate(each.evidence[:2])]
+            more.reverse()
+            more += [Part(((step.text, "dim"),), 3) for step in each.steps[:1]]
+            more += [Part(((text, "dim"),), 4) for text in filter(None, (each.meaning,))]
+            colour = "bad" if each.severity == "error" else "warn"
+            lines.append([Part(((each.what, colour),), 0), *more])
+        lines += [self._aside(each) for each in self._beside[: max(0, SOON - len(found))]]
+        return [*lines, [Part(((f"and {left:,} more", "warn"),), 0)]] if left > 0 else lines
+
+    def _aside(self, found: Finding) -> list[Part]:
+        """What is not urgent, in a line."""
+        head = found.what if self._lang == "en" else found.meaning
+        step = found.steps[0]
+        short = Part(((step.command, "dim"),), 1)
+        return [Part(((head, "warn"),), 0), Part(((step.text, "dim"),), 1, short)]
+
     def _then(self, others: Sequence[Rank]) -> Part:
         """The consequences: how the others ended."""
         ended: dict[str, list[int]] = {}
@@ -169,20 +207,6 @@ class FailureBanner(Banner):
             least = _then(f"{_count(len(others))} failed")
             self._told = ended, _then("; ".join(long + more), _then("; ".join(short + more), least))
         return self._told[1]
-
-
-def _soon(model: RunModel, run: str, now: float) -> list[list[Part]]:
-    """What is wrong although nothing has failed, and what to type: a line for each, the worst first."""
-    found = findings(model, run, now)
-    left = len(found) - SOON
-    lines = []
-    for each in found[:SOON]:
-        more = [Part(((text, "dim"),), 2 - at) for at, text in enumerate(each.evidence[:2])]
-        more.reverse()
-        more += [Part(((step.text, "dim"),), 3) for step in each.steps[:1]]
-        colour = "bad" if each.severity == "error" else "warn"
-        lines.append([Part(((each.what, colour),), 0), *more])
-    return [*lines, [Part(((f"and {left:,} more", "warn"),), 0)]] if left > 0 else lines
 
 
 def _then(words: str, less: Part | None = None) -> Part:

@@ -24,7 +24,7 @@ _LOG = (
     "Above it, where there is room: loss and step time of the whole run; {pace} makes it the map of ranks.",
     "It follows the newest lines until you move; {last} or {follow} follows again.",
     "{filter} filters: a regular expression, live; !word hides lines; {back} clears.",
-    "@0,13-15 word, @gpu[01-04] word: only these ranks, only these nodes.",
+    "@0,13-15 word, @gpu[01-04] word: only these ranks, only these nodes · @nccl: what NCCL says",
     "{next_match} {previous_match} next, previous match · {next_error} {previous_error} errors "
     "· {next_warning} {previous_warning} warnings",
     "{fold}: each rank's lines one by one, or folded again",

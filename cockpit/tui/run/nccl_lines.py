@@ -39,6 +39,7 @@ def nccl_lines(sight: About, ranks: int, paper: Paper) -> Iterator[Line]:
     for found in sight.nccl_wrong:
         if found.ranks & ranks:
             yield from paper.text(found.what, "error" if found.severity == "error" else "warning")
+            yield from paper.text(found.meaning, "label")
     groups = mine.alike()
     for group in groups:
         if len(groups) > 1:

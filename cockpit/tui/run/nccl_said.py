@@ -9,27 +9,39 @@ from collections.abc import Sequence
 from cockpit.core.finding import Finding
 from cockpit.core.nccl.findings import found
 from cockpit.core.nccl.table import NOTHING, Table
+from cockpit.core.rules.explanation import translated
 from cockpit.engine.nccl import Heard
 from cockpit.engine.run.session import Session
 
 AGAIN_S, REST = 2.0, 20
 """Seconds between two looks; and so many times as long as one takes."""
+SELDOM_S = 8.0
+"""Seconds more where only the banner wants it: communicators are made early."""
 
 
 class NcclSaid:
-    """What is known here: read beside the screen, while a detail is shown."""
+    """What is known here: read beside the screen, more often while a detail is shown.
 
-    def __init__(self, session: Session) -> None:
+    :param lang: the language to explain in
+    """
+
+    def __init__(self, session: Session, lang: str) -> None:
         self._heard = Heard(session.folder)
-        self._again = 0.0
+        self._lang = lang
+        self._again = time.monotonic()
         self._busy = False
         self.table: Table = NOTHING
         self.wrong: Sequence[Finding] = ()
         """What is wrong by that."""
 
-    def due(self) -> bool:
+    def due(self, *, seldom: bool = False) -> bool:
         """Whether to :meth:`read`."""
-        return not self._busy and time.monotonic() >= self._again
+        return not self._busy and time.monotonic() >= self._again + SELDOM_S * seldom
+
+    @property
+    def notable(self) -> Sequence[Finding]:
+        """What is worth saying of the run unasked."""
+        return [one for one in self.wrong if one.severity != "info"]
 
     async def read(self) -> None:
         """Read what is new; the screen is not held up."""
@@ -49,4 +61,4 @@ class NcclSaid:
             return self.table, self.wrong
         table = self._heard.table()
         table.differences()  # kept: they are drawn each time
-        return table, found(table)
+        return table, [translated(one, self._lang) for one in found(table)]

@@ -17,6 +17,7 @@ from textual.widgets import Static
 
 from cockpit.base.shell import join, quote
 from cockpit.core.logs.levels import Level
+from cockpit.core.logs.sources import rank_of
 from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.failure import blamed
@@ -41,6 +42,7 @@ from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.drawing import Drawing
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
+from cockpit.tui.run.grid_lines import Mark
 from cockpit.tui.run.help import ABOUT
 from cockpit.tui.run.purpose import Flight
 from cockpit.tui.run.rank_grid import RankGrid
@@ -125,7 +127,12 @@ class RunScreen(CommandScreen):
         ascii_only = glyphs.ascii
         yield TopBar(glyphs=glyphs, id="top")
         yield StallBanner(keys=self.app.keys.__getitem__, ascii_only=ascii_only, id="stall")
-        yield FailureBanner(run=self.board.folder.name, keys=self.app.keys.__getitem__, id="banner")
+        yield FailureBanner(
+            run=self.board.folder.name,
+            keys=self.app.keys.__getitem__,
+            lang=self.app.config.language,
+            id="banner",
+        )
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
             with Column(LEFT, id="left"):
@@ -327,7 +334,7 @@ class RunScreen(CommandScreen):
     def _no_row_to_open(self, row: Row | None) -> str:
         if row is None:
             return "no line here"
-        alone = self._view.chosen == row.sources[0] and not self._grid.marks
+        alone = self._view.chosen == _mark(row) and not self._grid.marks
         return "the log already shows only this rank" if alone else ""
 
     def places(self) -> Iterator[Item]:
@@ -446,8 +453,7 @@ class RunScreen(CommandScreen):
 
     @on(LogView.RowOpened)
     def _row_opened(self, event: LogView.RowOpened) -> None:
-        # To the source of the line: one rank, or for a launcher's line its node.
-        self._select(*event.row.sources[0])
+        self._select(*_mark(event.row))
 
     @on(ListPane.Opened)
     def _item_opened(self, event: ListPane.Opened) -> None:
@@ -612,3 +618,9 @@ class RunScreen(CommandScreen):
         self._drawing.frozen = not self._drawing.frozen
         self._log.freeze(self._drawing.frozen)
         self._slow_tick()
+
+
+def _mark(row: Row) -> Mark:
+    """Whose line it is: a rank's, or for a launcher's its node's."""
+    node, writer = row.sources[0]
+    return node, rank_of(writer)

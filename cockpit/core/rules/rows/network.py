@@ -1,8 +1,8 @@
-"""Network: NCCL, RCCL, HCCL, gloo, InfiniBand, EFA, and the links between GPUs of a node."""
+"""Network: how NCCL, RCCL, HCCL and gloo find and reach each other; InfiniBand, EFA and P2P: ``fabric``."""
 
 from __future__ import annotations
 
-from cockpit.core.rules.row import Deep, Next, Row
+from cockpit.core.rules.row import Next, Row
 
 _ADDRESSES = Next(
     "ip -br addr", "on each node: its interfaces and their addresses", "在各节点上查看网卡和地址"
@@ -10,7 +10,7 @@ _ADDRESSES = Next(
 _IFNAME = Next(
     "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0",
     "the interface between the nodes (cockpit run: --env)",
-    "指定节点之间通信的网卡（cockpit run 用 --env）",
+    "节点之间的网卡（cockpit run 用 --env）",
 )
 _DEEP = Next(
     "cockpit doctor HOSTFILE --deep", "tries torch between all nodes", "在所有节点之间实际跑一遍 torch 通信"
@@ -24,31 +24,33 @@ _BRIDGES = r"(?:docker|br-|virbr|cni|flannel|cali|veth|lxcbr|lxdbr|podman|nerdct
 ROWS: tuple[Row, ...] = (
     Row(
         id="nccl-no-interface",
+        checks=frozenset({"no_interface NCCL"}),
         signs=(
             r"\bBootstrap ?: no socket interface found",
             r"\bNET/Socket ?: no (?:socket )?interface found",
             r"\bno socket interface found\b",
         ),
-        deep=Deep((r"no socket interface found|Bootstrap : no socket interface",)),
+        deep=(r"no socket interface found|Bootstrap : no socket interface",),
         means="NCCL_SOCKET_IFNAME matches no interface of this node; eth matches eth0, =eth0 is exact, ^docker excludes.",
         zh="NCCL_SOCKET_IFNAME 在本节点上匹配不到网卡；写 eth 能匹配 eth0，写 =eth0 是精确匹配，写 ^docker 是排除。",
         next=(
             _ADDRESSES,
             Next(
                 "export NCCL_SOCKET_IFNAME=eth0,eno1",
-                "one name of each kind of node, or unset it",
-                "每类节点各写一个网卡名，或干脆不设",
+                "one name of each kind of node, or unset it (cockpit run: --env)",
+                "每类节点各写一个网卡名，或干脆不设（cockpit run 用 --env）",
             ),
         ),
         source="nccl#210, nccl#286, nccl-tests#9",
     ),
     Row(
         id="gloo-no-interface",
+        checks=frozenset({"no_interface GLOO", "deep_no_interface"}),
         signs=(
             r"\bUnable to find (?:address for|interface for): ",
             r"\bgloo/transport/tcp/device\.cc:\d{1,5}\][^\n]{0,60}?\bUnable to (?:find|resolve)\b",
         ),
-        deep=Deep((r"Unable to find (?:address for|interface)",), hint=": --iface NAME"),
+        deep=(r"Unable to find (?:address for|interface)",),
         means="GLOO_SOCKET_IFNAME names no interface of this node, or one without an address.",
         zh="GLOO_SOCKET_IFNAME 指定的网卡在本节点上不存在，或没有地址。",
         next=(
@@ -66,7 +68,7 @@ ROWS: tuple[Row, ...] = (
         id="address-families-differ",
         signs=(r"\bAddress family not supported by protocol\b",),
         but=r"\[c10d\]",
-        deep=Deep((r"Address family not supported by protocol",), step="--env NCCL_SOCKET_FAMILY=AF_INET"),
+        deep=(r"Address family not supported by protocol",),
         means="One side uses IPv4, the other IPv6; or take an interface that has both on all nodes.",
         zh="一端用 IPv4，另一端用 IPv6；统一协议，或换成所有节点都同时支持两者的网卡。",
         next=(
@@ -77,18 +79,16 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="peer-gave-loopback",
+        checks=frozenset({"name_loopback"}),
         signs=(
             rf"\b(?:gloo|NCCL WARN)\b[^\n]{{0,300}}?{_LOOPBACK}[^\n]{{0,200}}?\bConnection refused\b",
             rf"\b(?:gloo|NCCL WARN)\b[^\n]{{0,300}}?\bConnection refused\b[^\n]{{0,200}}?{_LOOPBACK}",
             r"\bSO_ERROR: Connection refused, remote=\[127\.",
         ),
         but=r"\bretrying\b",
-        deep=Deep(
-            (rf"{_LOOPBACK}.{{0,200}}refused|refused.{{0,200}}{_LOOPBACK}",),
-            hint=": correct /etc/hosts there, or --iface NAME",
-        ),
-        means="Another rank gave a loopback address, as its own name resolves to one.",
-        zh="另一个 rank 给出的是回环地址，因为它把自己的主机名解析成了 127.x。",
+        deep=(rf"{_LOOPBACK}.{{0,200}}refused|refused.{{0,200}}{_LOOPBACK}",),
+        means="A node's name resolves to a loopback address there: others are given it, and connect to themselves.",
+        zh="有节点把主机名解析成了回环地址（127.x）：拿到这个地址的 rank 连到的是自己。",
         next=(
             Next(
                 "getent hosts $(hostname)",
@@ -101,22 +101,24 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="on-loopback",
+        checks=frozenset({"no_interface lo", "nccl-bridge lo"}),
         signs=(r"\b(?:Bootstrap ?:|NET/Socket :) Using ?(?:\[\d{1,2}\])?lo:(?:127\.|\[?::1)",),
         severity="warning",
-        means="NCCL talks over loopback (lo): right on one node; with more, no other node can reach this one.",
-        zh="NCCL 走的是回环网卡 lo：单机没问题，多机时其他节点连不上本节点。",
+        means="Ranks talk over loopback (lo): right on one node; with more, no other node can reach this one.",
+        zh="通信走的是回环网卡 lo：单机没问题，多机时其他节点连不上本节点。",
         next=(
+            _IFNAME,
             Next(
-                "echo $NCCL_SOCKET_IFNAME",
+                "echo $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME",
                 "^docker0 alone lets lo in: write ^docker0,lo, or unset it",
                 "只写 ^docker0 会选中 lo：应写 ^docker0,lo，或不设",
             ),
-            _IFNAME,
         ),
         source="horovod#700, nccl/src/misc/socket.cc",
     ),
     Row(
         id="on-bridge",
+        checks=frozenset({"nccl-bridge"}),
         signs=(rf"\b(?:Bootstrap ?:|NET/Socket :) Using ?(?:\[\d{{1,2}}\])?{_BRIDGES}[\w.-]{{0,20}}:",),
         severity="warning",
         means="NCCL talks over a bridge of containers or VMs, which other nodes cannot reach.",
@@ -124,32 +126,25 @@ ROWS: tuple[Row, ...] = (
         next=(
             _IFNAME,
             Next("export NCCL_SOCKET_IFNAME=^docker,lo,virbr", "or exclude the bridges", "或排除这些网桥"),
+            _ADDRESSES,
         ),
-        source="horovod#584, nccl-tests#15",
+        source="horovod#584, nccl-tests#15, nccl/src/misc/socket.cc",
     ),
     Row(
-        id="roce-address-wrong",
-        signs=(r"\bCall to ibv_modify_qp failed\b",),
-        means="RoCE queue pairs do not connect: NCCL_IB_GID_INDEX, the network or the HCAs differ between nodes.",
-        zh="RoCE 的 QP（queue pair）连不上：各节点的 NCCL_IB_GID_INDEX、网络或网卡不一致。",
+        id="nccl-interface",
+        checks=frozenset({"nccl-interface"}),
+        severity="warning",
+        means="A few ranks use another interface or device than most: unreachable over it, or slower.",
+        zh="少数 rank 用的网卡或 IB 设备与多数 rank 不同：可能连不通，或者更慢。",
         next=(
+            Next("export NCCL_SOCKET_IFNAME=eth0", "the one that most take", "改用多数 rank 所用的网卡"),
             Next(
-                "show_gids",
-                "on each node: the index of the RoCE v2 address; it may change when a link bounces",
-                "在各节点查看 RoCE v2 地址的序号；链路抖动后可能改变",
-            ),
-            Next(
-                "unset NCCL_IB_GID_INDEX",
-                "NCCL 2.21 and later choose it themselves",
-                "NCCL 2.21 起会自动选择",
-            ),
-            Next(
-                "export NCCL_IB_HCA=mlx5_0,mlx5_1",
-                "only those that lead to all nodes",
-                "只用能连到所有节点的网卡",
+                "ip -br addr",
+                "on that node: is the interface up, with an address?",
+                "在该节点上看这块网卡是否 up、有没有地址",
             ),
         ),
-        source="nccl/src/misc/ibvwrap.cc",
+        source="nccl/src/bootstrap.cc",
     ),
     Row(
         id="no-route",
@@ -160,9 +155,7 @@ ROWS: tuple[Row, ...] = (
             r"\bRuntimeError: [^\n]{0,200}?\bconnect[^\n]{0,100}?\bNo route to host\b",
         ),
         but=r"\bNCCL INFO\b",
-        deep=Deep(
-            (r"No route to host|Network is unreachable",), step="ip -br addr; ip route", hint=": --iface NAME"
-        ),
+        deep=(r"No route to host|Network is unreachable",),
         means="The address that another rank gave cannot be reached, often a bridge's or the wrong interface's.",
         zh="另一个 rank 给出的地址无法到达，常见原因是它给出了网桥地址，或选错了网卡。",
         next=(
@@ -177,8 +170,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="duplicate-gpu",
         signs=(r"\bDuplicate GPU detected\b",),
-        deep=Deep((r"Duplicate GPU detected",), hint=": slots=N in the hostfile?"),
-        means="Two ranks use the same GPU; each needs its own.",
+        deep=(r"Duplicate GPU detected",),
+        means="Two ranks use the same GPU; each needs its own: check slots=N in the hostfile.",
         zh="两个 rank 用了同一块 GPU；每个 rank 要独占一块。检查 hostfile 里的 slots=N。",
         next=(
             Next(
@@ -195,151 +188,12 @@ ROWS: tuple[Row, ...] = (
         source="nccl/src/init.cc",
     ),
     Row(
-        id="locked-memory",
-        signs=(
-            r"\bibv_(?:exp_)?reg_mr\w{0,20}(?:\([^)\n]{0,200}\))? failed[^\n]{0,80}?Cannot allocate memory",
-            r"\bibv_create_\w{1,10}\b[^\n]{0,200}?Cannot allocate memory",
-            r"\bCall to ibv_reg_mr failed\b",
-            r"\bPlease set max locked memory\b",
-            r"\bmemlock limits are set too low\b",
-            r"\ballocate some locked memory\b",
-        ),
-        deep=Deep(
-            (r"ibv_reg_mr\w{0,40} failed|ibv_create_cq.{0,200} failed.{0,200}Cannot allocate memory",),
-            step="ulimit -l",
-            hint=": memlock unlimited in /etc/security/limits.conf",
-        ),
-        means="InfiniBand may not lock memory where ranks are started.",
-        zh="rank 所在环境的 memlock 限制太低，InfiniBand 无法注册内存。",
-        next=(
-            Next(
-                "ssh NODE ulimit -l",
-                "must be unlimited in that session, not only in your login shell",
-                "该会话里必须是 unlimited，不能只看登录 shell",
-            ),
-            Next(
-                "",
-                "Ask the admin for `* - memlock unlimited` in /etc/security/limits.d, and in sshd's or slurmd's unit.",
-                "请管理员在 /etc/security/limits.d 里加 `* - memlock unlimited`，并在 sshd 或 slurmd 的 unit 里放开。",
-            ),
-            Next("docker run --ulimit memlock=-1 …", "in containers", "容器里"),
-        ),
-        source="nccl-tests#206, ucx#8684, ucx#8229",
-    ),
-    Row(
-        id="ib-retries-exceeded",
-        signs=(
-            r"\bGot completion (?:from peer|with error)\b[^\n]{0,200}?(?:\berror 12\b|\bIBV_WC_RETRY_EXC_ERR\b|\bstatus=12\b)",
-            r"\bTransport retry count exceeded on mlx",
-        ),
-        deep=Deep(
-            (
-                r"Got completion (?:from peer|with error).{0,200}(?:error 12|status=IBV_WC_RETRY_EXC_ERR|status=12)",
-            ),
-            step="ibstat; ibqueryerrors",
-            hint="; RoCE: NCCL_IB_GID_INDEX, the same MTU",
-        ),
-        means="InfiniBand packets to a peer are lost, or its process has ended.",
-        zh="发往对端的 InfiniBand 包丢失，或者对端进程已经退出。",
-        next=(
-            Next(
-                "",
-                "First check the rank of that peer: if it ended before, that is the cause.",
-                "先看对端的 rank，如果它更早退出，那就是原因。",
-            ),
-            Next("ibstat; ibqueryerrors", "links and their error counters", "看链路状态和错误计数"),
-            Next(
-                "show_gids",
-                "RoCE: NCCL_IB_GID_INDEX, and the same MTU on all nodes",
-                "RoCE：检查 NCCL_IB_GID_INDEX，各节点的 MTU 要一致",
-            ),
-        ),
-        source="nccl#1405, nccl#1664, nccl#1814, nccl/src/transport/net_ib",
-    ),
-    Row(
-        id="ib-missing",
-        signs=(r"\bNET/IB : No device found",),
-        severity="info",
-        deep=Deep((r"NET/IB : No device found",), hint="; in a container, is /dev/infiniband there?"),
-        means="NCCL sees no InfiniBand device and falls back to TCP, which is slower.",
-        zh="NCCL 没找到 InfiniBand 设备，退回较慢的 TCP；容器里看看有没有 /dev/infiniband。",
-        next=(
-            Next("ibv_devinfo", "does the node have one at all?", "看节点上到底有没有"),
-            Next("docker run --device /dev/infiniband …", "gives it to a container", "把设备映射进容器"),
-        ),
-        source="nccl/src/transport/net_ib",
-    ),
-    Row(
-        id="efa-missing",
-        signs=(
-            r"\bfi_getinfo: provider efa output empty\b",
-            r"\bfi_getinfo\(?\)? ?(?:failed|returned)\b",
-            r"\bNET/OFI[^\n]{0,200}?(?:No eligible providers|Only EFA provider is supported|aws-ofi-nccl initialization failed)",
-            r"\bNET/OFI (?:Unable to find|Couldn't find any|Could not find any|Failed to initialize rdma protocol|Failed to initialize sendrecv protocol)",
-            r"\bNET/OFI[^\n]{0,100}?\b(?:OFI fi_getinfo|fi_getinfo)\b[^\n]{0,60}?\b(?:call failed|failed)\b",
-        ),
-        deep=Deep(
-            (r"fi_getinfo|NET/OFI.{0,200}(?:Unable|fail|No eligible)|provider efa output empty",),
-            hint=": is the device in this instance and container?",
-        ),
-        means="libfabric finds no usable provider (EFA) here.",
-        zh="libfabric 在这里找不到可用的 provider（EFA）：检查实例和容器里有没有该设备。",
-        next=(
-            Next(
-                "fi_info -p efa",
-                "on each node, in the container: which ones lack it?",
-                "在各节点的容器里执行，看哪些没有",
-            ),
-            Next(
-                "docker run --device /dev/infiniband/uverbs0 …",
-                "gives EFA to a container (Kubernetes: vpc.amazonaws.com/efa)",
-                "把 EFA 映射进容器（Kubernetes 用 vpc.amazonaws.com/efa）",
-            ),
-        ),
-        source="aws-ofi-nccl, libfabric src/fabric.c",
-    ),
-    Row(
-        id="efa-failed",
-        signs=(r"\bNET/OFI Request\b[^\n]{0,80}? completed with error\b",),
-        means="EFA could not deliver to a peer: that rank has ended, or the security group or link drops it.",
-        zh="EFA 无法把数据送到对端：对端 rank 已退出，或数据被安全组、链路丢弃。",
-        next=(
-            Next("", "First look for a rank that failed before.", "先找更早出错的 rank。"),
-            Next(
-                "",
-                "The security group must allow all traffic to and from itself.",
-                "安全组必须放行组内实例之间的全部入站和出站流量。",
-            ),
-        ),
-        source="aws-ofi-nccl/src/nccl_ofi_rdma.cpp",
-    ),
-    Row(
-        id="efa-no-memory",
-        signs=(
-            r"\bNET/OFI (?:Unable to register memory|Could not register memory|Couldn't register memory)\b",
-        ),
-        means="EFA may not register the memory of a buffer: a limit, or libfabric and NCCL do not fit each other.",
-        zh="EFA 无法注册缓冲区的内存：超出限额，或 libfabric 与 NCCL 版本不匹配。",
-        next=(
-            Next("ulimit -l", "where ranks run: must be unlimited", "在 rank 所在环境里必须是 unlimited"),
-            Next(
-                "export FI_EFA_SET_CUDA_SYNC_MEMOPS=0",
-                "for EFA installers before 1.29 with NCCL 2.19 and later",
-                "EFA installer 低于 1.29 且 NCCL 为 2.19 及以上时使用",
-            ),
-        ),
-        source="aws-ofi-nccl/src/nccl_ofi_rdma.cpp",
-    ),
-    Row(
         id="cuda-fails",
         signs=(
             r"\bno CUDA-capable device is detected\b",
             r"\bNCCL WARN C(?:uda|UDA) failure\b",
         ),
-        deep=Deep(
-            (r"no CUDA-capable device|CUDA driver version is insufficient|CUDA failure",),
-            step="nvidia-smi; python -c 'import torch; torch.zeros(1).cuda()'",
-        ),
+        deep=(r"no CUDA-capable device|CUDA driver version is insufficient|CUDA failure",),
         means="CUDA itself fails on that node.",
         zh="该节点上 CUDA 本身就不可用。",
         next=(
@@ -358,20 +212,17 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="nccl-versions-differ",
+        checks=frozenset({"differs_nccl", "nccl-versions"}),
         signs=(
             r"\bMismatched NCCL version\b",
             r"\bNCCL version mismatch\b",
             r"\bNCCL WARN[^\n]{0,200}?\bwrong type \d{1,6} != \d",
         ),
-        deep=Deep(
-            (
-                r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.{0,200} NCCL version",
-            ),
-            step="python -m pip install torch==VERSION",
-            hint=": install the same torch on every node",
+        deep=(
+            r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.{0,200} NCCL version",
         ),
-        means="Nodes have different versions of NCCL.",
-        zh="各节点的 NCCL 版本不一致。",
+        means="Nodes have different versions or builds of NCCL.",
+        zh="各节点的 NCCL 版本或构建不一致。",
         next=(
             Next(
                 "python -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'",
@@ -390,7 +241,7 @@ ROWS: tuple[Row, ...] = (
             r"\bgloo\b[^\n]{0,300}?\bConnection refused\b",
         ),
         but=r"\bNCCL INFO\b|\bretrying\b",
-        deep=Deep((r"Connection refused",), step="sudo nft list ruleset; sudo iptables -L -n"),
+        deep=(r"Connection refused",),
         means="The node is up, but nothing listens: its rank has ended, or a firewall refuses.",
         zh="节点可达，但端口上没有进程监听：对端 rank 已退出，或连接被防火墙拒绝。",
         next=(
@@ -432,13 +283,9 @@ ROWS: tuple[Row, ...] = (
             r"\bNCCL WARN[^\n]{0,300}?\b(?:Connection closed by remote peer|Connection reset by peer|Software caused connection abort|Broken pipe)\b",
             r"\bgloo/transport/tcp/[^\n]{0,200}?\b(?:Connection (?:closed|reset) by (?:remote )?peer|Broken pipe)\b",
         ),
-        deep=Deep(
-            (
-                r"Software caused connection abort|Connection reset by peer|Connection closed by (?:remote )?peer"
-                r"|remote process exited or there was a network error",
-            ),
-            step="--deep",
-            hint=": what did the others say?",
+        deep=(
+            r"Software caused connection abort|Connection reset by peer|Connection closed by (?:remote )?peer"
+            r"|remote process exited or there was a network error",
         ),
         means="The rank at the other end has ended, and who says so is not the cause.",
         zh="对端 rank 已经退出；报这个错的 rank 不是起因。",
@@ -464,12 +311,8 @@ ROWS: tuple[Row, ...] = (
             r"\bNCCL WARN[^\n]{0,200}?\bConnection timed out\b",
         ),
         but=r"\bNCCL INFO\b|\bretrying\b",
-        deep=Deep(
-            (
-                r"connectFullMesh failed|no answer within|Timed out waiting|timed out after|wait timeout|[Tt]imeout",
-            ),
-            step="sudo nft list ruleset; ip route",
-            hint=" (--iface NAME)",
+        deep=(
+            r"connectFullMesh failed|no answer within|Timed out waiting|timed out after|wait timeout|[Tt]imeout",
         ),
         means="Packets to another rank are lost: a firewall, a bad link, or a wrong interface.",
         zh="发往另一个 rank 的包丢失：防火墙、链路故障或网卡选错。",
@@ -510,70 +353,5 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         source="CANN error codes EI0002, EI0006",
-    ),
-    Row(
-        id="p2p-broken",
-        signs=(r"\bP2P is disabled between NVLINK connected GPUs \d",),
-        severity="warning",
-        means="Two GPUs of this node do not reach each other though NVLink joins them: most likely the hardware.",
-        zh="本节点两块由 NVLink 相连的 GPU 之间 P2P 不可用：多半是硬件问题。",
-        next=(
-            Next(
-                "nvidia-smi topo -p2p r; nvidia-smi nvlink -s",
-                "which pair; is its link up?",
-                "看是哪一对、链路是否正常",
-            ),
-            Next(
-                "export NCCL_P2P_DISABLE=1",
-                "slower, but shows whether it is that",
-                "会变慢，但能确认是不是 P2P 的问题",
-            ),
-        ),
-        source="nccl/src/graph/paths.cc",
-    ),
-    Row(
-        id="p2p-off",
-        signs=(r"\bP2P is disabled between connected GPUs\b",),
-        severity="info",
-        means="GPUs of this node do not reach each other directly: traffic goes through the host's memory, slower.",
-        zh="本节点的 GPU 之间不能直接访问（P2P 关闭）：数据经主机内存中转，会更慢。",
-        next=(
-            Next(
-                "nvidia-smi topo -p2p r; nvidia-smi topo -m",
-                "CNS, NS: the platform has none, as with many PCIe GPUs",
-                "CNS、NS 表示平台不支持，很多 PCIe 卡如此",
-            ),
-            Next(
-                "sudo lspci -vvv | grep -i 'ACSCtl.*SrcValid+'",
-                "bare metal: is ACS on, or the IOMMU?",
-                "物理机上看 ACS 或 IOMMU 是否打开",
-            ),
-        ),
-        source="nccl/src/graph/paths.cc",
-    ),
-    Row(
-        id="iommu-on",
-        signs=(
-            r"\bMissing \"iommu=pt\" from kernel command line\b",
-            r"\bAMD-Vi: Event logged \[IO_PAGE_FAULT\b",
-            r"\bDMAR: \[DMA (?:Read|Write)[^\n]{0,200}?\bfault",
-        ),
-        severity="warning",
-        means="The IOMMU is not in passthrough mode: traffic between GPUs may be slow, wrong, or hang on such hosts.",
-        zh="IOMMU 不是 passthrough 模式：这类主机上 GPU 间通信可能变慢、出错或卡住。",
-        next=(
-            Next(
-                "cat /proc/cmdline",
-                "iommu=pt, or the IOMMU off in the BIOS; then a reboot",
-                "加上 iommu=pt，或在 BIOS 里关闭 IOMMU，然后重启节点",
-            ),
-            Next(
-                "sudo lspci -vvv | grep -i 'ACSCtl.*SrcValid+'",
-                "bare metal: ACS must be off as well",
-                "物理机上还要关闭 ACS",
-            ),
-            Next("export NCCL_P2P_DISABLE=1", "until then", "改好之前先这样用"),
-        ),
-        source="rccl/src/init.cc, NCCL's troubleshooting guide",
     ),
 )

@@ -1,0 +1,148 @@
+"""Profiles over real ssh, on two nodes of two ranks: each kind, twice in a row; and a pulled cable."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from cockpit.base.profile import order
+from cockpit.base.progress import ring
+from cockpit.engine.profile.store import Store
+from tests.lab.cockpits import EXAMPLES, Cockpits
+from tests.needs import require_module
+from tests.profile.training import SCRIPT
+from tests.waiting import until
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(400)]
+
+SCRIPTS = {"deepspeed": "train_deepspeed.py", "torchrun": "train_torch.py"}
+
+
+def rings(cockpits: Cockpits, node: str) -> list[bytes]:
+    """Those of a node's ranks."""
+    record = cockpits.node_folder(node) / "record.json"
+    if not record.exists():
+        return []
+    folder = cockpits.lab.node_path(node, json.loads(record.read_text())["rings"])
+    return [path.read_bytes() for path in folder.glob("*.ring")]
+
+
+def steps(cockpits: Cockpits, node: str) -> dict[int, int]:
+    """The last step of each rank of a node that has ended one."""
+    found = {}
+    for data in rings(cockpits, node):
+        with suppress(ring.Malformed):  # it is being made
+            one = ring.read(data)
+            found.update({one.rank: one.steps[-1].step} if one.steps else {})
+    return found
+
+
+def step_on(cockpits: Cockpits, node: str, ranks: int = 2) -> None:
+    """Wait until all ranks of a node have ended some more steps."""
+    before = steps(cockpits, node)
+
+    def further() -> bool:
+        now = steps(cockpits, node)
+        return len(now) == ranks and all(now[rank] >= before.get(rank, 0) + 3 for rank in now)
+
+    until(further, f"ranks of {node} step on", timeout=120)
+
+
+def profiled(cockpits: Cockpits, *words: str, code: int = 0) -> dict[str, Any]:
+    """Take one."""
+    done = cockpits.cockpit("profile", cockpits.name, "--json", *words)
+    assert done.returncode == code, done.stderr + done.stdout
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("launcher", SCRIPTS)
+def test_twice_in_a_row(cockpits: Cockpits, launcher: str) -> None:
+    require_module(launcher.replace("torchrun", "torch"))
+    program = [str(EXAMPLES / SCRIPTS[launcher]), "--steps", "100000"]
+    process = cockpits.start("--launcher", launcher, "--headless", "--probe", "on", program=program)
+    process.kill()
+    process.wait()
+    for node in cockpits.lab.nodes:
+        step_on(cockpits, node)
+    for number in (1, 2):
+        told = profiled(cockpits, "--kind", "torch", "--steps", "3")
+        assert (told["profile"], told["missing"], sorted(told["ranks"])) == (number, {}, ["0", "1", "2", "3"])
+        found = Store(cockpits.folder / "profiles").load(number)
+        wanted = list(range(told["first"], told["first"] + 3))
+        assert all(
+            [step.step for step in one.summary.steps] == wanted
+            for one in found.results.values()
+            if one.summary is not None
+        )
+        assert found.before is not None
+    for number in (3, 4):
+        told = profiled(cockpits, "--kind", "cpu", "--seconds", "5")
+        assert (told["profile"], told["missing"]) == (number, {})
+        assert all(one["samples"] for one in told["taken"].values())
+    for node in cockpits.lab.nodes:
+        step_on(cockpits, node)
+    collected = cockpits.cockpit("collect", cockpits.name, "--json")
+    assert {one["state"] for one in json.loads(collected.stdout)["reports"]} == {"collected"}
+    assert cockpits.cockpit("stop", cockpits.name).returncode == 0
+    assert not cockpits.left_over()
+
+
+def test_a_job_of_others(cockpits: Cockpits) -> None:
+    program = [str(EXAMPLES / "train_torch.py"), "--steps", "100000"]
+    process = cockpits.start("--launcher", "torchrun", "--headless", program=program)
+    process.kill()
+    process.wait()
+    nodes = cockpits.lab.home() / f"hostfile-{cockpits.name}"
+    done = cockpits.cockpit("profile", str(nodes), "--seconds", "5", "--job", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["kind"], sorted(told["taken"]), told["missing"]) == ("cpu", ["0", "1", "2", "3"], {})
+
+
+@pytest.mark.parametrize("kind", ["torch", "cpu"])
+def test_a_cable_that_is_pulled(cockpits: Cockpits, kind: str) -> None:
+    program = [str(SCRIPT), "alone", "0.1"]
+    process = cockpits.start("--launcher", "command", "--headless", "--probe", "on", program=program)
+    process.kill()
+    process.wait()
+    for node in cockpits.lab.nodes:
+        step_on(cockpits, node)
+    words = ["--kind", "torch", "--steps", "60"] if kind == "torch" else ["--kind", "cpu", "--seconds", "10"]
+    profile = cockpits.lab.popen(["cockpit", "profile", cockpits.name, "--ranks", "0,2", *words])
+    store = Store(cockpits.folder / "profiles")
+    for node in cockpits.lab.nodes:
+        until(partial(_under_way, cockpits, node, kind), f"a rank of {node} is profiled", timeout=120)
+    cockpits.lab.link_down("node2")
+    try:
+        assert profile.wait(timeout=120) == 3
+    finally:
+        cockpits.lab.link_up("node2")
+    found = store.load(1)
+    assert list(found.missing) == [2]
+    assert found.missing[2].startswith("connection lost")
+    for node in cockpits.lab.nodes:
+        step_on(cockpits, node)
+    if kind == "torch":
+        # Its number of steps has ended it: the trace is there.
+        reports = cockpits.node_folder("node2") / "reports"
+        until(lambda: list(reports.glob(f"*{found.id}*.gz")), "its trace", timeout=60)
+    until(lambda: not _spied(cockpits, "node2"), "no py-spy is left", timeout=120)
+    told = profiled(cockpits, "--kind", kind, *(["--steps", "2"] if kind == "torch" else ["--seconds", "1"]))
+    assert told["missing"] == {}
+
+
+def _under_way(cockpits: Cockpits, node: str, kind: str) -> bool:
+    """Whether a rank of a node is being profiled."""
+    if kind == "cpu":
+        return _spied(cockpits, node)
+    return any(order.answer(one[ring.ORDER :]).state == "profiling" for one in rings(cockpits, node))
+
+
+def _spied(cockpits: Cockpits, node: str) -> bool:
+    """Whether there is a py-spy that records."""
+    return any("record" in one.cmdline for one in cockpits.lab.processes(node))

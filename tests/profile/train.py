@@ -1,0 +1,23 @@
+"""Trains until there is a file ``end``: ``alone``, so that no rank waits for another, or over ``gloo``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import torch
+
+rank, step_s = int(os.environ["RANK"]), float(sys.argv[2])
+model: torch.nn.Module = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(8)))
+if sys.argv[1] == "gloo":
+    torch.distributed.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while not os.path.exists("end"):
+    optimizer.zero_grad()
+    model(torch.randn(16, 32)).square().mean().backward()
+    optimizer.step()
+    time.sleep(step_s)
+    if os.path.exists(f"fail-{rank}"):
+        sys.exit(3)
