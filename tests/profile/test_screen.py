@@ -55,7 +55,7 @@ async def _watched() -> None:
         await until(pilot, lambda: "2 of 2 files here" in text_of(app), "the traces")
         await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, ProfileForm), "the question again")
-        await until(pilot, lambda: "or show" in text_of(app) and "5 steps" in text_of(app), "the earlier one")
+        await until(pilot, lambda: "or open" in text_of(app) and "5 steps" in text_of(app), "the earlier one")
         await pilot.press("right", "down", "down", "left")
         await until(pilot, lambda: "of ranks 0-1, by py-spy" in text_of(app), "stacks")
         await pilot.press("enter")

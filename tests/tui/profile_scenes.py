@@ -319,9 +319,12 @@ SCENES: dict[str, ProfileScene] = {
 
 
 @asynccontextmanager
-async def profiled(scene: ProfileScene, size: tuple[int, int]) -> AsyncIterator[tuple[App, Pilot[Any]]]:
+async def profiled(
+    scene: ProfileScene, size: tuple[int, int], theme: str = ""
+) -> AsyncIterator[tuple[App, Pilot[Any]]]:
     """The app in a scene, drawn and at rest."""
     app = scene.make()
+    app.theme = theme or app.theme
     async with app.run_test(size=size) as pilot:
         there = ProfileScreen, ProfileForm
         await until(pilot, lambda: isinstance(app.screen, there), "the screen")

@@ -147,7 +147,7 @@ def test_ranks_that_are_left_out_are_named() -> None:
         return taking
 
     async def test(app: App, pilot: Any) -> None:
-        assert "without ranks 7-8: gone: it has ended" in text_of(app)
+        assert "not included: ranks 7-8: gone: it has ended" in text_of(app)
 
     played_with(test, lambda: App(4, lambda: None, (), without), SMALL)
 
@@ -174,7 +174,7 @@ def test_once_the_run_is_over_only_earlier_ones_are_offered() -> None:
         await pilot.press("P")
         await until(pilot, lambda: isinstance(app.screen, ProfileForm), "the question")
         await at_rest(pilot)
-        assert "no new one: the run has ended" in text_of(app)
+        assert "no new profile: the run has ended" in text_of(app)
         assert "how long" not in text_of(app)
         assert app.wishes == []
         await pilot.press("enter")
@@ -378,7 +378,7 @@ def test_stacks_have_no_collectives() -> None:
         assert not screen(app).query_one(CollectivePane).display
         await pilot.press("down")
         await at_rest(pilot)
-        assert "is nowhere longer" in text_of(app) or "in this function" in text_of(app)
+        assert "is nowhere for longer" in text_of(app) or "in this function" in text_of(app)
 
     played_with(test, lambda: App(4, lambda: sampled(4, 3)))
 
@@ -431,7 +431,7 @@ def test_what_opens_a_file_is_said_and_copied() -> None:
         await pilot.press("4", "o")
         tar = f"cockpit profile show {RUN} 1 --fetch --perfetto profile-1.tar"
         await until(pilot, lambda: app.clipboard == tar, "the command of all")
-        assert any(VIEWER in note.message and "uploads nothing" in note.message for note in notes(app))
+        assert any(VIEWER in note.message and "nothing is uploaded" in note.message for note in notes(app))
         await pilot.press("down", "o")
         await until(pilot, lambda: said(app, "c fetches it"), "not here")
         await pilot.press("1", "Y")

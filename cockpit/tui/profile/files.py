@@ -22,7 +22,7 @@ from cockpit.tui.profile.sight import Sight
 TRACES = "Perfetto"
 MADE = (
     ("browser", "--html", "html", "a flame graph of all ranks"),
-    ("speedscope", "--speedscope", "json", "one timeline a rank"),
+    ("speedscope", "--speedscope", "json", "one timeline per rank"),
     ("others", "--folded", "folded", "folded stacks"),
 )
 """Of stacks: what opens the file, the option that makes it, its suffix, and what one sees."""
@@ -89,13 +89,13 @@ def how_to_open(file: File, fetch: str) -> str:
     :param fetch: the key that fetches
     """
     if file.command:
-        opens = f"; then open it in {VIEWER}, which uploads nothing" if file.program == TRACES else ""
+        opens = f"; then open it at {VIEWER}, where nothing is uploaded" if file.program == TRACES else ""
         return f"type: {file.command}{opens}"
     if not file.path:
         return f"{file.name} is on {file.node}: {fetch} fetches it"
     if file.program == TRACES:
-        return f"open {VIEWER} and there {file.path}: nothing is uploaded"
-    return f"it is {file.path}"
+        return f"open {file.path} at {VIEWER}: nothing is uploaded"
+    return f"it is at {file.path}"
 
 
 class FileList(ListPane[File]):

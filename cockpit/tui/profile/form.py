@@ -64,7 +64,7 @@ WITH: list[tuple[str, Mapping[str, bool]]] = [
     ("shapes", {}),
     ("Python stacks", {"stack": True}),
     ("memory", {"memory": True}),
-    ("neither", {"shapes": False}),
+    ("none", {"shapes": False}),
 ]
 USUAL = 1
 """The place of the usual length."""
@@ -106,12 +106,12 @@ class ProfileForm(ModalScreen["Taking | int"]):
         super().__init__()
         self._job = job
         self._why_not = one_line(job.why_not())
-        ranks = [("as usual", None), *{**job.marked(), **(marked or {})}.items()]
+        ranks = [("default", None), *{**job.marked(), **(marked or {})}.items()]
         self._kind = _Choice("what", KINDS)
         self._ranks = _Choice("ranks", ranks)
         self._length = _Choice("how long", LENGTHS["torch"], USUAL)
         self._with = _Choice("with", WITH)
-        self._earlier = _Choice("or show", [(about(one), one.number) for one in reversed(earlier)])
+        self._earlier = _Choice("or open", [(about(one), one.number) for one in reversed(earlier)])
         self._at = 0
         self._asked = False
         """Whether a person has said which kind; else it is what can be had."""
@@ -212,7 +212,7 @@ class ProfileForm(ModalScreen["Taking | int"]):
         width = max(20, min(ROOM, self.app.size.width * 96 // 100 - BLANKS))
         self._text.update(Content("\n").join(self._lines(width)))
         earlier = self._row is self._earlier
-        enter = "opens it" if earlier else "starts" if self._taking else "asks again" if self._error else ""
+        enter = "open" if earlier else "start" if self._taking else "try again" if self._error else ""
         enter = f"enter: {enter} · " if enter else ""
         self.query_one(Vertical).border_subtitle = Content(f" {enter}↑↓ ←→: choose · esc: close ")
 
@@ -223,13 +223,13 @@ class ProfileForm(ModalScreen["Taking | int"]):
             yield self._drawn(row, width)
         yield Content("")
         if self._why_not:
-            yield from _folded(f"no new one: {self._why_not}", width, "$dim")
+            yield from _folded(f"no new profile: {self._why_not}", width, "$dim")
         elif self._error is not None:
             yield from _folded(f"not now: {one_line(self._error.what)}", width, "$log-warning")
             if self._error.hint:
                 yield from _folded(one_line(self._error.hint), width, "$dim")
         elif self._taking is None or self._taking.plan is None:
-            yield Content.styled("asking the nodes what it would meet …", "$dim")
+            yield Content.styled("asking the nodes …", "$dim")
         else:
             yield from _planned(self._taking.plan, width)
 
@@ -253,13 +253,11 @@ def _planned(plan: Plan, width: int) -> Iterator[Content]:
     who = ranks_named(plan.ranks)
     if plan.first is None:
         what = f"{plan.seconds:g} s of {who}, by py-spy, {plan.rate} samples a second at most"
-        costs = ["a sample pauses a rank for some milliseconds, less than 2 % of the time"]
+        costs = ["pauses each rank for less than 2 % of the time"]
     else:
-        what = f"{counted(plan.steps, 'step')} of {who}, in about {span(plan.estimate.wait_s)}"
-        source = (
-            "by an earlier profile of the run" if plan.estimate.measured else "without an earlier profile"
-        )
-        costs = [plan.cost, f"estimated {source}"]
+        what = f"{counted(plan.steps, 'step')} of {who}, starting in about {span(plan.estimate.wait_s)}"
+        source = "from an earlier profile of it" if plan.estimate.measured else "no earlier profile to go by"
+        costs = [plan.cost, f"estimated: {source}"]
     yield from _folded(what, width)
     for text in costs:
         yield from _folded(text, width, "$dim")
@@ -267,7 +265,7 @@ def _planned(plan: Plan, width: int) -> Iterator[Content]:
     for rank, why in sorted(plan.left_out.items()):
         by_why.setdefault(why, []).append(rank)
     for why, ranks in list(by_why.items())[:REASONS]:
-        yield from _folded(f"without {ranks_named(ranks)}: {one_line(why)}", width, "$log-warning")
+        yield from _folded(f"not included: {ranks_named(ranks)}: {one_line(why)}", width, "$log-warning")
 
 
 def _folded(text: str, width: int, style: str = "") -> Iterator[Content]:

@@ -12,7 +12,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
             "data: in a data loader's next · compute: an operation runs · comm: only a collective runs",
             "waiting: for other ranks, in a collective · idle: nothing runs (Python, kernel launches, sleep)",
             "Where colours do not tell: d data, c compute, m comm, w waiting; idle is blank.",
-            "Of cpu: the function that the main thread is in most, without what it calls.",
+            "Of cpu: the function that the main thread is in most often, without what it calls.",
             "",
             "up, down: ranks · {open} shows its operations · {profile_again} profiles again",
             "{previous_profile} {next_profile}: other profiles of the run · {back}: cancels, or goes back",

@@ -28,7 +28,7 @@ LEAST = 2
 
 WORDS = {
     "": "ordered",
-    "ready": "ready, waits for the first step",
+    "ready": "ready, waiting for the first step",
     "written": "written, not yet summed up",
     "reading": "being summed up on its node",
 }
@@ -162,7 +162,7 @@ class RankList(ListPane[Row | Sampled]):
     def _head(self, first: Row | Sampled, shape: _Shape) -> Line:
         text = f"{'ranks':<{shape.ranks}} {'node':<{shape.node}}  "
         if isinstance(first, Sampled):
-            text += "samples share  where they are most, without what they call"
+            text += "samples share  the function they are in most often, without what it calls"
         elif self._step is not None:
             step = f"one step, {seconds(self._step, self._step)}, mean of {self._steps}"
             names = "".join(f"{PARTS[name]:>{NUMBER}}" for name in shape.names)
@@ -194,5 +194,5 @@ def _padded(text: str, width: int) -> str:
 def title_of(sight: Sight) -> str:
     """``64 · slowest first, alike folded``."""
     many = len({rank for row in sight.rows for rank in row.ranks})
-    first = "slowest first" if sight.collection.kind == "torch" else "those that differ first"
+    first = "slowest first" if sight.collection.kind == "torch" else "odd ones first"
     return f"{many} · {first}, alike folded"

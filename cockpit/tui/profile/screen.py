@@ -322,7 +322,7 @@ class ProfileScreen(CommandScreen):
             pane.show(None, 0.0, ())
         elif sight.collection.kind == "cpu":
             differ = folded.differences(sight.samples, rank)
-            pane.empty = [f"rank {rank} is nowhere longer than the others"]
+            pane.empty = [f"rank {rank} is nowhere for longer than the others, beyond chance"]
             pane.show(rank, 0.0, differ)
         else:
             reading = sight.reading
@@ -346,7 +346,7 @@ class ProfileScreen(CommandScreen):
         rank = "" if self._rank is None else f"rank {self._rank}"
         texts = {
             "ranks": ("ranks", "" if sight is None else title_of(sight)),
-            "operations": (rank, "where it is for longer" if cpu else "operations, a step"),
+            "operations": (rank, "where it spends longer" if cpu else "operations, a step"),
             "collectives": ("collectives", shared(sight.reading) if sight is not None else ""),
             "files": ("files", ""),
         }
