@@ -11,12 +11,17 @@ from typing import Any
 import pytest
 
 from cockpit.base.profile.summary import RankProfile
+from cockpit.config import Config, Quotas
 from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.profile.reading import Parts, Row
 from cockpit.core.profile.words import VIEWER
+from cockpit.core.run.events import Event
 from cockpit.engine.collect import Collected, Fetched, report_path
 from cockpit.engine.profile.choose import SECONDS, Wish
+from cockpit.engine.profile.known import store_of
+from cockpit.engine.profile.taking import fact_of
 from cockpit.errors import CockpitError
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import PROFILE, in_scope
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.profile.details import CollectivePane
@@ -44,7 +49,8 @@ from tests.tui.profile_scenes import (
     shown,
     usual,
 )
-from tests.tui.scenes import notes, text_of, until
+from tests.tui.scenes import Scene, notes, played, settled, text_of, until
+from tests.tui.stage import NOW, Stage
 from tests.tui.test_hostile import EVIL, bad_characters
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
@@ -89,7 +95,12 @@ def played_with(
     asyncio.run(main())
 
 
-def said(app: App, text: str) -> bool:
+def focused(app: BaseApp) -> str | None:
+    """The pane in use."""
+    return app.focused.id if app.focused is not None else None
+
+
+def said(app: BaseApp, text: str) -> bool:
     """Whether a note has the text."""
     return any(text in note.message for note in notes(app))
 
@@ -194,6 +205,43 @@ def test_once_the_run_is_over_only_earlier_ones_are_offered() -> None:
 )
 def test_the_command_line_takes_the_same(wish: Wish, words: Sequence[str]) -> None:
     assert words_of(wish) == words
+
+
+def test_the_run_offers_marked_ranks_and_finds_earlier_profiles_by_name() -> None:
+    def known(stage: Stage) -> None:
+        store = store_of(stage.folder)
+        store.save(replace(shown(64, reads(13)), number=store.begin(Quotas())))
+        stage.told(Event(NOW, "", fact_of(shown(64, reads(13)))))
+
+    async def main() -> None:
+        async with played(Scene(play=known), LARGE) as (app, pilot, _):
+            await pilot.press("space", "P")
+            await settled(pilot)
+            assert isinstance(app.screen, ProfileForm)
+            assert "marked ranks 0-7" in text_of(app)
+            assert "[profile 1 (04:03, steps 1,212-1,216)]" in text_of(app)
+            await pilot.press("escape", "colon", *"profile 1")
+            await settled(pilot)
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, ProfileScreen), "the profile")
+            await until(pilot, lambda: "rank 13 makes the others wait" in text_of(app), "what it says")
+
+    asyncio.run(main())
+
+
+def test_where_nothing_may_be_changed_earlier_ones_can_be_read_still() -> None:
+    async def main() -> None:
+        config = Config(ascii=False, read_only=True)
+        async with played(Scene(), LARGE, config) as (app, pilot, stage):
+            await pilot.press("P")
+            await until(pilot, lambda: said(app, "read-only"), "why not")
+            store = store_of(stage.folder)
+            store.save(replace(shown(64, usual), number=store.begin(Quotas())))
+            await pilot.press("P")
+            await until(pilot, lambda: isinstance(app.screen, ProfileForm), "the question")
+            assert "no new profile: read-only" in text_of(app)
+
+    asyncio.run(main())
 
 
 # While it is taken
@@ -326,11 +374,10 @@ def test_enter_shows_the_operations_of_the_row_under_the_cursor() -> None:
         await pilot.press("down")
         await at_rest(pilot)
         assert "2 rank 13 operations" not in text_of(app)
-        assert app.focused is not None
-        assert app.focused.id == "ranks"
+        assert focused(app) == "ranks"
         await pilot.press("enter")
         await at_rest(pilot)
-        assert app.focused.id == "operations"
+        assert focused(app) == "operations"
 
     played_with(test, lambda: App(64, lambda: shown(64, reads(13))))
 
@@ -342,18 +389,17 @@ def test_every_command_has_a_handler_and_each_pane_its_key_and_its_help() -> Non
         for key, name in zip("2341", (*PANES[1:], PANES[0]), strict=True):
             await pilot.press(key)
             await at_rest(pilot)
-            assert app.focused is not None
-            assert app.focused.id == name
+            assert focused(app) == name
             assert [each.id for each in screen(app).query(".pane") if each.display] == [name]
             await pilot.press("f1")
             await until(pilot, lambda: isinstance(app.screen, Question), "help")
             await pilot.press("escape")
         await pilot.press("tab")
         await at_rest(pilot)
-        assert app.focused.id == "operations"
+        assert focused(app) == "operations"
         await pilot.press("shift+tab", "shift+tab")
         await at_rest(pilot)
-        assert app.focused.id == "files"
+        assert focused(app) == "files"
 
     played_with(test, lambda: App(4, lambda: shown(4, reads(3))), SMALL)
 
