@@ -60,7 +60,7 @@ def files_of(sight: Sight, folder: RunFolder) -> list[File]:
     one, run = sight.collection, folder.name
     show = ["cockpit", "profile", "show", run, str(one.number)]
     found: list[File] = []
-    for program, option, suffix, what in MADE if one.kind == "cpu" and sight.samples else ():
+    for program, option, suffix, what in MADE if sight.sampled else ():
         name = f"profile-{one.number}.{suffix}"
         found.append(File(program, name, 0, "", join([*show, option, name]), what))
     rows = sight.reading.files

@@ -74,7 +74,8 @@ class FindingBanner(Banner):
     def drawn_line(self, y: int) -> Strip:
         """One of the lines."""
         edge, right = "edge" if self._role == "who" else "dim", "" if y else self._right
-        return self.strip_of([(self._edge, edge), *ended(self.lines[y], right, "sure", self.size.width - 3)])
+        role = right if right in ("sure", "likely") else "warning"
+        return self.strip_of([(self._edge, edge), *ended(self.lines[y], right, role, self.size.width - 3)])
 
 
 class ProgressStrip(Bar):
@@ -154,10 +155,10 @@ def _recording(taking: Taking) -> tuple[tuple[str, str], ...]:
     if all(state in ("", "ready") for state in states.values()):
         now = f", now {front:,}" if front is not None else ""
         return ("profiling ", "strong"), (f"from step {plan.first:,}{now}", "")
-    last = plan.first + plan.steps - 1
-    if front is not None and front < last and "profiling" in states.values():
-        return ("profiling ", "strong"), (f"{max(0, front - plan.first + 1)}/{plan.steps} steps", "")
-    return ("profiling ", "strong"), (f"{plan.steps}/{plan.steps} steps", "good")
+    done = plan.steps
+    if "profiling" in states.values():
+        done = max(0, min(done, (front or 0) - plan.first + 1))
+    return ("profiling ", "strong"), (f"{done}/{plan.steps} steps", "good" if done == plan.steps else "")
 
 
 def _waited(row: Row, progress: Progress) -> str:

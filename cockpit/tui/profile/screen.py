@@ -19,7 +19,6 @@ from textual.worker import Worker
 from cockpit.base.shell import join
 from cockpit.core.finding import Finding
 from cockpit.core.masks import ranks_of
-from cockpit.core.profile import folded
 from cockpit.core.profile.collection import DONE
 from cockpit.core.profile.reader import operations
 from cockpit.core.profile.reading import Row
@@ -310,7 +309,7 @@ class ProfileScreen(CommandScreen):
         if self._chosen is not None:
             return self._chosen
         if sight.collection.kind == "cpu":
-            return next(ranks_of(sight.finding.ranks), next(iter(sight.samples), None))
+            return next(ranks_of(sight.finding.ranks), next(iter(sight.sampled), None))
         of = sight.reading.operations
         return of.rank if of is not None else None
 
@@ -320,10 +319,10 @@ class ProfileScreen(CommandScreen):
         pane.empty = ["nothing of it is here yet" if self._progress is not None else "nothing of it is here"]
         if sight is None or rank is None:
             pane.show(None, 0.0, ())
-        elif sight.collection.kind == "cpu":
-            differ = folded.differences(sight.samples, rank)
-            pane.empty = [f"rank {rank} is nowhere for longer than the others, beyond chance"]
-            pane.show(rank, 0.0, differ)
+        elif sight.compared is not None:
+            if rank in sight.sampled:
+                pane.empty = [f"rank {rank} is nowhere for longer than the others, beyond chance"]
+            pane.show(rank, 0.0, sight.compared.differences(rank))
         else:
             reading = sight.reading
             of = reading.operations
@@ -575,7 +574,9 @@ class ProfileScreen(CommandScreen):
     def _moved(self, event: ListPane.Moved) -> None:
         if event.pane is self._ranks:
             self._choose()
-            self._draw()
+            self._draw_details(self._sight)
+            self._entitle(self._sight)
+            self.draw_keys()
 
     @on(ListPane.Opened)
     def _opened(self) -> None:

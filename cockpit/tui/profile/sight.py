@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 
 from cockpit.core.finding import Finding
@@ -38,13 +38,18 @@ class Sight:
     """A collection, and what it says.
 
     :param rows: of the list of ranks
-    :param samples: of ``cpu``: stacks by rank
+    :param compared: of ``cpu``: the stacks of all ranks, to compare each with the others
     """
 
     collection: Collection
     reading: Reading
     rows: tuple[Row | Sampled, ...] = ()
-    samples: Mapping[int, folded.Samples] = field(default_factory=dict)
+    compared: folded.Compared | None = None
+
+    @property
+    def sampled(self) -> tuple[int, ...]:
+        """Ranks of which there are stacks."""
+        return tuple(rank for row in self.rows if isinstance(row, Sampled) for rank in row.ranks)
 
     @property
     def finding(self) -> Finding:
@@ -62,7 +67,7 @@ def see(collection: Collection) -> Sight:
     }
     slow = set(ranks_of(reading.finding.ranks))
     left: list[Row | Sampled] = [row for row in reading.rows if row.state != DONE]
-    return Sight(collection, reading, (*_sampled(collection, samples, slow), *left), samples)
+    return Sight(collection, reading, (*_sampled(collection, samples, slow), *left), folded.Compared(samples))
 
 
 def _sampled(collection: Collection, samples: Mapping[int, folded.Samples], slow: Set[int]) -> list[Sampled]:
