@@ -24,6 +24,7 @@ from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.key_bar import KeyBar
+from cockpit.tui.profile import help as profile_help
 from cockpit.tui.profile.form import ProfileForm
 from cockpit.tui.run import help as run_help
 from cockpit.tui.run.command_list import CommandList
@@ -506,7 +507,8 @@ def test_own_keys_replace_the_shipped_ones() -> None:
         ):
             await pilot.press("x")
             await until(pilot, lambda: "FROZEN" in text_of(app), "frozen")
-            assert "X stop" in text_of(app)
+            await pilot.press("5")
+            await until(pilot, lambda: "X stop" in text_of(app), "the key that stops")
             await pilot.press("X")
             await until(pilot, lambda: isinstance(app.screen, Question), "the question")
 
@@ -530,7 +532,7 @@ def test_texts_name_the_keys_in_force() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("screen", [run_help.ABOUT, stacks_help.ABOUT])
+@pytest.mark.parametrize("screen", [run_help.ABOUT, stacks_help.ABOUT, profile_help.ABOUT])
 def test_help_names_commands_that_there_are(screen: Mapping[str, tuple[str, Sequence[str]]]) -> None:
     keys: dict[str, str] = dict.fromkeys(BY_ID, "KEY")
     told = [line.format_map(keys) for _, lines in screen.values() for line in lines]
