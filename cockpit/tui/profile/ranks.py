@@ -162,7 +162,7 @@ class RankList(ListPane[Row | Sampled]):
     def _head(self, first: Row | Sampled, shape: _Shape) -> Line:
         text = f"{'ranks':<{shape.ranks}} {'node':<{shape.node}}  "
         if isinstance(first, Sampled):
-            text += "samples share  the function they are in most often, without what it calls"
+            text += "samples share  function they are in most often"
         elif self._step is not None:
             step = f"one step, {seconds(self._step, self._step)}, mean of {self._steps}"
             names = "".join(f"{PARTS[name]:>{NUMBER}}" for name in shape.names)
