@@ -18,9 +18,9 @@ from cockpit.core.run.notices.words import findings
 from cockpit.core.text import columns, one_line
 from cockpit.lang import word
 from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.text_pane import fold
-from cockpit.tui.run.banner import Banner
 
 GROUPS = 3
 """At most this many ways in which other ranks ended are listed."""
