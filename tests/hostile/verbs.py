@@ -381,8 +381,9 @@ def _profile(case: Case, rng: random.Random) -> list[str]:
     if case.mutation == DISK:
         form = (["--json"], ["--md"], ["--fetch"], ["--fetch", "--json"], ["--folded", "-"], ["--html", "-"])
         return ["profile", "show", case.run, *rng.choice(([], *form))]
-    form = ([], ["--json"], ["--json"], ["--fetch", "--json"], ["--kind", "cpu", "--seconds", "1", "--json"])
-    return ["profile", case.run, *rng.choice(form), *rng.choice(([], ["--ranks", "0,2-3"]))]
+    cpu = ["--kind", "cpu", "--seconds", "1", "--json"]
+    taken = ([], ["--json"], ["--json"], ["--fetch", "--json"], cpu)
+    return ["profile", case.run, *rng.choice(taken), *rng.choice(([], ["--ranks", "0,2-3"]))]
 
 
 def _logs(case: Case, rng: random.Random) -> list[str]:
