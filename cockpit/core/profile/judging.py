@@ -323,7 +323,8 @@ def _even(case: Case) -> Finding:
         what = "can't tell who is slow: no collective is in the traces of several ranks"
     else:
         what = "no rank is slow" + (" among those profiled" if case.missing else "")
-    evidence = [f"own time {case.seconds(min(owns))} to {case.seconds(max(owns))} per step"]
+    least, most = case.seconds(min(owns)), case.seconds(max(owns))
+    evidence = [f"own time {least if least == most else f'{least} to {most}'} per step"]
     single, uneven = all(len(kind.ranks) == 1 for kind in case.kinds), case.noise > EXCESS * median(owns)
     if uneven and len(ranks) > 1:
         evidence.append(f"a rank's steps vary by {case.seconds(case.noise)}: smaller differences don't show")

@@ -159,14 +159,14 @@ class Plan:
         """What will be profiled, when, and what it costs, in a sentence."""
         cost, who = self.estimate, ranks_named(self.ranks)
         if self.first is None:
-            return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples a second"
+            return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples per second"
         last = self.first + self.steps - 1
         steps = f"steps {self.first:,} to {last:,}" if self.steps > 1 else f"step {last:,}"
         least, most = cost.stop_s
         pause = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
         return (
-            f"{self.kind}: {steps} of {who}, in about {span(cost.wait_s)}; about {size(cost.size)} a rank "
-            f"({size(cost.raw)} unpacked), which pauses for {pause} at the end"
+            f"{self.kind}: {steps} of {who}, in about {span(cost.wait_s)}; about {size(cost.size)} per rank "
+            f"({size(cost.raw)} unpacked); each rank pauses for {pause} at the end"
         )
 
 
