@@ -270,8 +270,10 @@ def _notes(case: Case, left_out: Mapping[int, str], found: Join) -> Iterator[str
     yield from _ended(case.collection)
     yield from (f"step {step:,} is left out: {why}" for step, why in left_out.items())
     if case.missing:
-        alone = " time all others waited for them counts as communication" if case.waits else ""
-        yield f"{ranks_named(case.missing)} missing{':' if alone else ''}{alone}"
+        alone = ": time all others waited for them counts as communication" if case.waits else ""
+        yield f"{ranks_named(case.missing)} missing{alone}"
+    elif case.partial:
+        yield "waiting for ranks that were not profiled counts as communication"
     if len(case.kinds) > 1:
         some = "; ".join(ranks_named(kind.ranks) for kind in case.kinds[:8])
         more = f"; {len(case.kinds) - 8} more" if len(case.kinds) > 8 else ""

@@ -123,7 +123,8 @@ class Taking:
         """
         kind = self.wish.kind or self._likely()
         met = await self._meet(kind)
-        if not self.wish.kind and kind == "torch" and all(one.step is None for one in met.windows.values()):
+        uncounted = met.windows and all(one.step is None for one in met.windows.values())
+        if not self.wish.kind and kind == "torch" and uncounted:
             met = await self._meet("cpu")
         known = await asyncio.to_thread(self._known)
         if met.kind == "torch" and known.timeout_s is None:
