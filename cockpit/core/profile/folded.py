@@ -22,7 +22,8 @@ from cockpit.core.text import one_line
 THREAD = "thread: "
 """What the first frame begins with of stacks that are not the main thread's."""
 
-MOST_STACKS, MOST_DEPTH = 20_000, 300
+MOST_STACKS, MOST_DEPTH, MOST_FRAMES = 20_000, 300, 100_000
+_LINE = re.compile(r"[^\n]+")
 _PLACE = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")
 
 Stack = tuple[str, ...]
@@ -34,15 +35,15 @@ def parsed(text: str) -> dict[Stack, int]:
     """Folded stacks, ``outer;inner N`` a line; lines that are none are left out, and what exceeds bounds."""
     found: Counter[Stack] = Counter()
     known: dict[str, str] = {}
-    for line in text.split("\n"):
-        stack, _, many = line.rpartition(" ")
-        if stack and many.isascii() and many.isdigit() and len(many) <= 12:
+    for line in _LINE.finditer(text):
+        stack, _, many = line.group().rpartition(" ")
+        if stack and many.isascii() and many.isdigit() and len(many) <= 12 and int(many):
             frames = stack.split(";", MOST_DEPTH)[:MOST_DEPTH]
             for frame in frames:
                 if frame not in known:
                     known[frame] = one_line(frame, limit=300)
             found[tuple(known[frame] for frame in frames)] += int(many)
-            if len(found) >= MOST_STACKS:
+            if len(found) >= MOST_STACKS or len(known) >= MOST_FRAMES:
                 break
     return dict(found)
 

@@ -1,8 +1,8 @@
 """Sum up the trace that torch's profiler wrote for a rank: ``sum FILE``.
 
 On stdout comes JSON: the fields of :class:`cockpit.base.profile.summary.RankProfile` that the trace can
-tell. Of each event a few integers are kept, so a file of 150 MB takes some 60 MB; see
-:mod:`cockpit.node.profile.events` for what is refused.
+tell, and the file's checksum, which takes as long as its program made it large. Of each event a few integers
+are kept, so a file of 150 MB takes some 60 MB; see :mod:`cockpit.node.profile.events` for what is refused.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ _SHOWN = 100
 """Characters of the sizes of a collective."""
 _BITS, _NAME_BITS = 53, 16
 _NICE = 10
+_CHUNK = 1 << 20
 _BESIDE = frozenset(("baseTimeNanoseconds", "distributedInfo", "cockpit"))
 
 
@@ -92,6 +93,7 @@ def main(argv: List[str]) -> int:
     try:
         with os.fdopen(safefiles.opened(argv[0]), "rb") as file:
             found = summed(file)
+            found["sha256"] = _sha256(file)
     except BadTrace as error:
         return _failed(str(error))
     except OSError as error:
@@ -101,6 +103,15 @@ def main(argv: List[str]) -> int:
     sys.stdout.write(json.dumps(found, separators=(",", ":")))
     sys.stdout.flush()
     return 0
+
+
+def _sha256(file: IO[bytes]) -> str:
+    """Of all of it."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    for chunk in iter(lambda: file.read(_CHUNK), b""):
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _failed(why: str) -> int:
@@ -586,7 +597,7 @@ def _object(value: Any) -> Dict[str, Any]:
 
 def _whole(value: Any) -> int:
     """A number that counts something; 0 if it is none."""
-    return int(value) if isinstance(value, str) and len(value) < 20 and value.isdigit() else 0
+    return int(value) if isinstance(value, str) and len(value) < 20 and value.isdecimal() else 0
 
 
 def _bytes(dtype: str) -> int:
