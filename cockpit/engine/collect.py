@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import posixpath
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence, Set
@@ -23,7 +24,8 @@ from cockpit.base import verbs
 from cockpit.base.record import nccl_dump
 from cockpit.base.shell import join
 from cockpit.config import SEE, Quotas, load
-from cockpit.engine.files import append, open_regular, read_small, replace
+from cockpit.core.nccl_tests.json_file import HEAD, without_env
+from cockpit.engine.files import append, create, open_regular, read_small, replace
 from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.quotas import Space
@@ -336,9 +338,13 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
         if wanted.changed:
             report.state, report.why = "changed", "the node is still writing it: collect again later"
         elif digest == wanted.sha256:
+            without = False
             if not final.exists():
+                without = bool(report.path) and await asyncio.to_thread(_drop_env, part)
                 os.replace(part, final)
             report.state = "collected"
+            if without:
+                report.why = "without the environment in it, which may hold secrets"
             if wanted.rest:
                 report.why = f"it grew by {wanted.rest} bytes meanwhile; collect again to fetch them"
         else:
@@ -362,6 +368,23 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
         wanted_task.cancel()
         with suppress(asyncio.CancelledError, CockpitError):
             await wanted_task
+
+
+def _drop_env(path: Path) -> bool:
+    """Take the environment out of a file that a program of nccl-tests has written; whether it is one.
+
+    :raises OSError: it cannot be written
+    :raises CockpitError: so too
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        head = without_env(file.read(HEAD))
+        if head is None:
+            return False
+        with create(path.with_name(f"{path.name}.part")) as new:
+            new.write(head)
+            shutil.copyfileobj(file, new)
+    os.replace(path.with_name(f"{path.name}.part"), path)
+    return True
 
 
 def _file_of(node: NodeEntry, report: Fetched) -> tuple[str, str, dict[str, Any]]:
