@@ -340,7 +340,7 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
         elif digest == wanted.sha256:
             without = False
             if not final.exists():
-                without = bool(report.path) and await asyncio.to_thread(_drop_env, part)
+                without = bool(report.path) and await asyncio.to_thread(_drop_env, part, whole=True)
                 os.replace(part, final)
             report.state = "collected"
             if without:
@@ -365,26 +365,31 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
         where = final if os.path.lexists(final) else part
         report.state, report.why = "failed", str(os_error("cannot be written", where, error))
     finally:
+        if report.path and report.state != "collected":
+            with suppress(OSError):
+                _drop_env(part, whole=False)
         wanted_task.cancel()
         with suppress(asyncio.CancelledError, CockpitError):
             await wanted_task
 
 
-def _drop_env(path: Path) -> bool:
+def _drop_env(path: Path, *, whole: bool) -> bool:
     """Take the environment out of a file that a program of nccl-tests has written; whether it is one.
 
+    :param whole: one that is not is removed, for it could not be continued
     :raises OSError: it cannot be written
-    :raises CockpitError: so too
     """
     with os.fdopen(open_regular(path), "rb") as file:
         head = without_env(file.read(HEAD))
-        if head is None:
-            return False
-        with create(path.with_name(f"{path.name}.part")) as new:
-            new.write(head)
-            shutil.copyfileobj(file, new)
-    os.replace(path.with_name(f"{path.name}.part"), path)
-    return True
+        if head is not None and whole:
+            with create(path.with_name(f"{path.name}.part")) as new:
+                new.write(head)
+                shutil.copyfileobj(file, new)
+    if head is not None and whole:
+        os.replace(path.with_name(f"{path.name}.part"), path)
+    elif head is not None:
+        path.unlink()
+    return head is not None
 
 
 def _file_of(node: NodeEntry, report: Fetched) -> tuple[str, str, dict[str, Any]]:

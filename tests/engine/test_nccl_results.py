@@ -14,6 +14,7 @@ import pytest
 
 from cockpit import paths
 from cockpit.core.nccl_tests.findings import Result
+from cockpit.engine import collect
 from cockpit.engine.nccl_results import KEPT, measured
 from tests.cli.schemas import fits
 from tests.engine.watched import COCKPIT
@@ -143,3 +144,15 @@ def test_what_is_kept_is_bounded_and_may_be_damaged(tmp_path: Path, monkeypatch:
     for data in (b"", b"[", b"{}", b'{"measured": [{"run": 1}]}', b"[" * 100_000):
         file.write_bytes(data)
         assert measured(table.hosts) == []
+
+
+def test_of_a_file_that_is_not_whole_nothing_is_kept(tmp_path: Path) -> None:
+    part = tmp_path / "out.json.part"
+    for data, left in (
+        (b'{"version":3,"start_time":"now","args":["x"],"env":["WANDB_API_KEY=hun', False),
+        (b'{"version":3,"start_time":"now","ar', True),
+        (b'{"step": 1}\n', True),
+    ):
+        part.write_bytes(data)
+        assert collect._drop_env(part, whole=False) is not left
+        assert part.exists() is left

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.base.gate import plain, read
 from cockpit.core.nccl_tests.comparing import Past, changes, slowest
 from cockpit.core.nccl_tests.drawing import drawn, size_text
 from cockpit.core.nccl_tests.findings import Result, compared, findings
@@ -132,3 +137,29 @@ def test_an_environment_is_taken_out_of_a_json_file() -> None:
     assert without_env((before + env + after).replace(b":", b" : ").replace(b",", b",\n ")) is not None
     for other in (b"", b"{}", b"[1]", b'{"version":3}', after, b'{"version":3,"args":["env":["a"]}'):
         assert without_env(other) is None
+
+
+TEXTS = st.one_of(
+    st.text(max_size=12), st.sampled_from(["gpu01", "gpu[1", "[1-9]", "a,b", "n-1", "\x1b[2J", "x\u202e"])
+)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), TEXTS, st.binary(max_size=40), st.integers(0, 3000))
+def test_hostile_tables_raise_nothing(hosts: list[str], test: str, data: bytes, at: int) -> None:
+    text = printed(hosts=hosts, test=test, wrong=1).text.encode(errors="replace")
+    reader = Reader()
+    reader.take(text[:at] + data + text[at + len(data) :])
+    each = []
+    for table in reader.tables(over=True):
+        now = Past.of(table, "now", DAY, table.hosts or ("node",))
+        again = read(Past, json.loads(json.dumps(plain(now))))
+        assert again == now
+        each.append(Result(table, "node", 0, "/x", now, again))
+    for one in each:
+        assert not any(ord(sign) < 32 for line in drawn(one.table) for sign in line)
+        json.dumps(one.table.as_json(), allow_nan=False)
+    for found in findings(each):
+        assert not any(
+            ord(sign) < 32 or sign in "\u202e\x7f" for sign in json.dumps(found.what, ensure_ascii=False)
+        )
+        json.dumps(found.as_json(), allow_nan=False)

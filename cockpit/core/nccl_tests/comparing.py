@@ -14,7 +14,8 @@ from cockpit.core.nccl_tests.table import Table, What
 ROWS = 200
 """Lines of a table that are kept for a comparison."""
 NAMES = 1 << 14
-_MOST = 1e9
+_LEAST, _MOST = 0.01, 1e9
+"""GB/s: what is less is printed as 0."""
 
 
 class PastRow(Definition):
@@ -97,7 +98,9 @@ def changes(now: Past, before: Past) -> list[Change]:
     """What both measured, the largest message last; nothing where it was 0 (one rank alone)."""
     was = before.busbw
     same = [
-        Change(what, busbw, was[what], before) for what, busbw in now.busbw.items() if was.get(what, 0.0) > 0
+        Change(what, busbw, was[what], before)
+        for what, busbw in now.busbw.items()
+        if was.get(what, 0.0) >= _LEAST
     ]
     return sorted(same, key=lambda one: one.what.size)
 
@@ -138,6 +141,6 @@ def slowest(measured: Iterable[Past]) -> Apart | None:
             continue
         host = min(by_host, key=lambda name: by_host[name][what])
         others = statistics.median(busbw[what] for name, busbw in by_host.items() if name != host)
-        if others > 0:
+        if others >= _LEAST:
             found.append(Apart(host, what, by_host[host][what], others))
     return min(found, key=lambda one: one.by, default=None)

@@ -6,7 +6,6 @@ on ``src/util.cu``). A line is printed in pieces, as halves are measured: what N
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ SPEAKERS = 256
 """Processes in one log that are told apart, by what launchers put before their lines."""
 TABLES, ROWS, DEVICES, DAMAGES = 100, 10_000, 1 << 14, 20
 """What is kept of one log, of one table, of one list of devices; a hostile log costs no more."""
+MOST = 1e18
+"""A larger number is none."""
 LONGEST = 4096
 """Bytes of a line that belongs to a table."""
 _NAME = 100
@@ -152,11 +153,15 @@ class _Columns:
         for name, word in zip(self.half, words, strict=True):
             if word in _UNKNOWN:
                 values[name] = None
-            elif _NUMBER.match(word) and math.isfinite(float(word)):
+            elif _is_number(word):
                 values[name] = float(word)
             else:
                 raise _Unreadable(f"{name} is no number: {one_line(word, limit=_SHOWN)}")
         return Half(**{_FIELDS[name]: value for name, value in values.items() if name in _FIELDS})
+
+
+def _is_number(word: str) -> bool:
+    return _NUMBER.match(word) is not None and abs(float(word)) <= MOST
 
 
 def _checked(named: dict[str, str], name: str, rule: re.Pattern[str]) -> str:
@@ -332,7 +337,7 @@ class Reader:
         elif (found := _AVERAGE.match(text)) and said.line:
             said.end()
             said.columns, said.finished = None, True
-            if _NUMBER.match(found[1]) and math.isfinite(float(found[1])):
+            if _is_number(found[1]):
                 said.average = float(found[1])
             elif found[1] not in _UNKNOWN:
                 said.damaged(self._line, f"the average is no number: {one_line(found[1], limit=_SHOWN)}")
