@@ -31,6 +31,9 @@ class CockpitError(Exception):
     :param code: the exit code this error ends the program with, unless something worse happened too
     """
 
+    about = ""
+    """Which of the failures it is that rules know; empty: none of them."""
+
     def __init__(self, what: str, *, where: str = "", hint: str = "", code: Exit = Exit.USAGE) -> None:
         super().__init__(what)
         self.what = what

@@ -13,6 +13,8 @@ _LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 _CHINESE = {
     "no failure found": "没有发现失败",
     "failed first: {} ({})": "最先失败：{}（{}）",
+    "stalled: {} ({})": "卡住：{}（{}）",
+    "{} holds up the others": "其他 rank 都在等 {}",
     "sure": "确定",
     "likely": "很可能",
     "unsure": "不确定",

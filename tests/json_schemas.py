@@ -825,8 +825,9 @@ SCHEMAS: dict[str, Schema] = {
                 {
                     "how": {
                         "description": "broke: it failed; left: it exited 0 while the others went on; absent:"
-                        " the others waited for it; gone: it is gone; unknown: it is one of these",
-                        "enum": ["broke", "left", "absent", "gone", "unknown"],
+                        " the others waited for it; gone: it is gone; unknown: it is one of these; stalled:"
+                        " none failed, and the others waited for it",
+                        "enum": ["broke", "left", "absent", "gone", "unknown", "stalled"],
                     },
                     "what": "string: who it was and how it ended, in one sentence",
                     "ranks": "string: its rank, or several such as 0-3,7; empty: not known",

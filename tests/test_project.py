@@ -194,6 +194,7 @@ OPENS = {
     "cli/narration.py": 1,  # /dev/null
     "cli/node_options.py": 1,  # the terminal
     "cli/output.py": 1,  # a file that a person named: a FIFO may be meant
+    "cli/profiled.py": 2,  # by the opener; a file that a person named
     "cli/topics.py": 1,  # of this package
     "cli/verbs/completion.py": 1,  # of this package
     "cli/verbs/plan.py": 1,  # written, and no link is followed

@@ -417,8 +417,8 @@ class NoticeStep(Definition):
 
 
 class Notice(Fact, of=OWN, kind="notice"):
-    """what rule `id` has seen (`of` what), `since` when; `due`: when that comes to pass; repeated each
-    minute until it is `over`"""
+    """what rule `id` has seen (`of` what), `since` when, or from which `step` on; `due`: when that comes to
+    pass; repeated each minute until it is `over`"""
 
     id: str = bound(gate.WORD)
     of: str = bound(Text(300, cut=True), "")
@@ -432,6 +432,7 @@ class Notice(Fact, of=OWN, kind="notice"):
     ranks: Tuple[int, ...] = bound(gate.RANKS, ())
     steps: Tuple[NoticeStep, ...] = bound(ListOf(Of(NoticeStep), 8), ())
     over: bool = bound(gate.FLAG, False)
+    step: Optional[int] = maybe(gate.COUNT)
 
 
 class Saved(Fact, of=OWN, kind="saved"):
@@ -451,7 +452,8 @@ class FoundStep(Definition):
 
 
 class Found(Definition):
-    """A finding (:class:`cockpit.core.finding.Finding`) as it is kept: ``id`` is that of the verdict."""
+    """A finding (:class:`cockpit.core.finding.Finding`) as it is kept: ``id`` is that of the verdict,
+    ``rule`` the one that says what it means."""
 
     id: str = bound(gate.WORD)
     what: str = bound(gate.SENTENCE)
@@ -465,6 +467,7 @@ class Found(Definition):
     since: Optional[float] = maybe(gate.TIME)
     proof: str = bound(gate.WORD, "")
     steps: Tuple[FoundStep, ...] = bound(ListOf(Of(FoundStep), 16), ())
+    rule: str = bound(Text(64), "")
 
 
 class Watched(Fact, of=OWN, kind="watch"):

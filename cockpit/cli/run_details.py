@@ -158,12 +158,9 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
         yield _indented(one.sentence, *one.found.evidence, f"{one.command}: all stacks")
     if said := standing(model, time.time()):
         yield [said]
-    for found in noticed(folder, model, pace):
-        yield _indented(found.what, found.detail, *found.evidence, *(step.text for step in found.steps))
-    for found in more.nccl:
-        yield _indented(found.what, found.meaning, *found.evidence, *(step.text for step in found.steps))
-    for found in findings(more.tests):
-        yield _indented(found.what, found.detail, *found.evidence, *(step.text for step in found.steps))
+    for found in (*noticed(folder, model, pace), *more.nccl, *findings(more.tests)):
+        steps = (step.text for step in found.steps)
+        yield _indented(found.what, found.detail, found.meaning, *found.evidence, *steps)
     for node in model.nodes.values():
         yield from ([f"{node.name}: {note}"] for note in node.remarks)
 

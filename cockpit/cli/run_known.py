@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from cockpit import config
 from cockpit.core.finding import Finding
 from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
@@ -15,6 +16,7 @@ from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.log_steps import resumed
 from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.signs import Sign
+from cockpit.core.rules.explanation import translated
 from cockpit.core.run.model import LIVE, Rank, RunModel
 from cockpit.core.run.notices.words import SAID, findings
 from cockpit.engine.logs.spooled import SpooledLogs
@@ -87,7 +89,9 @@ def noticed(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
     slow = () if model.over else pace_findings(pace, folder.name)
     # The run's folder has work only after a minute or two; until then the notice of whoever watches says it.
     said = SAID if any(pace.of(rank).work is not None for rank in model.ranks) else ()
-    return [*_stall(model), *slow, *findings(model, folder.name, time.time(), said)]
+    lang = config.load().language
+    noted = findings(model, folder.name, time.time(), said)
+    return [*_stall(model), *slow, *(translated(each, lang) for each in noted)]
 
 
 def _stall(model: RunModel) -> list[Finding]:

@@ -26,4 +26,5 @@ def barred(said: str, node: str) -> NotBySsh | None:
         where=node,
         hint="allocate the node first (salloc, sbatch), then use its job: --slurm JOBID",
         retry=False,
+        about="job",
     )

@@ -16,11 +16,13 @@ class LinkError(CockpitError):
     """A host cannot be reached, refused us, or a pipe to it broke.
 
     :param retry: whether trying again later can help (a refused key or a changed host key cannot)
+    :param about: see :class:`cockpit.errors.CockpitError`
     """
 
-    def __init__(self, what: str, *, where: str, hint: str = "", retry: bool = True) -> None:
+    def __init__(self, what: str, *, where: str, hint: str = "", retry: bool = True, about: str = "") -> None:
         super().__init__(what, where=where, hint=hint, code=Exit.NODE_UNFIT)
         self.retry = retry
+        self.about = about
 
 
 class Reclaimed(LinkError):
@@ -34,9 +36,16 @@ class NoLogin(LinkError):
     """
 
     def __init__(
-        self, what: str, *, where: str, hint: str = "", retry: bool = False, refused: bool = False
+        self,
+        what: str,
+        *,
+        where: str,
+        hint: str = "",
+        retry: bool = False,
+        refused: bool = False,
+        about: str = "",
     ) -> None:
-        super().__init__(what, where=where, hint=hint, retry=retry)
+        super().__init__(what, where=where, hint=hint, retry=retry, about=about)
         self.refused = refused
 
 
@@ -74,7 +83,7 @@ class UnknownHostKey(LinkError):
     ) -> None:
         hint = f"check it and accept it with: {by_hand or 'ssh ' + quote(where)} true"
         why = ": it has no certificate of the @cert-authority in known_hosts" if certified else ""
-        super().__init__(f"host key is not known{why}", where=where, hint=hint, retry=False)
+        super().__init__(f"host key is not known{why}", where=where, hint=hint, retry=False, about="host-key")
         self.entry = entry
         self.key = key
         self.fingerprint = fingerprint

@@ -48,7 +48,7 @@ class Jobs:
             what, hint = f"SLURM job {jobs[0]} holds it: heterogeneous jobs are not supported", error.hint
         else:
             return jobs[0]
-        raise NotBySsh(f"{error.what}; {what}", where=node, hint=hint, retry=False)
+        raise NotBySsh(f"{error.what}; {what}", where=node, hint=hint, retry=False, about=error.about)
 
 
 def own_nodes(environ: Mapping[str, str]) -> frozenset[str]:

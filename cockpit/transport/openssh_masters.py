@@ -323,4 +323,4 @@ def _about(error: LinkError, first: str, node: str, hop: Hop) -> LinkError:
     what = error.what if "jump host" in f"{where} {error.what}" else f"{error.what} (jump host {hop.text})"
     if isinstance(error, NeedsPerson):
         return NeedsPerson(what, where=where, hint=error.hint)
-    return LinkError(what, where=where, hint=error.hint, retry=error.retry)
+    return LinkError(what, where=where, hint=error.hint, retry=error.retry, about=error.about)

@@ -125,7 +125,8 @@ class Failure:
             if found := pattern.search(text):
                 what, hint, retry = sentence(found, self)
                 kind = Dropped if sentence is _CLOSED else LinkError
-                return kind(what, where=self.node, hint=hint, retry=retry)
+                about = "" if sentence is _refused and self.said.partial else _ABOUT.get(sentence, "")
+                return kind(what, where=self.node, hint=hint, retry=retry, about=about)
         last = text.splitlines()[-1][:300] if text else f"ssh ended with {status} and no message"
         return LinkError(f"connection failed: {last}", where=self.node, hint=f"try: {self.command('true')}")
 
@@ -240,6 +241,18 @@ def _said(what: str, hint: str, retry: bool) -> Callable[[re.Match[str], Failure
 _CONNECT = r"^(?:ssh: connect to host .{0,400}|channel \d+: open failed: connect failed): "
 
 _CLOSED = _said("connection lost: {said}", "sshd may be dropping parallel logins", True)
+_MANY = _said("too many keys offered", "set IdentitiesOnly and one IdentityFile for it in {file}", False)
+_NAME = _said("name unknown", "correct the hostfile, /etc/hosts or ~/.ssh/config", False)
+
+_ABOUT: dict[Callable[[re.Match[str], Failure], _Sentence], str] = {
+    _changed: "changed-key",
+    _unknown: "host-key",
+    _refused: "login",
+    _MANY: "many-keys",
+    _NAME: "name",
+    _CLOSED: "dropped",
+}
+"""Which of the failures that rules know a sentence is about."""
 
 _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sentence]], ...] = tuple(
     (re.compile(pattern, re.MULTILINE), sentence)
@@ -251,14 +264,11 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
             _said("host key refused: it is revoked", "ask its admin for a new host key", False),
         ),
         (r"^Host key verification failed", _failed),
-        (
-            r"Too many authentication failures",
-            _said("too many keys offered", "set IdentitiesOnly and one IdentityFile for it in {file}", False),
-        ),
+        (r"Too many authentication failures", _MANY),
         (r"^(?:\S{1,200}@\S{1,200}: )?Permission denied \((?P<methods>[\w,.@-]*)\)", _refused),
         (
             r"^ssh: Could not resolve hostname |" + _CONNECT + r".{0,400}(?:not known|resolution)",
-            _said("name unknown", "correct the hostfile, /etc/hosts or ~/.ssh/config", False),
+            _NAME,
         ),
         (
             _CONNECT + r"Connection refused",

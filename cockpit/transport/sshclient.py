@@ -177,6 +177,7 @@ class Client(asyncssh.SSHClient):
         entry = f"[{host}]:{port}" if port else host
         known, authorities, revoked, *_ = self._trust(host, "", port)
         file = config.user_known_hosts[0] if config.user_known_hosts else ""
+        about = ""
         if self._objection:
             what, hint = f"host key refused: {self._objection}", "ask its admin for a new host key"
         elif self._unkept:
@@ -192,14 +193,17 @@ class Client(asyncssh.SSHClient):
             remove = ["ssh-keygen", "-R", entry, *([] if default or not file else ["-f", file])]
             what = "host key changed: a different machine, or somebody in between"
             hint = f"verify with its admin, then: {join(remove)}"
+            about = "changed-key"
         elif self._key is None:
             what, hint = f"host key refused: {text}", f"try: {self._by_hand}"
         elif not file or file == "/dev/null":
             what = "host key is not known, and the ssh configuration stores none"
             hint = f"give {target.name} a UserKnownHostsFile"
+            about = "host-key"
         elif config.strict == "yes" and not self._accepts_new:
             what = "host key is not known, and StrictHostKeyChecking is yes"
             hint = f"get it from its admin and add it to {file}, or try --accept-new-host-keys"
+            about = "host-key"
         else:
             return UnknownHostKey(
                 where=target.name,
@@ -211,7 +215,7 @@ class Client(asyncssh.SSHClient):
                 by_hand=target.by_hand,
                 certified=bool(authorities),
             )
-        return LinkError(what, where=target.name, hint=hint, retry=False)
+        return LinkError(what, where=target.name, hint=hint, retry=False, about=about)
 
     @property
     def _by_hand(self) -> str:

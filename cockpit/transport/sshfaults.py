@@ -82,16 +82,18 @@ def stuck(stage: ConnectStage, node: str, by_hand: str, seconds: float) -> LinkE
 
 def refused_login(error: asyncssh.PermissionDenied, target: Target, missing: list[str]) -> LinkError:
     """Whom sshd has refused, and what may be missing."""
-    user, text = target.config.user, str(error).lower()
+    user, text, about = target.config.user, str(error).lower(), ""
     if "trivial" in text:
         what, hint = "login refused: it lets anybody in, and asks for no key", "ask its admin"
     elif "too many" in text:
         what = f"too many keys offered as {user}"
+        about = "many-keys"
         hint = f"set IdentitiesOnly and one IdentityFile in {join(target.file[1:]) or '~/.ssh/config'}"
     else:
         what = "; ".join([f"login refused: no key of {user} is accepted", *missing])
         hint = f"try: {target.copy_id()}"
-    return NoLogin(what, where=target.name, hint=hint, refused=True)
+        about = "login"
+    return NoLogin(what, where=target.name, hint=hint, refused=True, about=about)
 
 
 def explain(error: BaseException, node: str, by_hand: str) -> LinkError:
@@ -106,7 +108,9 @@ def explain(error: BaseException, node: str, by_hand: str) -> LinkError:
         return NotBySsh("no route to it", where=node, hint="is the node up, on this network?")
     for raised, kind, what, hint, retry in _FAULTS:
         if isinstance(error, raised):
-            return kind(what.format(said=said), where=node, hint=hint.format(ssh=by_hand), retry=retry)
+            found = kind(what.format(said=said), where=node, hint=hint.format(ssh=by_hand), retry=retry)
+            found.about = _ABOUT.get(raised, "")
+            return found
     return LinkError(f"connection failed: {said}", where=node, hint=f"try: {by_hand} true")
 
 
@@ -114,6 +118,7 @@ _BAD_KEY = (asyncssh.KeyImportError, asyncssh.KeyEncryptionError)
 _NOT_SPOKEN = (asyncssh.KeyExchangeFailed, asyncssh.ProtocolNotSupported)
 _LOST = (asyncssh.ConnectionLost,)
 _UNKNOWN = (socket.gaierror,)
+_ABOUT: dict[tuple[type[BaseException], ...], str] = {_LOST: "dropped", _UNKNOWN: "name"}
 _SILENT = (asyncio.TimeoutError, TimeoutError)
 _REFUSED = (ConnectionRefusedError,)
 

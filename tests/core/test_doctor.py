@@ -20,6 +20,8 @@ from cockpit.base.checkup_answers import (
 from cockpit.core.doctor.diagnosis import checked, code, diagnosis, line, verdict
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding
+from cockpit.core.rules.explanation import translated
+from cockpit.core.rules.table import table
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 from tests.core.doctored import (
@@ -532,7 +534,7 @@ def test_counters_of_gpus_that_are_kept_from_users_count_where_a_profiler_is_to_
     (found,) = diagnosis(looks(kept, profiled=True))
     assert line(found) == "gpu[01-08]: GPU performance counters are for root alone (ERR_NVGPUCTRPERM)"
     assert found.severity == "info"
-    assert "NVreg_RestrictProfilingToAdminUsers=0" in found.steps[0].command
+    assert any("NVreg_RestrictProfilingToAdminUsers=0" in step.command for step in found.steps)
     free = {number: part("profiling", gpu_counters=number != 3) for number in range(1, 9)}
     assert said(free) == ["gpu03: GPU performance counters: for root alone, others for everybody"]
 
@@ -547,3 +549,43 @@ def test_several_names_of_one_machine_are_said_once() -> None:
     bare = {name: condition(names=None)(one) for name, one in asked.nodes.items()}
     assert diagnosis(Looks(bare)) == ()
     assert diagnosis(looks(same, run="otter")) == ()
+
+
+def test_what_a_fault_means_and_what_to_type_is_that_of_the_table_with_what_is_known_of_the_node() -> None:
+    (found,) = diagnosis(looks({1: condition(port=(Holder(29507, 4711, "python"),))}, port_asked=True))
+    row = table().by_id["port-in-use"]
+    assert (found.rule, found.meaning) == (row.id, row.means)
+    assert [(step.node, step.command) for step in found.steps] == [
+        ("gpu01", "ss -ltnp 'sport = :29507'"),
+        ("", "export MASTER_PORT=29501"),
+        ("gpu01", "ps -fp 4711"),
+    ]
+    told = translated(found, "zh")
+    assert (told.what, told.meaning) == (found.what, row.zh)
+    assert [step.command for step in told.steps] == [step.command for step in found.steps]
+    assert [step.reason for step in told.steps] == [one.zh for one in row.next]
+    # Who it is, nobody knows: there is nothing to show.
+    (other,) = diagnosis(looks({1: condition(port=(Holder(29507),))}, port_asked=True))
+    assert [step.command for step in other.steps] == [step.command for step in found.steps[:2]]
+
+
+def test_faults_with_one_id_and_other_meanings_are_told_apart() -> None:
+    low = part("limits", open_files=256, processes=512)
+    found = diagnosis(looks({3: low, 4: low}))
+    assert [(each.id, each.rule, each.nodes) for each in found] == [
+        ("limits_low", "open-files", ("gpu03", "gpu04")),
+        ("limits_low", "no-more-threads", ("gpu03", "gpu04")),
+    ]
+    chosen = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "lo"}
+    rules = {each.rule for each in diagnosis(looks(env=chosen))}
+    assert rules == {"nccl-no-interface", "on-loopback"}
+
+
+def test_a_failed_login_means_what_it_means_in_a_log() -> None:
+    refused = LinkError("login refused", where="gpu03", hint="try: ssh-copy-id gpu03", about="login")
+    (found,) = diagnosis(looks({3: look(machine="", facts=None, errors=(refused,))}))
+    assert (found.what, found.rule) == ("login refused", "ssh-refused")
+    assert [step.command for step in found.steps] == [
+        "try: ssh-copy-id gpu03",
+        "ssh -v NODE true 2>&1 | grep -E 'Offering|as user'",
+    ]

@@ -241,7 +241,8 @@ def test_what_is_said() -> None:
     assert (found.nodes, found.ranks) == (("gpu0",), 0b10)
     assert "in use, the limit of SLURM step 7.0; 1.2 GB more per minute, for" in found.evidence[0]
     assert found.evidence[1] == "rank 1 grows by 1.2 GB per minute"
-    assert [step.node for step in found.steps] == ["", "gpu0"]
+    assert [step.node for step in found.steps] == ["", "gpu0", ""]
+    assert found.rule == "memory-low"
     assert found.steps[0].command == "cockpit ps 'my run'"
     assert findings(told.model, "my run", at + FRESH_S + 1) == []
 

@@ -36,8 +36,12 @@ def test_the_disk_on_which_ranks_work_is_nearly_full() -> None:
     world = watched(lambda second: (disk("", 800 * GIB), disk("/lustre/ada", 0.5 * GIB)))
     (found,) = world.found
     assert found.what.startswith("the disk of /lustre/ada on gpu0 is nearly full: 537 MB of ")
-    assert [step.text for step in found.steps] == ["gpu0: df -h /lustre/ada: what it is"]
-    assert "checkpoints cannot be saved there" in found.evidence[0]
+    assert [step.text for step in found.steps] == [
+        "gpu0: df -h /lustre/ada: what it is",
+        "gpu0: du -xh --max-depth=2 /lustre/ada | sort -h | tail: what uses it",
+    ]
+    assert found.rule == "disk-low"
+    assert "no checkpoint is saved" in found.meaning
 
 
 def test_the_disk_on_which_ranks_work_fills() -> None:
@@ -49,7 +53,8 @@ def test_no_file_can_be_made() -> None:
     world = watched(lambda second: (disk("", 800 * GIB, 90), disk("/lustre/ada", 800 * GIB, None)))
     (found,) = world.found
     assert found.what == "the disk of the run folder on gpu0 has nearly no inodes left: 90 of 65,536,000"
-    assert [step.text for step in found.steps] == ["gpu0: df -i /tmp/c/r/gpu0: what it is"]
+    assert found.steps[0].text == "gpu0: df -i /tmp/c/r/gpu0: what it is"
+    assert found.rule == "disk-low"
     over = watched(lambda second: (disk("", 800 * GIB, 90 if second < 120 else 50_000),))
     assert over.found == []
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.core.finding import Finding, Rule
 from cockpit.core.masks import mask_of
+from cockpit.core.run.standstill import packed, unpacked
 from cockpit.core.stacks import verdict as verdicts
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import KINDS, RULES, verdict
@@ -504,7 +505,8 @@ def test_all_wait_for_their_data() -> None:
 def test_a_build_lock_is_a_question_before_it_is_removed() -> None:
     sleeps = still(BUILD, call="clock_nanosleep")
     for found in (verdict(snapshot(4, sleeps)), verdict(snapshot(4, still(RENDEZVOUS), {1: sleeps}))):
-        assert found.id == "build", found
+        assert (found.id, found.rule) == ("build", "build-lock-stale"), found
+        assert unpacked(packed(found)).meaning == found.meaning != ""
         told = steps(found)
         assert "is a build running?" in told[0]
         assert told[1].startswith("gpu1: if not: rm ")

@@ -22,7 +22,7 @@ WORLDS = (1, 64, 1024)
 class Console:
     """One console, and the truth about it.
 
-    :param rank: who broke first
+    :param rank: who broke first; None: nothing in it tells
     :param cause: words that its cause must have; empty: it says nothing itself
     """
 
@@ -30,7 +30,7 @@ class Console:
     world: int
     fault: str
     text: bytes
-    rank: int
+    rank: int | None
     cause: str
 
 
@@ -159,6 +159,9 @@ class _Made:
 
 Prefix = Callable[[int], str]
 
+_RAY = "\x1b[36m{}\x1b[0m "
+"""Who speaks, as Ray colours it."""
+
 
 def console(launcher: str, world: int, seed: int, steps: int | None = None) -> Console:
     """One console.
@@ -194,7 +197,8 @@ def console(launcher: str, world: int, seed: int, steps: int | None = None) -> C
             )
         at += 1.0
     _break(made, launcher, world, rank, fault, at, prefix, local, host)
-    return Console(launcher, world, fault.name, made.text(), rank, fault.cause)
+    told = launcher != "deepspeed-plain" or world == 1
+    return Console(launcher, world, fault.name, made.text(), rank if told else None, fault.cause)
 
 
 def _prefix(launcher: str, local: int, host: Prefix) -> Prefix:
@@ -209,7 +213,9 @@ def _prefix(launcher: str, local: int, host: Prefix) -> Prefix:
         "srun": lambda number: f"{number:>4}: ",
         "srun-plain": lambda number: "",
         "mpirun": lambda number: f"[1,{number}]<stderr>:",
-        "ray": lambda number: f"(RayTrainWorker pid={4000 + number}, ip=10.0.{number // local}.2) ",
+        "ray": lambda number: _RAY.format(
+            f"(RayTrainWorker pid={4000 + number}, ip=10.0.{number // local}.2)"
+        ),
     }[launcher]
 
 
@@ -240,12 +246,12 @@ def _begin(made: _Made, launcher: str, world: int, local: int, host: Prefix) -> 
                 f"{tag(first)}[2026-11-20 03:00:00,101] [INFO] [launch.py:164:main] dist_world_size={world}",
             )
     if launcher == "ray":
-        made.say(0.0, "(TorchTrainer pid=3999) Started distributed worker processes: ")
+        controller = _RAY.format("(TrainController pid=3999)")
+        made.say(0.0, f"{controller}Started training worker group of size {world}: ")
         for number in range(world):
             made.say(
                 0.1,
-                f"(TorchTrainer pid=3999) - (node_id=5c{number // local:02x}, ip=10.0.{number // local}.2,"
-                f" pid={4000 + number}) world_rank={number}, local_rank={number % local}, node_rank={number // local}",
+                f"{controller}- (ip=10.0.{number // local}.2, pid={4000 + number}) world_rank={number}, local_rank={number % local}, node_rank={number // local}",
             )
     return 1.0
 
@@ -279,6 +285,10 @@ def _break(
     words = VICTIMS[rng.randrange(len(VICTIMS))]
     silent = rng.random() < 0.3
     victims = [number for number in range(world) if number != rank and not (silent and rng.random() < 0.5)]
+    if launcher == "deepspeed":
+        # Who says nothing there is known by what the others of its node say.
+        beside = range(rank // local * local, min(world, rank // local * local + local))
+        victims = sorted({*victims, *beside} - {rank})
     for number in victims:
         begin = end + rng.uniform(0.001, 0.2)
         last = max(last, made.say(begin, *(prefix(number) + line for line in words), spread=2e-3))
@@ -307,7 +317,8 @@ def _ends(
         )
         yield (
             f"{node}[2026-11-20 03:14:05,900] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u',"
-            f" 'train.py', '--local_rank={rank % local}'] exits with return code = {fault.code}"
+            # It is that of the last one that was started there, whichever one ended.
+            f" 'train.py', '--local_rank={min(world, first + local) - first - 1}'] exits with return code = {fault.code}"
         )
         code = fault.code % 256
         if node:

@@ -19,7 +19,7 @@ def right(one: Console, folder: Path) -> tuple[bool, bool, str]:
     path.write_bytes(one.text)
     report = explained(items([str(path)]))
     path.unlink()
-    first = report.ranks == (one.rank,)
+    first = report.failed and report.ranks == (() if one.rank is None else (one.rank,))
     if not first and one.world == 1:
         first = report.failed and not report.ranks
     said = report.cause.what if report.cause else ""

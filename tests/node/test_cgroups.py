@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +13,9 @@ import pytest
 from cockpit.node import cgroups, procfs
 from cockpit.node import memory_limits as limits
 from cockpit.node.memory_limits import Room
-from tests.needs import lacking
+from tests.cgroups import entering, real_group
 from tests.node import folders
 from tests.node.test_samples import looks
-from tests.waiting import until
 
 V1_STAT = "active_file 1\ninactive_file 2\ntotal_rss 500\ntotal_active_file 100\ntotal_inactive_file 50\n"
 V2_STAT = "anon 600\nfile 400\nshmem 70\nactive_file 200\ninactive_file 30\nslab_reclaimable 20\nslab 90\n"
@@ -85,34 +82,6 @@ def test_in_a_container(group: Path, paths: str, found: list[Room]) -> None:
     assert rooms() == found
 
 
-@contextlib.contextmanager
-def real_group(limit: int) -> Iterator[Path]:
-    """A cgroup with a limit, as whoever may make one."""
-    for root, file in (
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-        ("/sys/fs/cgroup", "memory.max"),
-    ):
-        place = Path(root) / f"cockpit-test-{os.getpid()}"
-        with contextlib.suppress(OSError):
-            place.mkdir()
-            (place / file).write_text(str(limit))
-            break
-        remove(place)
-    else:
-        lacking("no cgroup can be made here")
-    try:
-        yield place / "cgroup.procs"
-    finally:
-        until(lambda: remove(place), "the end of its processes")
-
-
-def remove(place: Path) -> bool:
-    """Whether a group is gone."""
-    with contextlib.suppress(OSError):
-        place.rmdir()
-    return not place.exists()
-
-
 def test_kills_are_counted_in_a_process_s_own_group(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = procfs.contents
     own = "/proc/self/cgroup"
@@ -153,9 +122,8 @@ def test_a_rank_in_a_real_cgroup_that_the_oom_killer_ends(
     pack.write_bytes(pyz)
     with real_group(128 << 20) as members:
         wrap = [sys.executable, "-I", "-S", str(pack), "wrap", "1", sys.executable, "-c", program]
-        enter = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(members), *wrap]
         environment = {**os.environ, "RANK": "0", "COCKPIT_DIR": str(tmp_path)}
-        assert subprocess.run(enter, env=environment, check=False).returncode == -9
+        assert subprocess.run([*entering(members), *wrap], env=environment, check=False).returncode == -9
     told = json.loads((tmp_path / "rank-0.exit.json").read_text())
     assert (told["signal"], told["oom_kills"]) == (9, kills)
 

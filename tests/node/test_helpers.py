@@ -124,7 +124,7 @@ NONSENSE = [
     (b'["/bin/true", ["dump"]]', 2),
     (b'["py-spy", "/bin/true", "dump"]', 2),
     (b'["py-spy", "/bin/true", []]', 2),
-    (b'["py-spy", "/bin/true", ["record"]]', 2),
+    (b'["py-spy", "/bin/true", ["top"]]', 2),
     (b'["py-spy", "true", ["dump"]]', 2),
     (b'["py-spy", "/bin/true", ["dump"]]', 0),
     (b'["py-spy", "/bin/true", ["dump"]]', 5),

@@ -303,7 +303,10 @@ def archive_that(tmp_path: Path, pyz: bytes, sums: str) -> Path:
 
 ENDED = {18: 10**18, 19: 10**9, 20: 10**18, 21: 10**9}
 READY, WRITTEN, CANCELLED = map(order.STATES.index, ("ready", "written", "cancelled"))
-SUMMARY = {"device": "cpu", "steps": [[step, 1, 2, 0, 0, 0, 2, 0, []] for step in (9, 10, 11)]}
+SUMMARY: dict[str, Any] = {
+    "device": "cpu",
+    "steps": [[step, 1, 2, 0, 0, 0, 2, 0, []] for step in (9, 10, 11)],
+}
 
 
 @pytest.mark.parametrize(
@@ -377,12 +380,13 @@ def test_a_ring_that_the_program_spoils(played: Played, spoilt: str) -> None:
 
 def test_what_lies_where_the_file_should_is_not_read(played: Played, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of others")
-    for lay in (
+    ways: list[Callable[[], None]] = [
         lambda: played.file().symlink_to(tmp_path / "secret"),
         lambda: os.mkfifo(played.file()),
         lambda: played.file().mkdir(),
         lambda: None,
-    ):
+    ]
+    for lay in ways:
         played.write(16, 0)
         played.write(0, 0)
         lay()

@@ -75,6 +75,18 @@ def test_operators_that_start_collectives_or_wait_for_them_compute_nothing() -> 
     assert own(summed(made))["c10d::allreduce_"] == ("communication", 80, 1)
 
 
+def test_what_waits_for_a_collective_that_it_has_started_does_not_compute_meanwhile() -> None:
+    made = Made().step(1, 0, 1000)
+    made.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 100, 600)
+    made.op("aten::add_", 110, 40).op("aten::cat", 200, 50)
+    made.op("c10d::allreduce_", 260, 10)  # then it waits until 650
+    made.op("aten::copy_", 660, 30).op("aten::mm", 800, 50)
+    made.gloo("all_reduce", 265, 385, [[4]])
+    (row,) = rows(summed(made))
+    assert (row["compute"], row["communication"], row["overlapped"]) == (170, 385, 0)
+    assert row["idle"] == 1000 - 170 - 385
+
+
 def test_data_counts_on_the_training_thread_only() -> None:
     made = Made().step(1, 0, 1000).data(0, 100).data(300, 500, MAIN + 1)
     assert rows(summed(made))[0]["data"] == 100
@@ -382,6 +394,13 @@ def of(drawn: list[tuple[str, int, int, int]], steps: list[int]) -> Made:
     return made
 
 
+def waits(one: tuple[str, int, int, int], drawn: list[tuple[str, int, int, int]]) -> bool:
+    """Whether an operator starts a collective in what it calls."""
+    begin, end = (one[1], -one[2]), one[1] + one[2]
+    starts = [other for other in drawn if other[0] == "start" and other[3] == one[3]]
+    return one[0] == "op" and any(begin <= (other[1], -other[2]) and other[1] < end for other in starts)
+
+
 STEPS = st.lists(st.integers(1, 25), min_size=1, max_size=3).map(
     lambda lengths: [10, *itertools.accumulate(lengths, initial=0)][1:]
 )
@@ -398,7 +417,7 @@ def test_each_number_is_that_of_counting_every_nanosecond(
         counts = dict.fromkeys(("data", "compute", "communication", "idle", "overlapped"), 0)
         for moment in range(begin, end):
             runs = [one for one in drawn if one[1] <= moment < one[1] + one[2]]
-            kinds = {kind for kind, _, _, tid in runs if kind != "data" or tid == MAIN}
+            kinds = {one[0] for one in runs if (one[0] != "data" or one[3] == MAIN) and not waits(one, drawn)}
             first = "data" if "data" in kinds else "compute" if "op" in kinds else "idle"
             if first == "idle" and "gloo" in kinds:
                 first = "communication"

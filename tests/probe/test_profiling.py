@@ -120,6 +120,7 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
             "step(); put(4); steps(9); written(); expect('written')\n"
             "print(sys.getprofile(), signal.pthread_sigmask(signal.SIG_BLOCK, ()), threading.enumerate())\n"
             "print([name for name in os.environ if 'KINETO' in name or 'CUPTI' in name])\n"
+            "print('torch._inductor' in sys.modules)\n"
             "print(torch.autograd.profiler._prepare_profiler, torch.autograd.profiler._enable_profiler)\n"
             + FINISH,
             "written",
@@ -372,6 +373,12 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
             "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); steps(3)\n" + FINISH,
             "failed",
             "the trace could not be written: ",
+        ),
+        "little room for the file": Program(
+            "import types\nos.statvfs = lambda path: types.SimpleNamespace(f_bavail=1000, f_frsize=4096)\n"
+            "put(2, 1); steps(3)\n" + FINISH,
+            "failed",
+            "the trace could not be written: only 4 MB free on its disk",
         ),
         "whatever is on the page": Program(
             "import random\nrandom.seed(3)\n"

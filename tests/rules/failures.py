@@ -256,3 +256,87 @@ steps(); others()
 """,
     ),
 }
+
+KILLED_FOR_MEMORY = {
+    "more memory than its cgroup has": Failure(
+        """
+steps(); others()
+held = []
+while True:
+    held.append(bytearray(b"x") * (4 << 20))
+""",
+        "sigkill-oom",
+    ),
+    "a loader's worker takes more memory than its cgroup has": Failure(
+        """
+steps(); others()
+import torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, at):
+        held = []
+        while True:
+            held.append(bytearray(b"x") * (4 << 20))
+for x in torch.utils.data.DataLoader(Data(), num_workers=1):
+    pass
+""",
+        "loader-killed",
+    ),
+}
+"""In a cgroup of little memory the kernel's OOM killer ends these."""
+
+WITHOUT_SHARED_MEMORY = {
+    "a batch does not fit into /dev/shm": Failure(
+        """
+steps(); others()
+import torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, at): return torch.zeros(4 << 20)
+for x in torch.utils.data.DataLoader(Data(), num_workers=1):
+    pass
+""",
+        "shm-full",
+    ),
+    "a loader's worker writes more than /dev/shm has": Failure(
+        """
+steps(); others()
+import torch
+from multiprocessing import shared_memory
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, at):
+        shared = shared_memory.SharedMemory(create=True, size=16 << 20)
+        shared.buf[:] = bytes(16 << 20)
+for x in torch.utils.data.DataLoader(Data(), num_workers=1):
+    pass
+""",
+        "loader-shm-full",
+    ),
+    "a rank writes more than /dev/shm has": Failure(
+        """
+steps(); others()
+from multiprocessing import shared_memory
+shared = shared_memory.SharedMemory(create=True, size=16 << 20)
+shared.buf[:] = bytes(16 << 20)
+""",
+        "sigbus-silent",
+    ),
+}
+"""With a /dev/shm of 4 MiB."""
+
+BUILDS = """
+import threading
+steps()
+os.environ["TORCH_EXTENSIONS_DIR"] = os.path.abspath("extensions")
+import torch.utils.cpp_extension as cpp
+def interrupt():
+    main = threading.main_thread().ident
+    while not sys._current_frames()[main].f_code.co_filename.endswith("file_baton.py"):
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+if "INTERRUPTED" in os.environ:
+    threading.Thread(target=interrupt).start()
+cpp.load_inline("op", "int f() { return 1; }", functions=["f"])
+"""
+"""Where a build of it was killed, both ranks wait for its lock for ever, or until they are interrupted."""

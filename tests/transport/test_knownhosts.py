@@ -135,6 +135,7 @@ def test_a_certificate_of_a_known_authority(tmp_path: Path) -> None:
             place.known_hosts.write_text("")
             unknown = await error_of(place.hops(), "alpha")
             assert isinstance(unknown, UnknownHostKey)
+            assert unknown.about == "host-key"
             hostkeys.trust([unknown])
             (await place.hops().connect("alpha")).abort()
 
@@ -150,6 +151,7 @@ def test_a_plain_key_where_an_authority_is_known(tmp_path: Path) -> None:
             place.known_hosts.write_text(f"@cert-authority [127.0.0.1]:* {line(keys(1)[0])}\n")
             unknown = await error_of(place.hops(), "alpha")
             assert isinstance(unknown, UnknownHostKey)
+            assert unknown.about == "host-key"
             assert "not known: it has no certificate of the @cert-authority in known_hosts" in str(unknown)
             assert counts.connections == 1
             hostkeys.trust([unknown])
@@ -260,6 +262,7 @@ def test_a_changed_host_key_is_never_accepted(tmp_path: Path) -> None:
 
     error, before, after = asyncio.run(main())
     assert "host key changed" in str(error)
+    assert error.about == "changed-key"
     assert f"-f {tmp_path}/known_hosts" in str(error)
     assert after == before
 
@@ -296,6 +299,7 @@ def test_an_alias_stands_for_the_port_too(tmp_path: Path) -> None:
         async with place.server("alpha", "HostKeyAlias Cluster", trusted=False):
             unknown = await error_of(place.hops(), "alpha")
             assert isinstance(unknown, UnknownHostKey)
+            assert unknown.about == "host-key"
             assert unknown.entry == "cluster"
             hostkeys.trust([unknown])
             (await place.hops().connect("alpha")).abort()

@@ -461,6 +461,17 @@ def test_what_ssh_says_in_a_sentence(name: str) -> None:
     assert error is not None
     assert (error.what, error.retry) == (what, retry)
     assert hint in error.hint
+    known = {
+        "login refused": "login",
+        "too many keys": "many-keys",
+        "host key changed": "changed-key",
+        "host key is not known": "host-key",
+        "name unknown": "name",
+        "connection lost: kex": "dropped",
+        "SLURM refuses": "job",
+    }
+    about = next((word for begin, word in known.items() if what.startswith(begin)), "")
+    assert error.about == ("" if "more than a key" in what else about)
 
 
 def test_the_end_of_the_command_is_not_a_failure_of_ssh() -> None:

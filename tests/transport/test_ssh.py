@@ -148,6 +148,7 @@ def test_a_refused_key(tmp_path: Path) -> None:
 
     error = asyncio.run(main())
     assert "alpha: login refused: no key of tester is accepted" in str(error)
+    assert error.about == "login"
     assert f"ssh-copy-id -F {tmp_path}/config alpha" in str(error)
     assert not error.retry
 

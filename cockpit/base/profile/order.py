@@ -24,7 +24,7 @@ word        of the answer, written by the hook; times in nanoseconds
 17          a place in :data:`STATES`
 18, 19      when the profile began: wall clock, monotonic
 20, 21      when it ended, before the profiler was stopped
-22          how long stopping took
+22          how long stopping it, and then saving what it has, held the rank up
 23          how long the profiler's first start took, before any step that is profiled
 24          bytes of the file
 25          the last step that is in it

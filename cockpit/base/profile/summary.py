@@ -97,7 +97,8 @@ class RankProfile(Definition):
     :param collectives: the first, of ``collectives_all``
     :param began: when the profiler began, unix nanoseconds of the node's clock
     :param before: seconds of a step, median, of the last ones before the profile; None: not known
-    :param stop_s: how long stopping the profiler held the rank up; ``warm_s``: the same of its first start
+    :param stop_s: how long stopping the profiler, and saving its trace, held the rank up; ``warm_s``: the
+        same of its first start
     :param sha256: of the file on the node
     :param notes: what makes the numbers less than they seem
     """

@@ -78,6 +78,7 @@ def main(words: list[str]) -> int:
         rows = memory.needs(model.params, there.nodes, there.gpus)
         lacking = memory.short(rows, there, model.stage, model.offload)
         found = replace(found, findings=(*found.findings, *([lacking] if lacking else [])))
+    found = replace(found, findings=tuple(translated(each, lang) for each in found.findings))
     if args.json:
         needs = [{**asdict(row), "fits": there.fits(row)} for row in rows]
         told = {"memory": needs} if rows else {}
@@ -87,7 +88,7 @@ def main(words: list[str]) -> int:
             _print_memory(rows, there, args.params)
         if done is not None and (lines := summary(done)):
             out_lines([*lines, *(text_lines(done.nccl()) if args.nccl_debug else ()), ""])
-        _print(found, time.monotonic() - began, lang)
+        _print(found, time.monotonic() - began)
     return int(code(found.findings))
 
 
@@ -209,10 +210,10 @@ def as_json(found: Diagnosis) -> dict[str, object]:
     }
 
 
-def _print(found: Diagnosis, took_s: float, lang: str) -> None:
+def _print(found: Diagnosis, took_s: float) -> None:
     for each in found.findings:
         out(f"{each.severity}: {line(each)}")
-        for text in _below(each, lang):
+        for text in _below(each):
             out(f"    {text}")
     if found.findings:
         out()
@@ -221,8 +222,7 @@ def _print(found: Diagnosis, took_s: float, lang: str) -> None:
     out(f"{verdict(found.looks, found.findings)} ({took_s:.1f} s)")
 
 
-def _below(found: Finding, lang: str) -> list[str]:
-    found = translated(found, lang)
+def _below(found: Finding) -> list[str]:
     evidence = list(found.evidence[:EVIDENCE])
     if len(found.evidence) > EVIDENCE:
         evidence.append(f"… {len(found.evidence) - EVIDENCE} more")

@@ -110,7 +110,8 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
     if not report.failed:
         yield said("no failure found")
     else:
-        yield said("failed first: {} ({})", report.sentence(lang), said(report.certainty))
+        head = "stalled: {} ({})" if report.how == "stalled" else "failed first: {} ({})"
+        yield said(head, report.sentence(lang), said(report.certainty))
     if report.cause is not None:
         yield f"  {said('cause: {}', report.cause.what)}"
         if report.cause.places:

@@ -91,7 +91,7 @@ def parser() -> Parser:
         "--ranks",
         type=rank_set,
         metavar="SET",
-        help=f"only these ranks: 0-3,7 (default: all; beyond {ALL}: one a node, the slowest, a median one)",
+        help=f"only these ranks: 0-3,7 (default: all; beyond {ALL}: one per node, the slowest, a median one)",
     )
     length = group.add_mutually_exclusive_group()
     length.add_argument(

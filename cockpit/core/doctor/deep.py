@@ -13,12 +13,14 @@ from cockpit.base.rehearsal_answers import TrialAnswer
 from cockpit.base.shell import quote
 from cockpit.core.doctor.hunt import Culprit, Group
 from cockpit.core.doctor.looks import clean
-from cockpit.core.doctor.nccl_words import meanings
+from cockpit.core.doctor.nccl_words import meanings, typed
 from cockpit.core.finding import Finding, Step
 from cockpit.core.nccl.findings import found as nccl_found
 from cockpit.core.nccl.reading import Reader, networks
 from cockpit.core.nccl.table import Table
 from cockpit.core.ranks import nodes_text, set_words
+from cockpit.core.rules.explanation import explanation, meant, recognised
+from cockpit.core.rules.row import Row
 from cockpit.core.text import counted
 
 PEERS = 8
@@ -225,8 +227,7 @@ def found(done: Rehearsed) -> tuple[Finding, ...]:
 
 def _found(done: Rehearsed) -> Iterator[Finding]:
     for why, nodes in _alike(done.lacking):
-        step = Step("--iface NAME", "an interface that all of them have: ip -br addr")
-        yield _finding("deep_no_interface", f"no interface {done.iface}: {why}", nodes, steps=(step,))
+        yield recognised(_finding("deep_no_interface", f"no interface {done.iface}: {why}", nodes))
     for why, nodes in _alike(done.out):
         step = (
             Step("--python PATH", "a Python with torch that these nodes have")
@@ -239,7 +240,8 @@ def _found(done: Rehearsed) -> Iterator[Finding]:
         yield _finding("deep_left_out", what, nodes, steps=(step,), severity="warning")
     for why, nodes in _alike(done.broken):
         step = Step("python -c 'import torch.distributed'", "by hand, on that node")
-        yield _finding("deep_no_torch", f"torch does not start: {why}", nodes, steps=(step,))
+        found = _finding("deep_no_torch", f"torch does not start: {why}", nodes, steps=(step,))
+        yield meant(found, explanation(why.encode()))
     if done.dropped is not None:
         yield _port(done.dropped)
     for culprit in done.culprits:
@@ -293,6 +295,7 @@ def _finding(
     detail: str = "",
     severity: str = "error",
     certainty: str = "sure",
+    row: Row | None = None,
 ) -> Finding:
     return Finding(
         id,
@@ -303,6 +306,8 @@ def _finding(
         steps=steps,
         nodes=tuple(dict.fromkeys(node_of(node) for node in nodes)),
         severity=severity,
+        rule=row.id if row else "",
+        meaning=row.meaning() if row else "",
     )
 
 
@@ -313,16 +318,11 @@ def node_of(member: str) -> str:
 
 def _port(attempt: Attempt) -> Finding:
     evidence = tuple(f"{nodes_text(nodes)}: {why}" for why, nodes in _alike(attempt.unreached))
-    port = clean(attempt.place.rpartition(":")[2])
-    return _finding(
-        "deep_port",
-        f"cannot connect to {attempt.group[0]} at {clean(attempt.place)}, though other ports are reachable",
-        attempt.unreached,
-        evidence=evidence,
-        steps=(
-            Step("nft list ruleset", f"a firewall that drops or refuses port {port}?", attempt.group[0]),
-            Step("--master-port N", "a port that is open; without it, a free one is found"),
-        ),
+    what = f"cannot connect to {attempt.group[0]} at {clean(attempt.place)}, though other ports are reachable"
+    found = _finding("deep_port", what, attempt.unreached, evidence=evidence)
+    first = node_of(attempt.group[0])
+    return recognised(
+        found, typed=lambda step: (replace(step, node=first if step.command[0] != "-" else ""),)
     )
 
 
@@ -358,20 +358,25 @@ def _blamed(done: Rehearsed, culprit: Culprit) -> Finding:
     for attempt in attempts:
         failed = [one for who, one in attempt.ranks.items() if one.step != "done" and who in culprit.all]
         said += [f"{one.error}\n{one.said}" for one in failed]
-    steps = {wording.step: wording.means for _, wording in meanings("\n".join(said))}
+    rows = [row for _, row in meanings("\n".join(said))]
     gpus = [f"GPU {member.partition('/')[2]}" for member in nodes if "/" in member]
     what = f"{' and '.join(gpus)}: {what.replace('node', 'GPU')}" if gpus else what
     usual, odd = _odd(done)
     if culprit.kind == "member" and node_of(culprit.nodes[0]) in odd:
         what = f"{what}: it {odd[node_of(culprit.nodes[0])]}"
-        steps = {each.command: each.reason for each in _named(usual)}
+        steps = _named(usual)
+    elif rows:
+        steps = tuple(each for step in rows[0].steps() for each in typed(step)) or rows[0].steps()[:1]
+    else:
+        steps = (_by_hand(culprit),)
     return _finding(
         f"deep_{culprit.kind}",
         what,
         nodes,
         evidence=tuple(line for attempt in attempts for line in _evidence(attempt)),
         certainty="likely" if culprit.kind in ("together", "among") else "sure",
-        steps=tuple(Step(step, means) for step, means in list(steps.items())[:3]) or (_by_hand(culprit),),
+        steps=steps,
+        row=rows[0] if rows else None,
     )
 
 
@@ -455,10 +460,10 @@ def _evidence(attempt: Attempt) -> Iterator[str]:
         if answer.error:
             doing = STEPS.get(answer.step, clean(answer.step))
             yield f"{who}: {took}{doing}: {_words(answer.error)}"
-        known = {wording for _, wording in meanings(answer.error)}
-        for line, wording in meanings(answer.said):
-            if wording not in known:
-                yield f"{who}: {_words(line)} ({wording.means})"
+        known = {row.id for _, row in meanings(answer.error)}
+        for line, row in meanings(answer.said):
+            if row.id not in known:
+                yield f"{who}: {_words(line)} ({row.means.rstrip('.')})"
 
 
 def _words(error: str) -> str:

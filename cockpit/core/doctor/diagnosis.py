@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from cockpit.core.doctor.differences import DIFFERENCES
 from cockpit.core.doctor.faults import FAULTS
 from cockpit.core.doctor.looks import PARTS, Looks, clean
+from cockpit.core.doctor.nccl_words import typed
 from cockpit.core.finding import Finding, findings
 from cockpit.core.ranks import nodes_text
+from cockpit.core.rules.explanation import recognised
 from cockpit.core.text import counted
 from cockpit.errors import Exit
 
@@ -32,7 +34,7 @@ def diagnosis(looks: Looks, unfit: Iterable[Finding] = ()) -> tuple[Finding, ...
 
     :param unfit: what else is known to keep nodes from a launch
     """
-    refused = tuple(unfit)
+    refused = tuple(recognised(each, typed=typed) for each in unfit)
     missing = {found.id.removeprefix("no_") for found in refused}
     faults = tuple(findings(FAULTS, {"looks": looks}))
     # A package that is missing where it is needed is said once; so is a limit that is too low.

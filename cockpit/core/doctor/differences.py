@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text
-from cockpit.core.rules.rows.profilers import FOR_ALL
+from cockpit.core.rules.explanation import recognised
 from cockpit.core.text import size
 
 ALIKE = 0.02
@@ -27,8 +27,8 @@ class Trait:
     :param of: its value on a node; None: not known there
     :param label: its name in a sentence, before the value; empty: the value says it
     :param told: the value in words
-    :param step: what to do about it
-    :param source: where it is known from that a difference matters
+    :param step: what to do about it, where no row of the table knows it
+    :param package: what is installed to change it
     """
 
     id: str
@@ -36,12 +36,12 @@ class Trait:
     label: str = ""
     told: Callable[[Any], str] = clean
     step: Step = _SAME
-    source: str = ""
+    package: str = ""
 
     @property
     def rule(self) -> Rule:
         """The rule that finds nodes which differ in this."""
-        return Rule(f"differs_{self.id}", ("looks",), self._test, self.source)
+        return Rule(f"differs_{self.id}", ("looks",), self._test)
 
     def _test(self, looks: Looks) -> Finding | None:
         values = {name: self.of(look) for name, look in looks.answered.items()}
@@ -50,15 +50,20 @@ class Trait:
             return None
         nodes, text = versus([(self._words(value), names) for value, names in groups], looks)
         what = f"{self.label} {text}" if self.label else text
-        return Finding(
+        found = Finding(
             f"differs_{self.id}",
             what,
             nodes=nodes,
             severity="warning",
             certainty="sure",
             evidence=tuple(f"{nodes_text(names)}: {self._words(value)}" for value, names in groups),
-            steps=(self.step,),
         )
+        found = recognised(found, typed=self._typed)
+        return found if found.steps else replace(found, steps=(self.step,))
+
+    def _typed(self, step: Step) -> tuple[Step, ...]:
+        command = step.command.replace("PACKAGE", self.package)
+        return () if command != step.command and not self.package else (replace(step, command=command),)
 
     def _words(self, value: Any) -> str:
         return self.told(value) or "none"
@@ -193,14 +198,6 @@ def _several(values: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(values))
 
 
-def _install(package: str) -> Step:
-    return Step(f"python -m pip install {package}==VERSION", "the same version on every node")
-
-
-_IFNAME = Step(
-    "--env NCCL_SOCKET_IFNAME=A,B", "names of the interface on all nodes; with gloo GLOO_SOCKET_IFNAME too"
-)
-
 PACKAGES: dict[str, tuple[str, ...]] = {
     "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11"),
     "numpy": ("numpy",),
@@ -214,19 +211,13 @@ DISTRIBUTIONS = tuple(name for names in PACKAGES.values() for name in names)
 """All of their names."""
 
 _SOFTWARE = (
-    Trait("python", _fact("python_version"), "python", step=Step("--python PATH", "the same one everywhere")),
-    *(Trait(name, _fact(name), name, step=_install(name)) for name in ("torch", "deepspeed", "accelerate")),
+    Trait("python", _fact("python_version"), "python"),
+    *(Trait(name, _fact(name), name, package=name) for name in ("torch", "deepspeed", "accelerate")),
     *(
-        Trait(name, _package(*names), name.replace("nccl", "NCCL"), step=_install(names[0]))
+        Trait(name, _package(*names), name.replace("nccl", "NCCL"), package=names[0])
         for name, names in PACKAGES.items()
     ),
-    Trait(
-        "driver",
-        lambda look: look.condition.driver,
-        "NVIDIA driver",
-        step=Step("install the same driver", "an older one may lack what torch's CUDA needs"),
-        source="https://docs.nvidia.com/deploy/cuda-compatibility",
-    ),
+    Trait("driver", lambda look: look.condition.driver, "NVIDIA driver"),
     Trait("kernel", _part("system", "kernel"), "kernel", step=Step("uname -r", "boot the same kernel")),
     Trait("libc", _part("system", "libc"), step=Step("ldd --version", "install the same system")),
 )
@@ -273,7 +264,15 @@ _HARDWARE = (
 )
 
 _NETWORK = (
-    Trait("interface", _link("name"), "interface to the other nodes:", step=_IFNAME, source="nccl#286"),
+    Trait(
+        "interface",
+        _link("name"),
+        "interface to the other nodes:",
+        step=Step(
+            "--env NCCL_SOCKET_IFNAME=A,B",
+            "names of the interface on all nodes; with gloo GLOO_SOCKET_IFNAME too",
+        ),
+    ),
     Trait(
         "mtu",
         _link("mtu"),
@@ -283,9 +282,6 @@ _NETWORK = (
     Trait("speed", _link("mbit"), "Mbit/s of the interface:", step=Step("ethtool IFACE")),
     Trait("rdma", _rdma, "InfiniBand:", step=Step("ibstat", "is a cable out, or a port down?")),
 )
-
-COUNTERS = Step(FOR_ALL.command, FOR_ALL.reason)
-"""How everybody gets them."""
 
 
 def _counters(look: Look) -> str | None:
@@ -343,14 +339,8 @@ _LIMITS = (
         "kernel.perf_event_paranoid =",
         step=Step("sudo sysctl -w kernel.perf_event_paranoid=2"),
     ),
-    Trait("gpu_counters", _counters, "GPU performance counters:", step=COUNTERS),
-    Trait(
-        "login",
-        _login,
-        "set in login shells only:",
-        step=Step("--setup 'export NAME=VALUE'", "for the ranks too, or nowhere"),
-        source="failure catalogue P05",
-    ),
+    Trait("gpu_counters", _counters, "GPU performance counters:"),
+    Trait("login", _login, "set in login shells only:"),
     Trait(
         "uid",
         lambda look: look.uid,
@@ -381,19 +371,19 @@ def _code(looks: Looks) -> Finding | None:
         return None
     some = ", ".join(clean(file) for file in list(odd)[:3]) + (" …" if len(odd) > 3 else "")
     nodes = in_hostfile_order((name for names in odd.values() for name in names), looks)
-    return Finding(
+    found = Finding(
         "differs_code",
         f"code differs from the other nodes: {some}",
         nodes=nodes,
         severity="warning",
         certainty="sure",
         evidence=tuple(evidence[:20]),
-        steps=(Step("copy the folder of the script there", "ranks with different code hang in collectives"),),
     )
+    return recognised(found)
 
 
 DIFFERENCES: tuple[Rule, ...] = (
     *(trait.rule for trait in TRAITS),
-    Rule("differs_code", ("looks",), _code, "pytorch#78022"),
+    Rule("differs_code", ("looks",), _code),
 )
 """The rules of what differs, the most telling first."""

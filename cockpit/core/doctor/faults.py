@@ -13,10 +13,10 @@ from typing import NamedTuple
 from cockpit.base.answers import FoundRank
 from cockpit.base.checkup_answers import Disk
 from cockpit.base.shell import quote
-from cockpit.core.doctor.differences import COUNTERS
 from cockpit.core.doctor.looks import PARTS, Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text, ranks_named, set_words
+from cockpit.core.rules.explanation import recognised
 from cockpit.core.text import counted, size
 
 LOW_BYTES, SCARCE_BYTES = 1_000_000_000, 50_000_000_000
@@ -39,10 +39,19 @@ NETWORK_TYPES = frozenset({"nfs", "nfs4", "lustre", "cifs", "beegfs", "gpfs", "c
 
 
 class Told(NamedTuple):
-    """What is wrong on one node, in words, and steps against just that."""
+    """What is wrong on one node, in words.
+
+    :param values: what to type for which words of the rule's steps; nothing: a step with it is of no use
+    :param place: where those steps are typed; empty: here
+    :param about: which of several things it is, for rules
+    :param steps: against just that, where no rule has any
+    """
 
     node: str
     what: str
+    values: tuple[tuple[str, str], ...] = ()
+    place: str = ""
+    about: str = ""
     steps: tuple[Step, ...] = ()
 
 
@@ -51,19 +60,20 @@ FAULTS: list[Rule] = []
 
 
 def _fault(
-    id: str, *steps: Step, source: str = "", severity: str = "warning", detail: str = "", apart: bool = False
+    id: str, *steps: Step, source: str = "", severity: str = "warning", apart: bool = False
 ) -> Callable[[Callable[[Looks], Iterable[Told]]], None]:
     """Makes a rule of a function that tells what is wrong on which nodes.
 
+    :param steps: against it, where no row of the table knows it: meaning and steps are that row's
     :param apart: words that differ in more than numbers and the node's name are of another cause
     """
 
     def made(tell: Callable[[Looks], Iterable[Told]]) -> None:
         def test(looks: Looks) -> list[Finding]:
-            causes: dict[str, list[Told]] = {}
+            causes: dict[tuple[str, str], list[Told]] = {}
             for one in dict.fromkeys(tell(looks)):
-                causes.setdefault(_shape(one) if apart else "", []).append(one)
-            return [_found(looks, id, told, steps, severity, detail) for told in causes.values()]
+                causes.setdefault((one.about, _shape(one) if apart else ""), []).append(one)
+            return [_found(looks, id, told, steps, severity) for told in causes.values()]
 
         FAULTS.append(Rule(id, ("looks",), test, source))
 
@@ -71,7 +81,7 @@ def _fault(
 
 
 def _on_each(
-    id: str, *steps: Step, source: str = "", severity: str = "warning", detail: str = ""
+    id: str, *steps: Step, severity: str = "warning"
 ) -> Callable[[Callable[[Look], Iterable[str]]], None]:
     """The same of a function that tells what is wrong with one node."""
 
@@ -80,7 +90,7 @@ def _on_each(
             for node, look in looks.answered.items():
                 yield from (Told(node, what) for what in tell(look))
 
-        _fault(id, *steps, source=source, severity=severity, detail=detail)(told)
+        _fault(id, *steps, severity=severity)(told)
 
     return made
 
@@ -89,9 +99,7 @@ def _shape(one: Told) -> str:
     return re.sub(r"[0-9]+", "0", one.what.replace(one.node, "NODE"))
 
 
-def _found(
-    looks: Looks, id: str, told: list[Told], steps: tuple[Step, ...], severity: str, detail: str
-) -> Finding:
+def _found(looks: Looks, id: str, told: list[Told], steps: tuple[Step, ...], severity: str) -> Finding:
     """One finding on all nodes that something is wrong with; the same words are said once.
 
     If they differ from node to node, the sentence has the first, and the evidence all of them.
@@ -102,22 +110,35 @@ def _found(
     first, *more = words
     nodes = in_hostfile_order((one.node for one in told), looks)
     some = tuple(dict.fromkeys(step for one in told[:3] for step in one.steps))
-    if len(nodes) < len(looks.nodes):
-        steps = tuple(replace(step, command=_without(step.command, nodes)) for step in steps)
-    return Finding(
-        id,
-        f"{first} ({nodes_text(words[first])}; {len(more)} more like it)" if more else first,
-        nodes=nodes,
-        severity=severity,
-        certainty="sure",
-        detail=detail,
-        evidence=tuple(f"{nodes_text(nodes)}: {what}" for what, nodes in words.items()) if more else (),
-        steps=(*some, *steps),
+    found = recognised(
+        Finding(
+            id,
+            f"{first} ({nodes_text(words[first])}; {len(more)} more like it)" if more else first,
+            nodes=nodes,
+            severity=severity,
+            certainty="sure",
+            evidence=tuple(f"{nodes_text(nodes)}: {what}" for what, nodes in words.items()) if more else (),
+            steps=(*some, *steps),
+        ),
+        told[0].about,
+        lambda step: filter(None, (_typed(step, one) for one in told[:3])),
     )
+    if len(nodes) == len(looks.nodes):
+        return found
+    steps = tuple(replace(step, command=_without(step.command, nodes)) for step in found.steps)
+    return replace(found, steps=steps)
+
+
+def _typed(step: Step, told: Told) -> Step | None:
+    """A rule's step with what is known of a node in it; None: it is of no use there."""
+    values = [(word, value) for word, value in told.values if word in step.command]
+    for word, value in values:
+        step = replace(step, command=step.command.replace(word, value), node=told.place)
+    return step if all(value for _, value in values) else None
 
 
 def _without(command: str, nodes: tuple[str, ...]) -> str:
-    return command.replace("--exclude NODES", f"--exclude {quote(','.join(set_words(nodes_text(nodes))))}")
+    return command.replace("--exclude NODE", f"--exclude {quote(','.join(set_words(nodes_text(nodes))))}")
 
 
 # What keeps a launch from working
@@ -142,15 +163,15 @@ def _errors(node: str, look: Look) -> Iterator[Told]:
     for error in look.errors:
         step = Step(clean(error.hint, LONG)) if error.hint else Step("--timeout 60", "if it is only slow")
         place = f"{error.where}: " if error.where not in ("", node) else ""  # a jump host
-        yield Told(node, clean(f"{place}{error.what}", LONG), (step,))
+        what = clean(f"{place}{error.what}", LONG)
+        yield Told(node, what, _NOT_HERE, about=error.about, steps=(step,))
 
 
-@_fault(
-    "unreached",
-    Step("--master-addr ADDRESS", "another address of that node; or open the firewall between the nodes"),
-    source="DeepSpeed#2973, pytorch#79388",
-    severity="error",
-)
+_NOT_HERE = ("ssh-copy-id", ""), ("PDSH", ""), ("pdsh ", "")
+"""What the hint of a failed login has with its real names, and what cockpit does not use."""
+
+
+@_fault("unreached", severity="error")
 def _unreached(looks: Looks) -> Iterator[Told]:
     """A TCP connection to the first node cannot be made: ranks could not meet."""
     first = next(iter(looks.nodes))
@@ -159,19 +180,12 @@ def _unreached(looks: Looks) -> Iterator[Told]:
             there = (looks.address, *(look.condition.names or {}).get(looks.address, ()))
             address = next(filter(_is_address, there), looks.address)
             what = f"cannot connect to {first} at {clean(address)}: {clean(look.reached.error)}"
-            if _is_address(address):
-                step = Step(f"ip route get {address}", "is there a route?", node)
-            else:
-                step = Step(f"getent hosts {quote(address)}", "is it known there?", node)
-            yield Told(node, what, (step,))
+            route, name = (address, "") if _is_address(address) else ("", quote(address))
+            values = ("MASTER_IP", route), ("MASTER_NAME", name)
+            yield Told(node, what, values, node)
 
 
-@_fault(
-    "no_interface",
-    Step("--env NCCL_SOCKET_IFNAME=A,B", "names of the interface on all nodes, or unset it"),
-    source="nccl#210, nccl#286, horovod#700",
-    severity="error",
-)
+@_fault("no_interface", severity="error")
 def _no_interface(looks: Looks) -> Iterator[Told]:
     """An interface was chosen by name that a node does not have."""
     chosen = {name: value for name, value in looks.env.items() if name.endswith("_SOCKET_IFNAME") and value}
@@ -183,9 +197,11 @@ def _no_interface(looks: Looks) -> Iterator[Told]:
                 continue
             if value[0] != "^" and _matches(value, LOOPBACK):
                 if looks.machines > 1:
-                    yield Told(node, f"{variable}={value}: that interface leads to no other node")
+                    what = f"{variable}={value}: that interface leads to no other node"
+                    yield Told(node, what, about=LOOPBACK)
                 continue
-            yield Told(node, f"{variable}={value} matches no interface ({', '.join(map(clean, names))})")
+            what = f"{variable}={value} matches no interface ({', '.join(map(clean, names))})"
+            yield Told(node, what, about=variable.partition("_")[0])
 
 
 LOOPBACK = "lo"
@@ -201,26 +217,14 @@ def _matches(chosen: str, name: str) -> bool:
     return name in words if sign == "=" else any(name.startswith(word) for word in words)
 
 
-@_on_each(
-    "gpu_lost",
-    Step("nvidia-smi; sudo dmesg | grep -i xid", "has one fallen off the bus?"),
-    Step("--exclude NODES", "train without it"),
-    source="returnn#1486",
-    severity="error",
-)
+@_on_each("gpu_lost", severity="error")
 def _gpu_lost(look: Look) -> Iterator[str]:
     """The driver is there, and no GPU is."""
     if look.condition.driver and look.condition.gpus == ():
         yield f"driver {clean(look.condition.driver)} is loaded, but it shows no GPU"
 
 
-@_on_each(
-    "gpu_errors",
-    Step("--exclude NODES", "training on it fails"),
-    Step("nvidia-smi -q -d ECC,ROW_REMAPPER", "for whoever runs the cluster: reset or replace it"),
-    source="accelerate#1192",
-    severity="error",
-)
+@_on_each("gpu_errors", severity="error")
 def _gpu_errors(look: Look) -> Iterator[str]:
     """Memory that ECC cannot mend."""
     for gpu in look.condition.gpus or ():
@@ -228,7 +232,7 @@ def _gpu_errors(look: Look) -> Iterator[str]:
             yield f"GPU {gpu.index}: {counted(gpu.errors, 'uncorrected memory error')}"
 
 
-@_fault("port_taken", Step("--master-port N", "another port"), source="torchtune#392", severity="error")
+@_fault("port_taken", severity="error")
 def _port_taken(looks: Looks) -> Iterator[Told]:
     """The port that was asked for is taken on the first node."""
     return _held(looks, "") if looks.port_asked else iter(())
@@ -238,16 +242,14 @@ def _held(looks: Looks, more: str) -> Iterator[Told]:
     first, look = next(iter(looks.nodes.items()))
     for holder in look.condition.port or ():
         by = f"{clean(holder.name)} (pid {holder.pid})" if holder.pid else "another user's process"
-        steps = (Step(f"ps -fp {holder.pid}", "what is it?", first),) if holder.pid else ()
-        yield Told(first, f"port {holder.port}{more} is held by {by}", steps)
+        values = ("PID", str(holder.pid or "")), (":29500", f":{holder.port}")
+        yield Told(first, f"port {holder.port}{more} is held by {by}", values, first)
 
 
 # What somebody has to look at
 
 
-@_fault(
-    "port_in_use", Step("--master-port N", "by hand; cockpit run finds a free one"), source="torchtune#392"
-)
+@_fault("port_in_use")
 def _port_in_use(looks: Looks) -> Iterator[Told]:
     """The port where ranks meet by default is taken on the first node."""
     return _held(looks, ", the default of DeepSpeed and torchrun,") if not looks.port_asked else iter(())
@@ -261,7 +263,7 @@ def _not_tried(looks: Looks) -> Iterator[Told]:
             yield Told(node, "not tried: the connections ahead of them did not finish")
 
 
-@_fault("leftover_ranks", source="DeepSpeed#1016")
+@_fault("leftover_ranks")
 def _leftover_ranks(looks: Looks) -> Iterator[Told]:
     """Ranks that are there already: somebody's run under way, or what is left of one."""
     there: dict[str, dict[str, list[FoundRank]]] = {}
@@ -273,20 +275,19 @@ def _leftover_ranks(looks: Looks) -> Iterator[Told]:
     for run, nodes in there.items():
         for node, ranks in nodes.items():
             what = f"{ranks_named(rank.rank for rank in ranks)} of {f'run {clean(run)}' if run else 'a job'}"
+            place, values = "", {"stop RUN": "", "-w NODE": "", "PID": ""}
             if run in looks.known:
-                step = Step(
-                    f"cockpit stop {quote(clean(run))}", "if it should not run; cockpit attach shows it"
-                )
+                values["stop RUN"] = f"stop {quote(clean(run))}"
             elif run:
-                where = quote(",".join(set_words(nodes_text(nodes))))
                 way = f"-F {quote(looks.config)} " if looks.config else ""
-                step = Step(f"cockpit attach {way}-w {where}", "shows it: it was not started from here")
+                values["-w NODE"] = f"{way}-w {quote(','.join(set_words(nodes_text(nodes))))}"
             else:
-                step = Step(f"ps -fp {ranks[0].pid}", "what is it? cockpit attach -w NODES shows it", node)
-            yield Told(node, f"{what} {'runs' if len(ranks) == 1 else 'run'} there", (step,))
+                place, values["PID"] = node, str(ranks[0].pid)
+            said = f"{what} {'runs' if len(ranks) == 1 else 'run'} there"
+            yield Told(node, said, tuple(values.items()), place)
 
 
-@_fault("own_run", severity="info", detail="They share cores, memory and network.")
+@_fault("own_run", severity="info")
 def _own_run(looks: Looks) -> Iterator[Told]:
     """Another run that this machine knows."""
     for node, look in looks.answered.items():
@@ -295,37 +296,36 @@ def _own_run(looks: Looks) -> Iterator[Told]:
         for run in dict.fromkeys(runs.values()):
             ranks = [rank.rank for rank in found if runs.get(rank.pid) == run]
             verb = "runs" if len(ranks) == 1 else "run"
-            step = Step(f"cockpit attach {quote(clean(run))}", "shows it")
-            yield Told(node, f"{ranks_named(ranks)} of your run {clean(run)} {verb} there too", (step,))
+            what = f"{ranks_named(ranks)} of your run {clean(run)} {verb} there too"
+            yield Told(node, what, (("RUN", quote(clean(run))), ("--exclude", "")))
 
 
-@_on_each("others_job", Step("--exclude NODES", "or ask them: GPUs, memory and ports are shared"))
-def _others_job(look: Look) -> Iterator[str]:
+@_fault("others_job")
+def _others_job(looks: Looks) -> Iterator[Told]:
     """Somebody else trains there."""
-    for job in look.ranks.others if look.ranks else ():
-        yield f"{clean(job.user)} runs a job there: {clean(job.command)}"
+    for node, look in looks.answered.items():
+        for job in look.ranks.others if look.ranks else ():
+            yield Told(node, f"{clean(job.user)} runs a job there: {clean(job.command)}", (("RUN", ""),))
 
 
-@_fault(
-    "gpu_busy",
-    Step("nvidia-smi", "whose is it? if it is left over from a dead run: kill PID"),
-    Step("--exclude NODES", "train without it"),
-    source="DeepSpeed#1016, EgoVerse#682",
-)
+@_fault("gpu_busy")
 def _gpu_busy(looks: Looks) -> Iterator[Told]:
     """Memory of a GPU is taken, and not by the run that is meant to be there alone."""
     for node, look in looks.answered.items():
-        yield from (Told(node, text) for text in _taken(looks, node, look))
+        for text, pids in _taken(looks, node, look):
+            yield Told(node, text, (("-p PID", f"-p {pids}" if pids else ""),), node)
 
 
-def _taken(looks: Looks, node: str, look: Look) -> Iterator[str]:
+def _taken(looks: Looks, node: str, look: Look) -> Iterator[tuple[str, str]]:
+    """In words, and the processes that hold it."""
     meant, own = looks.meant(node), looks.runs_of_own(node)
     for gpu in look.condition.gpus or ():
         used, total = gpu.memory_bytes or 0, gpu.memory_total_bytes or 0
         pids = {user.pid for user in gpu.users}
         if meant & pids:
             for run in dict.fromkeys(own[pid] for pid in sorted(pids & own.keys())):
-                yield f"GPU {gpu.index} is used by your run {clean(run)} as well"
+                those = sorted(pid for pid in pids & own.keys() if own[pid] == run)
+                yield f"GPU {gpu.index} is used by your run {clean(run)} as well", _pids(those)
         elif pids and pids <= own.keys() and gpu.index not in looks.slots.get(node, {gpu.index}):
             continue  # another run of one's own, on GPUs that this one does not take
         elif total and used >= GPU_BUSY * total:
@@ -333,10 +333,14 @@ def _taken(looks: Looks, node: str, look: Look) -> Iterator[str]:
                 f"{clean(user.name or '?')} (pid {user.pid}, {clean(user.user or '?')})" for user in gpu.users
             ]
             by = ", ".join(users[:3]) or "processes that are not visible there"
-            yield f"GPU {gpu.index}: {size(used)} of {size(total)} held by {by}"
+            yield f"GPU {gpu.index}: {size(used)} of {size(total)} held by {by}", _pids(pids)
 
 
-@_on_each("gpu_slow", Step("nvidia-smi -q -d PERFORMANCE,TEMPERATURE", "cooling? power?"))
+def _pids(some: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(some)[:3]))
+
+
+@_on_each("gpu_slow")
 def _gpu_slow(look: Look) -> Iterator[str]:
     """A GPU protects itself."""
     for gpu in look.condition.gpus or ():
@@ -344,11 +348,7 @@ def _gpu_slow(look: Look) -> Iterator[str]:
             yield f"GPU {gpu.index} is slowed down: {', '.join(map(clean, gpu.slowed))}"
 
 
-@_on_each(
-    "stuck",
-    Step("sudo dmesg | tail", "a file server or a driver does not answer: it may take a reboot"),
-    source="DeepSpeed#4003",
-)
+@_on_each("stuck")
 def _stuck(look: Look) -> Iterator[str]:
     """Processes in a system call that does not end."""
     for process in look.ranks.stuck if look.ranks else ():
@@ -362,7 +362,7 @@ def _no_answer(look: Look) -> Iterator[str]:
         yield f"{clean(PARTS.get(part, part))}: {clean(why)}"
 
 
-@_fault("name_unknown", source="volcano#2952, CPM-2-Finetune#42")
+@_fault("name_unknown")
 def _name_unknown(looks: Looks) -> Iterator[Told]:
     """Names that some nodes know and others do not; one that no node knows is an alias of ssh's here."""
     known = {node: look.condition.names for node, look in looks.answered.items() if look.condition.names}
@@ -375,14 +375,11 @@ def _name_unknown(looks: Looks) -> Iterator[Told]:
     for node, names in known.items():
         lacking = [peer for peer, addresses in names.items() if not addresses and peer not in aliases]
         if lacking:
-            yield Told(node, f"cannot resolve {nodes_text(lacking)}", (_lookup(node, lacking[0], _UNKNOWN),))
+            what = f"cannot resolve {nodes_text(lacking)}"
+            yield Told(node, what, (("NODE", quote(clean(lacking[0]))),), node)
 
 
-@_fault(
-    "name_loopback",
-    Step("--env GLOO_SOCKET_IFNAME=eth0", "until then: the interface that leads to the other nodes"),
-    source="DeepSpeed#2612",
-)
+@_fault("name_loopback")
 def _name_loopback(looks: Looks) -> Iterator[Told]:
     """A name that leads a node back to itself: another node's, or its own if it has another one here."""
     for node, look in looks.answered.items() if looks.machines > 1 else ():
@@ -391,7 +388,7 @@ def _name_loopback(looks: Looks) -> Iterator[Told]:
             elsewhere = meant is None or meant.machine != look.machine
             if addresses and elsewhere and all(map(_is_loopback, addresses)):
                 what = f"resolves {clean(name)} to {addresses[0]}"
-                yield Told(node, what, (_lookup(node, name, _ITSELF),))
+                yield Told(node, what, (("$(hostname)", quote(clean(name))),), node)
 
 
 @_fault("same_machine", source="names of one node in a hostfile: short and full, host and address")
@@ -406,10 +403,10 @@ def _same_machine(looks: Looks) -> Iterator[Told]:
         more = quote(",".join(set_words(nodes_text(several[1:])))) if several[1:] else ""
         step = Step(f"--exclude {more}", "their ranks would share its GPUs, cores and memory")
         for node in several if more else ():
-            yield Told(node, f"{nodes_text(several)} are the same machine", (step,))
+            yield Told(node, f"{nodes_text(several)} are the same machine", steps=(step,))
 
 
-@_fault("name_differs", source="failure catalogue P01")
+@_fault("name_differs")
 def _name_differs(looks: Looks) -> Iterator[Told]:
     """A name that leads some nodes elsewhere: a hosts file that is out of date."""
     owner = {address: node for node, look in looks.answered.items() for address in _addresses(look)}
@@ -430,16 +427,7 @@ def _name_differs(looks: Looks) -> Iterator[Told]:
                 what = f"resolves {clean(name)} to {first}, which is {owner[first]}"
             else:
                 continue
-            yield Told(node, what, (_lookup(node, name, _ELSEWHERE),))
-
-
-_UNKNOWN = "add it to /etc/hosts there; or give an address: --master-addr ADDRESS"
-_ITSELF = "correct /etc/hosts there: ranks that use that name would connect to themselves"
-_ELSEWHERE = "is /etc/hosts there out of date?"
-
-
-def _lookup(node: str, name: str, reason: str) -> Step:
-    return Step(f"getent hosts {quote(clean(name))}", reason, node)
+            yield Told(node, what, (("NODE", quote(clean(name))),), node)
 
 
 NOWHERE: frozenset[str] = frozenset()
@@ -476,7 +464,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-@_fault("disk_low", Step("du -xsh DIR/* | sort -h", "what uses it up?"), source="Megatron-LM#878")
+@_fault("disk_low")
 def _disk_low(looks: Looks) -> Iterator[Told]:
     """Little room, or far less than elsewhere."""
     disks = [
@@ -491,11 +479,15 @@ def _disk_low(looks: Looks) -> Iterator[Told]:
             continue
         usual = median(each.free_bytes for _, each in disks if each.role == disk.role)
         if disk.free_bytes < LOW_BYTES:
-            yield Told(node, f"{_place(disk)}: {size(disk.free_bytes)} free")
+            what = f"{size(disk.free_bytes)} free"
         elif disk.inodes_free < disk.inodes // 100:
-            yield Told(node, f"{_place(disk)}: {disk.inodes_free:,} inodes free")
+            what = f"{disk.inodes_free:,} inodes free"
         elif disk.free_bytes < min(SCARCE_BYTES, usual / 10):
-            yield Told(node, f"{_place(disk)}: {size(disk.free_bytes)} free, others {size(usual)}")
+            what = f"{size(disk.free_bytes)} free, others {size(usual)}"
+        else:
+            continue
+        folder = disk.path if _PLAIN.fullmatch(disk.path) else "FOLDER"
+        yield Told(node, f"{_place(disk)}: {what}", (("FOLDER", folder),), node)
 
 
 def _place(disk: Disk) -> str:
@@ -508,13 +500,7 @@ def _has_runs(look: Look, disk: Disk) -> bool:
     return any((each.total_bytes, each.free_bytes) == (disk.total_bytes, disk.free_bytes) for each in runs)
 
 
-@_on_each(
-    "shm_small",
-    Step("docker run --shm-size=16g", "in a container; else: mount -o remount,size=16G /dev/shm"),
-    Step("ls -l /dev/shm", "what did killed runs leave there?"),
-    source="nccl#290, nccl#525",
-    detail="NCCL and data loaders share memory there.",
-)
+@_on_each("shm_small")
 def _shm_small(look: Look) -> Iterator[str]:
     """A container's default, or full."""
     for disk in look.condition.disks or ():
@@ -522,7 +508,7 @@ def _shm_small(look: Look) -> Iterator[str]:
             yield f"/dev/shm: {size(disk.free_bytes)} free of {size(disk.total_bytes)}"
 
 
-@_on_each("run_folders_remote", Step("--node-dir DIR", "a folder on a local disk"), source="DeepSpeed#5205")
+@_on_each("run_folders_remote")
 def _run_folders_remote(look: Look) -> Iterator[str]:
     """Logs would be written over the network."""
     for disk in look.condition.disks or ():
@@ -530,7 +516,7 @@ def _run_folders_remote(look: Look) -> Iterator[str]:
             yield f"{_place(disk)} are on {disk.type}"
 
 
-@_on_each("memory_low", Step("ps aux --sort=-rss | head", "what uses it?"), source="DeepSpeed#4239")
+@_on_each("memory_low")
 def _memory_low(look: Look) -> Iterator[str]:
     """Most of the memory is taken before anything starts."""
     system = look.condition.system
@@ -540,11 +526,7 @@ def _memory_low(look: Look) -> Iterator[str]:
         yield f"{size(system.memory_free_bytes)} of {size(system.memory_bytes)} memory free"
 
 
-@_on_each(
-    "locked_memory",
-    Step("memlock unlimited in /etc/security/limits.conf", "in SLURM: PropagateResourceLimitsExcept"),
-    source="nccl-tests#206, ucx#8684",
-)
+@_on_each("locked_memory")
 def _locked_memory(look: Look) -> Iterator[str]:
     """InfiniBand registers the memory that it sends from."""
     limits, network = look.condition.limits, look.condition.network
@@ -552,17 +534,19 @@ def _locked_memory(look: Look) -> Iterator[str]:
         yield f"ulimit -l is {size(limits.locked_bytes or 0)}: InfiniBand cannot register memory"
 
 
-@_on_each("limits_low", Step("--setup 'ulimit -n 65536'", "or /etc/security/limits.conf"))
-def _limits_low(look: Look) -> Iterator[str]:
+@_fault("limits_low")
+def _limits_low(looks: Looks) -> Iterator[Told]:
     """Too few files or processes for any training."""
-    limits = look.condition.limits
-    if limits and (limits.open_files or FEW) < FEW:
-        yield f"ulimit -n is {limits.open_files}: data loaders need more"
-    if limits and (limits.processes or FEW) < FEW:
-        yield f"ulimit -u is {limits.processes}: each rank has dozens of threads"
+    for node, look in looks.answered.items():
+        limits = look.condition.limits
+        if limits and (limits.open_files or FEW) < FEW:
+            yield Told(node, f"ulimit -n is {limits.open_files}: data loaders need more", about="files")
+        if limits and (limits.processes or FEW) < FEW:
+            what = f"ulimit -u is {limits.processes}: each rank has dozens of threads"
+            yield Told(node, what, about="processes")
 
 
-@_on_each("no_stacks", Step("sudo sysctl -w kernel.yama.ptrace_scope=1"))
+@_on_each("no_stacks")
 def _no_stacks(look: Look) -> Iterator[str]:
     """The kernel forbids what stacks need."""
     profiling = look.condition.profiling
@@ -570,13 +554,7 @@ def _no_stacks(look: Look) -> Iterator[str]:
         yield f"kernel.yama.ptrace_scope = {profiling.ptrace_scope}: no stacks can be taken"
 
 
-@_fault(
-    "no_gpu_counters",
-    COUNTERS,
-    source="failure catalogue P13",
-    severity="info",
-    detail="nsys traces CUDA as usual; with --gpu-metrics-devices it fails, and so does ncu.",
-)
+@_fault("no_gpu_counters", severity="info")
 def _no_gpu_counters(looks: Looks) -> Iterator[Told]:
     """NVIDIA's driver keeps counters from users, by default: said where a profiler is to run."""
     for node, look in looks.answered.items() if looks.profiled else ():
@@ -585,11 +563,7 @@ def _no_gpu_counters(looks: Looks) -> Iterator[Told]:
             yield Told(node, "GPU performance counters are for root alone (ERR_NVGPUCTRPERM)")
 
 
-@_fault(
-    "killed_at_logout",
-    Step("sudo loginctl enable-linger USER", "or run under SLURM"),
-    source="systemd#8486, ltsp/community#92",
-)
+@_fault("killed_at_logout")
 def _killed_at_logout(looks: Looks) -> Iterator[Told]:
     """logind ends what a user started."""
     for node, look in looks.answered.items() if not looks.scheduler else ():
@@ -598,7 +572,7 @@ def _killed_at_logout(looks: Looks) -> Iterator[Told]:
             yield Told(node, "kills processes at logout (KillUserProcesses): runs end with your last session")
 
 
-@_fault("clock", Step("timedatectl; chronyc tracking", "fix NTP; cockpit corrects the times that it shows"))
+@_fault("clock")
 def _clock(looks: Looks) -> Iterator[Told]:
     """A clock is off, against most nodes; or theirs against this machine's."""
     offsets = {node: look.offset_s for node, look in looks.answered.items() if look.offset_s is not None}
@@ -617,7 +591,7 @@ def _seconds(off: float, step: float = 0.1) -> str:
     return f"{amount} s {'ahead of' if off > 0 else 'behind'}"
 
 
-@_fault("stale_lock", source="transformers#26015")
+@_fault("stale_lock")
 def _stale_lock(looks: Looks) -> Iterator[Told]:
     """A build of extensions was killed."""
     locks = [
@@ -630,12 +604,10 @@ def _stale_lock(looks: Looks) -> Iterator[Told]:
     for node, lock in locks:
         what = f"a build lock is {lock.age_s / 3600:.1f} h old: {clean(lock.path)}"
         where = node if places[lock.path] == 1 else ""  # else in a home that they share
-        yield Told(
-            node, what, (_removal(where, lock.path, "if no build is running: ranks wait for it forever"),)
-        )
+        yield Told(node, what, _file(lock.path), where)
 
 
-@_fault("leftover_memory", source="nccl#525, nccl#342")
+@_fault("leftover_memory")
 def _leftover_memory(looks: Looks) -> Iterator[Told]:
     """Shared memory without a process."""
     for node, look in looks.answered.items():
@@ -644,22 +616,20 @@ def _leftover_memory(looks: Looks) -> Iterator[Told]:
         if total >= LEFT_BYTES:
             more = f" and {len(pieces) - 1} more" if len(pieces) > 1 else ""
             what = f"{size(total)} of unused shared memory: /dev/shm/{clean(pieces[0].name)}{more}"
-            yield Told(node, what, (_removal(node, f"/dev/shm/{pieces[0].name}", "killed ranks left it"),))
+            yield Told(node, what, _file(f"/dev/shm/{pieces[0].name}"), node)
 
 
-def _removal(node: str, path: str, reason: str) -> Step:
-    """How to remove a file; one with an odd name is not put into a command."""
-    return Step(f"rm {path}" if _PLAIN.fullmatch(path) else "rm FILE", reason, node)
+def _file(path: str) -> tuple[tuple[str, str]]:
+    """What to type for a file; one with an odd name is not put into a command."""
+    return (("FILE", path if _PLAIN.fullmatch(path) else "FILE"),)
 
 
-@_on_each(
-    "login_only",
-    Step("--setup 'module load …'", "what a login shell sets, for the ranks too"),
-    source="DeepSpeed#1687, DeepSpeed#1644",
-)
-def _login_only(look: Look) -> Iterator[str]:
+@_fault("login_only")
+def _login_only(looks: Looks) -> Iterator[Told]:
     """Programs that ranks will not find."""
-    have = look.facts.tools if look.facts else {}
-    lacking = sorted(name for name in look.condition.login or {} if name.islower() and name not in have)
-    if lacking:
-        yield f"{', '.join(map(clean, lacking))} on PATH in login shells only, not for ranks"
+    for node, look in looks.answered.items():
+        have = look.facts.tools if look.facts else {}
+        lacking = sorted(name for name in look.condition.login or {} if name.islower() and name not in have)
+        if lacking:
+            what = f"{', '.join(map(clean, lacking))} on PATH in login shells only, not for ranks"
+            yield Told(node, what, about="ninja" if lacking == ["ninja"] else "")

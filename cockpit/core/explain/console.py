@@ -18,6 +18,7 @@ from cockpit.core.explain.launchers import Told, renumbered
 from cockpit.core.explain.speaking import NOBODY, Speaker
 from cockpit.core.logs.cause_words import PROGRESS
 from cockpit.core.logs.causes import SURVIVED
+from cockpit.core.logs.prefixes import STYLE
 
 PIECE = 16 << 10
 """Bytes that are searched, and read or passed over, at once."""
@@ -148,6 +149,10 @@ class Console:
         if self._carry:
             data = self._carry + data
             self._carry = b""
+        if b"\x1b" in data:
+            coloured = len(data)
+            data = STYLE.sub(b"", data)
+            self.heard.size += coloured - len(data)
         at, size = 0, len(data)
         while at < size:
             end = data.rfind(b"\n", at, at + PIECE) + 1

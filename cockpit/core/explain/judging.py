@@ -28,6 +28,7 @@ from cockpit.lang import UNSAID, Phrase
 NEAR = 40
 """Lines around a cause in which a rule may find a sign."""
 
+_KILLED = re.compile(rb"(?:[^\n]{1,200}: line \d{1,9}: +\d{1,10} )?Killed\b")
 _OOM_ONLY = re.compile(rb"(?i)oom|out of memory: killed|memory cgroup|killed due to")
 
 
@@ -95,7 +96,9 @@ class _Court:
             return True
         if one.cause is None:
             return False
-        if one.rank is None and one.cause.weight < Weight.VICTIM:
+        # All workers of Ray Train are named: what is left is said by whoever started them.
+        ray = not one.name and any(source.heard.told.actors for source in self._sources)
+        if one.rank is None and (ray or one.cause.weight < Weight.VICTIM):
             # Of launchers' words, unless they are all there is.
             return not any(
                 other is not one
@@ -150,17 +153,24 @@ class _Court:
             source, window, index = speaker.said
             found = first.cause.found
             lines = tuple(_lines(source, window, index, found.what))
-            cause = Cause(found.what, found.evidence, lines)
+            # What its launcher says of its end is told beside it.
+            if first.cause.weight > Weight.PASSED_ON or lead.end is None:
+                cause = Cause(found.what, found.evidence, lines)
             if first.cause.weight >= Weight.VICTIM or first.cause.weight is Weight.ERROR:
                 # What a launcher says of an end are no words of the rank's own.
                 own = not (lines and launchers.tells(lines[0].text.encode("utf-8", "surrogateescape")))
                 words = found.what.encode("utf-8", "surrogateescape") if own else b""
+                # Nor is what a shell says of it.
+                words = b"" if _KILLED.match(words) else words
             around = window.lines[index : index + NEAR] + window.lines[max(0, index - NEAR) : index][::-1]
             near = tuple(around)
         oom = self._oom_line(lead) if "oom" in facts else None
         if oom is not None and (cause is None or first.cause is None or first.cause.weight < Weight.OWN):
             cause = Cause(oom.text, (), (oom,))
             words = oom.text.encode("utf-8", "surrogateescape")
+        end_line = self._end_line(lead)
+        if end_line is not None and lead.end is not None and lead.end.lost:
+            near = (end_line.text.encode("utf-8", "surrogateescape"), *near)
         row = explanation(words, near, facts, self._rules)
         followers = self._followers(first, firsts)
         return replace(
@@ -173,7 +183,7 @@ class _Court:
             end=self._how(lead),
             cause=cause,
             row=row,
-            end_line=self._end_line(lead),
+            end_line=end_line,
             certainty="likely" if first.how in ("broke", "left") and len(firsts) == 1 else "unsure",
             waited=followers[0],
             ended_too=followers[1],

@@ -3,19 +3,20 @@
 Sources of the forms: torch (``distributed/elastic/multiprocessing/errors``, ``api.py``: ``failed (exitcode:
 -9) local_rank: 3 (pid: 77)``, the block of ``ChildFailedError``), DeepSpeed (``launcher/launch.py``), srun
 and slurmstepd (``srun: error: gpu02: task 3: Killed``), Open MPI and PRRTE (``mpirun noticed that process
-rank 3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions.
+rank 3``, ``Process name: [[5,1],3]``), Ray Train (``world_rank=3``) and its exceptions, pdsh and clush
+(``pdsh@login: gpu02: ssh exited with exit code 137``), which know nodes only.
 """
 
 from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cockpit.core.logs.prefixes import message
 from cockpit.core.logs.search import Expression, Rows
-from cockpit.core.ranks import read_ranks
+from cockpit.core.ranks import read_nodes, read_ranks
 from cockpit.errors import CockpitError
 
 SIGNS = (
@@ -33,8 +34,11 @@ SIGNS = (
     r"\bExit code: +\d",
     r"\bworld_rank=\d",
     r"\bWorker PID: \d",
+    r"\bRayTaskError\(",
     r"\bKilling subprocess \d",
     r"\bclosing signal SIG",
+    r"\bpdsh@\w",
+    r"\bclush: \w",
 )
 """Signs of lines that :class:`Told` reads."""
 
@@ -63,6 +67,8 @@ LAUNCHERS = {
         r"\]<std",
     ),
     "srun": (r"\bsrun: ", r"\bslurmstepd: "),
+    "pdsh": (r"\bpdsh@\S{1,64}: ",),
+    "clush": (r"\bclush: \w",),
     "ray": (r"\bray::\w", r"\bray\.(?:exceptions|train)\b", r"\(raylet\b", r"Worker pid=\d"),
 }
 """Signs of the lines of launchers."""
@@ -78,7 +84,6 @@ _FIELD = re.compile(rb"\s{0,8}(time|host|rank|exitcode|error_file|traceback) +: 
 _RANK = re.compile(rb"(\d{1,6}) \(local_rank: (\d{1,6})\)")
 _CODE = re.compile(rb"(-?\d{1,3}) \(pid: (\d{1,10})\)")
 _FAILED = re.compile(rb"exitcode: (-?\d{1,3})\)? local_rank: (\d{1,6}) \(pid: (\d{1,10})\)")
-_LOCAL = re.compile(rb"--local_rank=(\d{1,6})\b")
 _RETURN = re.compile(rb"exits with return code = (-?\d{1,3})\b")
 _NODE_RANK = re.compile(rb"\bnum_local_procs=(\d{1,4}), node_rank=(\d{1,6})")
 _MAPPING = re.compile(rb"'([\w.-]{1,64})': \[([\d, ]{1,4000})\]")
@@ -92,7 +97,13 @@ _NOTICED = re.compile(
 _PROCESS = re.compile(rb"Process name: \[(?:\[[^\[\]\n]{1,60}\]|[^\[\]\n]{1,60}),(\d{1,6})\]")
 _EXIT_CODE = re.compile(rb"Exit code: +(\d{1,3})\b")
 _WORLD = re.compile(rb"ip=([\w.:-]{1,64}), pid=(\d{1,10})\) world_rank=(\d{1,6})")
+_TASK = re.compile(rb"RayTaskError\(.{1,300}?\(pid=(\d{1,10})(?:, ip=([\w.:-]{1,64}))?")
 _WORKER = re.compile(rb"Worker IP address: ([\w.:-]{1,64}) .{0,80}?Worker PID: (\d{1,10})")
+
+_NODES = re.compile(
+    rb"(?:pdsh@\S{1,64}: (\S{1,64}): \S{1,64}|clush: (\S{1,200}):(?: \(\d{1,5}\))?)"
+    rb" (?:exited with exit code (\d{1,3})|killed by signal (\d{1,2}))"
+)
 
 _BY_WORDS = {
     b"Killed": signal.SIGKILL,
@@ -133,6 +144,8 @@ class End:
     root: bool = False
     lost: bool = False
     """Nothing says with what it ended."""
+    whole: bool = False
+    """It is that of a process on its node, whichever one."""
 
     @property
     def signal(self) -> int | None:
@@ -159,6 +172,8 @@ class Told:
     """What to add to a place on a node for its rank, as torchrun says."""
     actors: dict[tuple[str, int], int] = field(default_factory=dict)
     """Ranks by address and pid, as Ray says."""
+    raised: list[tuple[int, str, int]] = field(default_factory=list)
+    """Lines from which on an exception is that of a worker of Ray, with its address and pid."""
     ooms: list[tuple[int, str]] = field(default_factory=list)
     """Lines that report that the kernel killed for lack of memory, and of which node; the first of them."""
     launchers: dict[str, int] = field(default_factory=dict)
@@ -184,8 +199,11 @@ class Told:
         self._deepspeed(text, at, node)
         self._slurm(text, at)
         self._mpi(text, at)
+        self._nodes(text, at)
         for found in _WORKER.finditer(text):
             self.ends.append(End(1, at, None, None, found[1].decode(), int(found[2]), lost=True))
+        if (task := _TASK.search(text)) and len(self.raised) < MOST:
+            self.raised.append((at, (task[2] or b"").decode(), int(task[1])))
         for found in _WORLD.finditer(text):
             if len(self.actors) < MOST:
                 self.actors[found[1].decode(), int(found[2])] = int(found[3])
@@ -221,8 +239,8 @@ class Told:
                 if len(self.mapped) < MOST:
                     self.mapped[each[1].decode()] = tuple(map(int, re.findall(rb"\d{1,6}", each[2])))
         if found := _RETURN.search(text):
-            place = _LOCAL.match(text, text.rfind(b"--local_rank=", 0, found.start()))
-            self.ends.append(End(int(found[1]), at, None, None if place is None else int(place[1]), node))
+            # The command beside it is that of the last rank there, whichever one ended.
+            self.ends.append(End(int(found[1]), at, node=node, whole=True))
 
     def _slurm(self, text: bytes, at: int) -> None:
         if not (found := _TASKS.search(text[:SLURM_MOST])):
@@ -256,21 +274,36 @@ class Told:
             self.ends.append(End(int(found[1]), at, self._named, root=True))
             self._named = None
 
+    def _nodes(self, text: bytes, at: int) -> None:
+        if not (found := _NODES.match(text)):
+            return
+        code = int(found[3]) if found[3] else -int(found[4])
+        nodes = (found[1] or found[2]).decode("utf-8", "replace")
+        try:
+            names = sorted(read_nodes(nodes))
+        except CockpitError:
+            return
+        self.ends += [End(code, at, node=name, whole=True) for name in names[:MOST]]
+
     def rank_of(self, node: str, local: int, *, alone: bool) -> int | None:
         """The rank at a place of a node; None: that is not told.
 
         :param alone: there is no other node, as far as is known
         """
-        ranks = self.mapped.get(node) or self.mapped.get(node.partition(".")[0])
-        if ranks is None and len(self.mapped) == 1:
-            ranks = next(iter(self.mapped.values()))
-        if ranks is not None:
+        if ranks := self.ranks_at(node):
             return ranks[local] if local < len(ranks) else None
-        if (base := self.bases.get(node)) is not None:
-            return base[0] * base[1] + local
         if node in self.offsets:
             return self.offsets[node] + local
         return local if alone else None
+
+    def ranks_at(self, node: str) -> Sequence[int]:
+        """The ranks of a node; empty: that is not told."""
+        ranks: Sequence[int] | None = self.mapped.get(node) or self.mapped.get(node.partition(".")[0])
+        if ranks is None and len(self.mapped) == 1:
+            ranks = next(iter(self.mapped.values()))
+        if ranks is None and (base := self.bases.get(node)) is not None:
+            ranks = range(base[0] * base[1], (base[0] + 1) * base[1])
+        return ranks or ()
 
 
 def renumbered(told: Iterable[Told], shifts: Iterable[int]) -> Told:
@@ -281,6 +314,7 @@ def renumbered(told: Iterable[Told], shifts: Iterable[int]) -> Told:
     for one, shift in zip(told, shifts, strict=True):
         whole.ends += [replace(end, at=end.at + shift) for end in one.ends]
         whole.ooms += [(at + shift, node) for at, node in one.ooms]
+        whole.raised += [(at + shift, node, pid) for at, node, pid in one.raised]
         for name, at in one.launchers.items():
             whole.launchers.setdefault(name, at + shift)
         whole.bases |= one.bases

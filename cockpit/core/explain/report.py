@@ -77,6 +77,7 @@ _HOW = {
     "left": "{} exited 0 while the others continued",
     "absent": "{} did not join the others",
     "gone": "{} is gone; its output ends with an error",
+    "stalled": "{} holds up the others",
     "unknown": "which rank failed first is unknown: {} waited for others",
 }
 
@@ -86,7 +87,8 @@ class Report:
     """What is known.
 
     :param files: name, lines, bytes of each, whether all its lines were counted, and what was wrong with it
-    :param how: as in :class:`cockpit.core.run.first.First`; empty: no failure was found
+    :param how: as in :class:`cockpit.core.run.first.First`; ``stalled``: no rank failed, and the run made no
+        step any more; empty: no failure was found
     :param ranks: who failed first, if its rank is known
     :param names: who did, else
     :param what: who it was, and how it ended, in an English sentence
@@ -128,7 +130,7 @@ class Report:
 
     def sentence(self, lang: str) -> str:
         """Who failed first, and how it ended; in Chinese from what is known, in English as it was judged."""
-        if lang != "zh":
+        if lang != "zh" or (self.how == "stalled" and not self.ranks):
             return self.what
         who = named(self.ranks, lang) if self.ranks else "、".join(self.names)
         who = who or word("a process that no line names", lang)

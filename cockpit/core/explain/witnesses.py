@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 import signal
 from collections import Counter
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from cockpit.core.explain.console import LINE_MOST, Heard, Window
-from cockpit.core.explain.launchers import End
+from cockpit.core.explain.launchers import End, Told
 from cockpit.core.explain.speaking import Speaker
 from cockpit.core.finding import Finding
 from cockpit.core.logs import causes
@@ -28,6 +29,8 @@ SHARE = 0.3
 """So many of a console's lines have a label, or a host, if its launcher puts them there."""
 LAST = 12
 """A line that says it is an error counts as a failure if no more lines follow it."""
+RAISED = 40
+"""Lines between an exception of a worker of Ray and what says whose it is."""
 LINE_S = 1e-6
 """What one line is in time, where lines have none: all is at once, in order."""
 
@@ -90,6 +93,8 @@ class _Hearing:
             self._end(order, source)
         for party in self.parties.values():
             self._listen(party)
+        for order, source in enumerate(sources):
+            self._end_nodes(order, source)
         self._adopt()
 
     # Who is there
@@ -125,21 +130,66 @@ class _Hearing:
         told = source.heard.told
         alone = len({node for node in (*told.bases, *told.mapped, *told.offsets) if node}) < 2
         for end in told.ends:
+            if end.whole:
+                continue
             rank = end.rank
             if rank is None and end.local is not None:
                 rank = told.rank_of(end.node, end.local, alone=alone)
-            if rank is None and end.pid is not None:
-                rank = told.actors.get((end.node, end.pid))
-            if rank is None and end.local is None and end.rank is None:
-                continue
-            name = "" if rank is not None else f"local rank {end.local}"
-            party = self._party(rank, end.node, name)
-            better = party.end is None or (end.root and not party.end.root)
-            if better and (end.code != 0):
-                party.told_by = [source]
-                first = party.end
-                party.end = end if first is None else replace(end, at=first.at)
-                party.ended = self._time(order, source, party.end.at)
+            if rank is None and end.local is None and end.pid is not None:
+                party = self._actor(end.node, end.pid, told)
+            else:
+                party = self._party(rank, end.node, "" if rank is not None else f"local rank {end.local}")
+            self._has_ended(party, end, order, source)
+
+    def _actor(self, node: str, pid: int, told: Told) -> Witness:
+        """A worker of Ray; where its driver runs, lines name no address."""
+        rank = told.actors.get((node, pid))
+        if rank is not None:
+            return self._party(rank, node, "")
+        its = [one for one in self.parties.values() if one.name.endswith(f" pid {pid}")]
+        its = [one for one in its if one.node == node] or [one for one in its if not (one.node and node)]
+        if its:
+            its[0].node = its[0].node or node
+        return its[0] if its else self._party(None, node, f"worker pid {pid}")
+
+    def _end_nodes(self, order: int, source: Source) -> None:
+        """Whose ends those are of which only the node is told."""
+        told = source.heard.told
+        done = {end.node for end in told.ends if not end.whole}
+        for end in told.ends:
+            # Who started another launcher there tells its end too.
+            if end.whole and end.node not in done:
+                done.add(end.node)
+                self._has_ended(self._one_of(end, told), end, order, source)
+
+    def _one_of(self, end: End, told: Told) -> Witness:
+        """The one on a node that ended so, by what they say: an exception ends Python with 1."""
+        here = {
+            one.rank: one
+            for one in self.parties.values()
+            if one.rank is not None and short_host(one.node) == short_host(end.node)
+        }
+        ranks = told.ranks_at(end.node) or list(here)
+        spoke = {
+            rank: here[rank]
+            for rank in ranks
+            if rank in here and (cause := here[rank].cause) is not None and cause.weight >= Weight.VICTIM
+        }
+        own = [one for one in spoke.values() if one.cause and one.cause.weight > Weight.VICTIM]
+        fit = [one for one in own if one.cause and _fits(end, one.cause)]
+        fit = fit or (list(spoke.values()) if end.code == 1 else [])
+        if fit:
+            return min(fit, key=lambda one: one.at)
+        silent = [rank for rank in ranks if rank not in spoke]
+        return self._party(silent[0] if len(silent) == 1 else None, end.node, "")
+
+    def _has_ended(self, party: Witness, end: End, order: int, source: Source) -> None:
+        better = party.end is None or (end.root and not party.end.root)
+        if better and end.code != 0:
+            party.told_by = [source]
+            first = party.end
+            party.end = end if first is None else replace(end, at=first.at)
+            party.ended = self._time(order, source, party.end.at)
 
     def _time(self, order: int, source: Source, number: int) -> float:
         return order * 10.0 + number * LINE_S
@@ -193,6 +243,9 @@ class _Hearing:
 
     def _adopt(self) -> None:
         """What nobody named says of an end is said by the one that ended so, if that one says nothing."""
+        for source in self._sources:
+            for at, node, pid in source.heard.told.raised:
+                self._raise(source, at, self._actor(node, pid, source.heard.told))
         ended = sorted((one for one in self.parties.values() if one.end is not None), key=_ended)
         for party in list(self.parties.values()):
             if party.rank is not None or party.cause is None or party.end is not None:
@@ -206,6 +259,22 @@ class _Hearing:
                     one.cause, one.said, one.at = party.cause, party.said, party.at
                     party.cause = party.said = None
                     break
+
+    def _raise(self, source: Source, at: int, actor: Witness) -> None:
+        """An exception of a worker of Ray is printed by whoever asked it for something."""
+        for party in list(self.parties.values()):
+            if party is actor or party.said is None or party.said[0] is not source:
+                continue
+            _, window, index = party.said
+            low = bisect.bisect_left(window.numbers, at)
+            near = (
+                low < len(window.numbers)
+                and window.numbers[low] == at
+                and low - RAISED <= index <= low + RAISED
+            )
+            if near and (actor.cause is None or actor.cause.weight < Weight.VICTIM):
+                actor.cause, actor.said, actor.at = party.cause, party.said, party.at
+                party.cause = party.said = None
 
 
 def _ended(one: Witness) -> tuple[bool, float]:
@@ -320,7 +389,10 @@ def _settled(source: Source) -> Callable[[Speaker], tuple[int | None, str, str]]
             return (rank, node, "") if rank is not None else (None, node, f"local rank {one.number}")
         if one.kind == "actor":
             rank = told.actors.get((one.node, one.number))
-            rank = _only(told.actors, one.number) if rank is None else rank
+            if rank is None:
+                node, rank = _only(told.actors, one.number) or (node, None)
+            if rank is None and told.actors:
+                return None, "", ""  # it is no rank: Ray's own, who says what became of them
             return (rank, node, "") if rank is not None else (None, node, f"{one.name} pid {one.number}")
         if source.rank is not None:
             return source.rank, node, ""
@@ -329,8 +401,9 @@ def _settled(source: Source) -> Callable[[Speaker], tuple[int | None, str, str]]
     return named
 
 
-def _only(actors: dict[tuple[str, int], int], pid: int) -> int | None:
-    found = [rank for (_, its), rank in actors.items() if its == pid]
+def _only(actors: dict[tuple[str, int], int], pid: int) -> tuple[str, int] | None:
+    """The address and rank of the one worker of Ray with this pid; where the driver runs, lines name none."""
+    found = [(node, rank) for (node, its), rank in actors.items() if its == pid]
     return found[0] if len(found) == 1 else None
 
 

@@ -176,7 +176,7 @@ SIGNS = Rows([Expression(weight, pattern) for weight, patterns in _ROWS.items() 
 """The weight of a line with a word that reports an end."""
 
 PASSED_ON = re.compile(
-    rb"(?:\w{1,80}\.){0,20}(?:ChildFailedError|CalledProcessError|ProcessRaisedException|SignalException"
+    rb"(?:\w{1,80}\.){0,20}(?:ChildFailedError|CalledProcessError|ProcessRaisedException|SignalException|WorkerGroupError"
     rb"|(?:Base)?ExceptionGroup)\b"
     rb"|[\w.]{1,200}: [^\n]{0,200}?\b[Ss]ee (?:the )?(?:root cause|error|exception|traceback)s? above\b"
     rb"|[\w.]{1,200}: Caught \w{1,80} in (?:\w{1,40} ){1,4}\d{1,6}\."

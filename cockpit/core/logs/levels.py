@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from cockpit.core.logs import level_words
 from cockpit.core.logs.excerpt import TEXT_MAX
+from cockpit.core.logs.prefixes import STYLE
 from cockpit.core.logs.search import Expression, Rows
 
 
@@ -24,7 +25,6 @@ _ROWS = Rows([*_ERRORS, *_WARNINGS])
 _OF = {Level.ERROR: Rows(_ERRORS), Level.WARNING: Rows(_WARNINGS)}
 _QUIET = re.compile(level_words.QUIET.encode())
 _ENDS = (b"\n", b"\r")
-_STYLE = re.compile(rb"\x1b\[[\d;:]*m")
 
 
 def may_be(level: Level, block: bytes) -> bool:
@@ -60,7 +60,7 @@ def level_of(line: bytes) -> Level:
     if _ROWS.hint(line) is None:
         return Level.PLAIN
     if b"\x1b" in line:
-        line = _STYLE.sub(b"", line)
+        line = STYLE.sub(b"", line)
     # If an error and a warning are at the same place, the error counts.
     places = [(match.start(), -level) for level, match in _ROWS.found_in(line)]
     if not places:

@@ -13,6 +13,9 @@ import re
 
 TRACEBACK = b"Traceback (most recent call last)"
 
+STYLE = re.compile(rb"\x1b\[[\d;:]*m")
+"""What gives text a colour: Ray colours who speaks, in files too."""
+
 MOST = 200
 """Bytes that may precede a traceback; anything longer is a line of its own."""
 

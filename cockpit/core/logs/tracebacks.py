@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cockpit.core.logs.lines import last_state
-from cockpit.core.logs.prefixes import TRACEBACK, body, head, speaker, split
+from cockpit.core.logs.prefixes import STYLE, TRACEBACK, body, head, speaker, split
 from cockpit.core.text import one_line
 
 FRAMES = 3
@@ -18,6 +18,8 @@ JUNK = 20
 """Consecutive lines of others that may interrupt a traceback."""
 _REASON = 8
 """Lines after a summary that may continue it."""
+MARKS = 6
+"""Lines after a summary that are searched for a frame."""
 
 
 class TracebackFrame(NamedTuple):
@@ -41,7 +43,6 @@ class Traceback(NamedTuple):
     frames: tuple[TracebackFrame, ...]
 
 
-_STYLE = re.compile(rb"\x1b\[[\d;:]*m")
 # Of exception groups: "  | ", "  +-+---------------- 1 ----------------".
 _GUTTER = re.compile(rb" {0,40}(?:\| |\|\Z|\+[-+]{2,80} \d{1,4} -{2,80})")
 # loguru points at the frame that logged: "> File".
@@ -74,7 +75,7 @@ def read_lines(tail: bytes, starts: list[int] | None = None) -> list[bytes]:
         start, end = end, end + len(line) + 1
         text = last_state(line) if b"\r" in line else line
         if b"\x1b" in text:
-            text = _STYLE.sub(b"", text)
+            text = STYLE.sub(b"", text)
         if TRACEBACK in text and b"\\n" in text:
             lines += _unescaped(text)
         elif text and not text.isspace():
@@ -130,10 +131,12 @@ def _read(lines: Sequence[bytes], at: int, prefix: bytes) -> Traceback | None:
             continue  # source, markers, boxes
         elif text and _SUMMARY.match(text.lstrip()):
             whole = Traceback(at, index, reason(lines, index, text.strip(), prefix), tuple(frames))
-            following = lines[index + 1] if index + 1 < len(lines) else b""
-            if not _FRAME.match(body(following, prefix) or b""):
+            rest = (body(line, prefix) or b"" for line in lines[index + 1 : index + 1 + MARKS])
+            if not _FRAME.match(next((each for each in rest if each.strip(b" ^~")), b"")):
                 return whole
-            passed = passed or whole  # as Ray prints it: the exception of another process follows
+            # As Ray prints it: the exception of another process follows, where frames were left out the marks
+            # below them first.
+            passed = passed or whole
         else:
             junk += 1
             if junk > JUNK:

@@ -13,8 +13,7 @@ from cockpit.core.finding import Finding, Rule, findings
 from cockpit.core.masks import mask_of
 from cockpit.core.nccl.table import COLUMNS, Group, Row, Table
 from cockpit.core.ranks import nodes_text
-from cockpit.core.rules.explanation import meant, translated
-from cockpit.core.rules.table import table as rules
+from cockpit.core.rules.explanation import recognised, translated
 
 _INNER = re.compile(r"lo\Z|docker|br-|virbr|veth|cni|flannel|cali|lxc|podman|cbr|vmnet")
 """Interfaces that lead to no other node: loopback, bridges of containers and of virtual machines."""
@@ -36,12 +35,13 @@ def notable(table: Table, lang: str) -> tuple[Finding, ...]:
     return tuple(translated(one, lang) for one in found(table) if one.severity != "info")
 
 
-def _meant(found: Finding, rule: str, command: str = "") -> Finding:
+def _meant(found: Finding, about: str = "", command: str = "") -> Finding:
     """With what its row says.
 
+    :param about: of several things that it may be, which
     :param command: in place of that of the row's first step; empty: nothing more is known
     """
-    found = meant(found, rules().by_id[rule])
+    found = recognised(found, about)
     first, *rest = found.steps
     return replace(found, steps=(replace(first, command=command or first.command), *rest))
 
@@ -94,7 +94,7 @@ def _bridge(table: Table) -> Finding | None:
         certainty="likely",
         severity="error" if only else "warning",
     )
-    return _meant(found, "on-loopback" if set(names) == {"lo"} else "on-bridge", _take(name))
+    return _meant(found, "lo" if set(names) == {"lo"} else "", _take(name))
 
 
 def _take(interface: str) -> str:
@@ -132,7 +132,7 @@ def _tcp(table: Table) -> Finding | None:
             certainty="likely",
             severity="warning",
         )
-        return _meant(found, "nccl-tcp")
+        return _meant(found)
     none = [row for row in slow if row.no_ib or row.settings.get("NCCL_IB_DISABLE", "0") != "0"]
     if not none:
         return None
@@ -148,7 +148,7 @@ def _tcp(table: Table) -> Finding | None:
         certainty="likely",
         severity="info",
     )
-    return _meant(found, "nccl-tcp" if off else "ib-missing")
+    return _meant(found, "" if off else "none")
 
 
 def _interface(table: Table) -> Finding | None:
@@ -179,7 +179,7 @@ def _interface(table: Table) -> Finding | None:
         certainty="likely",
         severity="warning",
     )
-    return _meant(found, "nccl-interface", _take(usual.split(", ")[0]))
+    return _meant(found, command=_take(usual.split(", ")[0]))
 
 
 def _versions(table: Table) -> Finding | None:
@@ -200,7 +200,7 @@ def _versions(table: Table) -> Finding | None:
         certainty="likely",
         severity="error" if len(groups) > 1 else "warning",
     )
-    return _meant(found, "nccl-versions-differ")
+    return _meant(found)
 
 
 def _p2p(table: Table) -> Finding | None:
@@ -235,7 +235,7 @@ def _p2p(table: Table) -> Finding | None:
         certainty="likely" if said or by_choice else "unsure",
         severity="warning" if said else "info",
     )
-    return _meant(found, "p2p-off")
+    return _meant(found)
 
 
 def _gdr(table: Table) -> Finding | None:
@@ -260,7 +260,7 @@ def _gdr(table: Table) -> Finding | None:
         certainty="likely",
         severity="warning",
     )
-    return _meant(found, "nccl-gdr")
+    return _meant(found)
 
 
 RULES = (

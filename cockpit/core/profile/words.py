@@ -116,7 +116,7 @@ def _operations(reading: Reading, most: int) -> _Table | None:
             f"  {row.name}",
             seconds(row.own, step),
             "" if row.median is None else seconds(row.median, step),
-            _more(row.more, step),
+            more_text(row.more, step),
             f"{row.count:.4g}",
         )
         for row in found.rows[:most]
@@ -127,9 +127,9 @@ def _operations(reading: Reading, most: int) -> _Table | None:
     return _Table(f"operations of {name} per step{others}", head, cells, 1, more)
 
 
-def _more(number: float | None, step: float) -> str:
+def more_text(number: float | None, step: float) -> str:
     """``+0.95 s``; empty: nothing to speak of."""
-    if number is None or float(seconds(number, step)[:-2]) == 0:
+    if number is None or float(seconds(number, step).split()[0]) == 0:
         return ""
     return f"{'+' if number > 0 else ''}{seconds(number, step)}"
 
@@ -140,14 +140,14 @@ def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
         rows = [row for row in reading.collectives if row.between is between]
         cells = [
             (
-                f"  {row.name}{_group(row)}",
+                f"  {row.name}{group_of(row)}",
                 f"{row.seen}/{row.ranks}" if row.ranks > row.seen else str(row.seen),
                 _bytes(row.size) if row.size else "",
                 f"{row.count:.3g}",
-                _span(row.took),
+                brief(row.took),
                 f"{row.rate / 1e9:.1f}" if row.rate else "",
-                _span(row.spread),
-                _span(row.wait),
+                brief(row.spread),
+                brief(row.wait),
                 f"{row.last[0][0]} {row.last[0][1]}/{row.of}" if row.last and row.spread >= 1e-4 else "",
             )
             for row in rows[:most]
@@ -157,12 +157,12 @@ def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
             yield _Table(f"collectives{where}, per step", head, cells, 1, len(rows) - most)
 
 
-def _span(number: float) -> str:
+def brief(number: float) -> str:
     """``0.97 s``, ``4.1 ms``: collectives differ more than steps."""
     return f"{number:.2f} s" if number >= 0.095 else f"{1000 * number:.1f} ms"
 
 
-def _group(row: CollectiveRow) -> str:
+def group_of(row: CollectiveRow) -> str:
     names = [name for name in row.groups if name]
     return f" {names[0]}" if len(names) == 1 else f" {len(names)} groups" if names else ""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from cockpit.core.finding import Finding
+from cockpit.core.finding import Finding, Step
 from cockpit.core.rules.row import Row
 from cockpit.core.rules.table import Table, table
 
@@ -37,6 +37,24 @@ def meant(found: Finding, row: Row | None) -> Finding:
     if row is None:
         return found
     return replace(found, rule=row.id, meaning=row.meaning(), steps=(*row.steps(), *found.steps))
+
+
+def recognised(
+    found: Finding, about: str = "", typed: Callable[[Step], Iterable[Step]] = lambda step: (step,)
+) -> Finding:
+    """What a check has found, with what the rule says that knows it; its own steps come first.
+
+    :param about: words for what it is about, of which rules may know one
+    :param typed: a step of the rule as it is typed there, or several; nothing: it is of no use there
+    """
+    known = table().by_check
+    keys = (*(f"{found.id} {word}" for word in about.split()), found.id)
+    row = next((known[key] for key in keys if key in known), None)
+    if row is None:
+        return found
+    own = {step.reason for step in found.steps}
+    more = dict.fromkeys(each for step in row.steps() if step.reason not in own for each in typed(step))
+    return replace(found, rule=row.id, meaning=row.meaning(), steps=(*found.steps, *more))
 
 
 def translated(found: Finding, lang: str) -> Finding:

@@ -27,20 +27,6 @@ class Next:
     zh: str
 
 
-@dataclass(frozen=True)
-class Deep:
-    """What only the torch test of ``doctor --deep`` needs: its options, and looser signs.
-
-    :param signs: expressions, small letters match capitals too; there nothing but torch speaks
-    :param step: what to type; empty: the first of the row's own
-    :param hint: how the meaning goes on
-    """
-
-    signs: tuple[str, ...]
-    step: str = ""
-    hint: str = ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """How to know one failure, and what to say of it.
@@ -50,14 +36,16 @@ class Row:
         characters, see :class:`~cockpit.core.logs.search.Rows`
     :param but: an expression; a line with it is none of these
     :param ends: what must be recorded of an end, words of :data:`FACTS`; with signs, both must hold
+    :param checks: findings of the doctor, of NCCL's words and of a run's watch that are this, by their id;
+        with a second word, of several things that such a finding may be about only that one
     :param means: what happened, in one sentence
     :param zh: the same in Chinese
     :param next: what to do, the most likely to help first
     :param severity: ``error``: it may be why a rank ended; ``warning``, ``info``: it is not, and is said
         beside it
-    :param check: what finds it where no line says it: a module, below ``cockpit``
     :param source: the thread or the source file where it is known from
-    :param deep: how ``doctor --deep`` knows it; None: not
+    :param deep: looser signs, which count where nothing but torch speaks, as in ``doctor --deep``; small
+        letters match capitals too
     """
 
     id: str
@@ -68,7 +56,8 @@ class Row:
     signs: tuple[str, ...] = ()
     but: str = ""
     ends: frozenset[str] = frozenset()
-    check: str = ""
+    checks: frozenset[str] = frozenset()
+    deep: tuple[str, ...] = ()
     severity: str = "error"
 
     def meaning(self, lang: str = "en") -> str:
@@ -78,5 +67,3 @@ class Row:
     def steps(self, lang: str = "en") -> tuple[Step, ...]:
         """What to do, in a language."""
         return tuple(Step(one.command, one.zh if lang == "zh" else one.reason) for one in self.next)
-
-    deep: Deep | None = None

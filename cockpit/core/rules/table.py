@@ -13,6 +13,7 @@ from cockpit.core.rules.row import Row
 
 AREAS = {
     "launch": ("Launch and ssh", "启动与 ssh"),
+    "nodes": ("Nodes", "节点"),
     "rendezvous": ("Rendezvous", "会合（rendezvous）"),
     "containers": ("Containers", "容器"),
     "slurm": ("SLURM", "SLURM"),
@@ -45,6 +46,7 @@ class Table:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = tuple(rows)
         self.by_id = {row.id: row for row in rows}
+        self.by_check = {check: row for row in rows for check in row.checks}
         self._signs = Rows([Expression(at, sign) for at, row in enumerate(rows) for sign in row.signs])
         self._recorded = sorted(
             (row for row in rows if row.ends and not row.signs), key=lambda row: -len(row.ends)

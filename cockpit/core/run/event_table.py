@@ -17,6 +17,7 @@ from cockpit.base.record import SIZES
 from cockpit.base.stillness import Pause
 from cockpit.core.logs.sources import Source
 from cockpit.core.ranks import ranks_named
+from cockpit.core.rules.rows.memory import LARGEST
 from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import how
@@ -493,7 +494,7 @@ def _tell_filling(run: Run, said: set[str], node: str, at: float, fact: events.F
     # Again when a quarter of the time is left.
     left = _quarters(fact.full_at - at)
     if not fact.of.startswith(memory.GPU):
-        text = one_line(f"{text}; on {node}: {memory.LARGEST}", limit=600)
+        text = one_line(f"{text}; on {node}: {LARGEST.command}", limit=600)
     return Entry(at, text, "warning", node) if _first(said, f"{before}{left}") else None
 
 

@@ -21,14 +21,13 @@ from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import mask_of
 from cockpit.core.ranks import ranks_named
+from cockpit.core.rules.explanation import recognised
+from cockpit.core.rules.rows.memory import LARGEST
 from cockpit.core.run.states import LIVE, Rank, Run
 from cockpit.core.text import one_line, size
 
 GPU = "GPU "
 """How what is said about a GPU's memory begins; its number follows."""
-
-LARGEST = "ps -eo pid,rss,args --sort=-rss | head"
-"""What to type on a node whose memory fills."""
 
 LIMITS = 128
 """Limits of one node that are watched."""
@@ -367,20 +366,20 @@ def _finding(run: Run, name: str, now: float, node: str, fact: Filling) -> Findi
     ]
     if gpu:
         evidence.append("torch's cache counts as used: it may level off by itself")
-    steps = (
-        Step(f"cockpit ps {quote(name)}", "memory of each rank now"),
-        Step(LARGEST, "its largest processes", node),
-    )
-    return Finding(
+    steps = [Step(f"cockpit ps {quote(name)}", "memory of each rank now")]
+    if not gpu:
+        steps.append(Step(LARGEST.command, LARGEST.reason, node))
+    found = Finding(
         "gpu_memory_filling" if gpu else "memory_filling",
         sentence(node, fact, now),
         ranks=mask_of(who),
         evidence=tuple(one_line(text, limit=300) for text in evidence),
         certainty="unsure" if gpu else "likely",
-        steps=steps[: 1 if gpu else 2],
+        steps=tuple(steps),
         nodes=(node,),
         severity="warning",
     )
+    return recognised(found)
 
 
 def sentence(node: str, fact: Filling, now: float) -> str:

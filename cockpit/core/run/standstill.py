@@ -6,6 +6,7 @@ from cockpit.base.events import Found, FoundStep, Watched
 from cockpit.base.stillness import Pause
 from cockpit.core.finding import PROOFS, Finding, Step
 from cockpit.core.masks import mask_of, ranks_of
+from cockpit.core.rules.table import table
 from cockpit.core.run.states import Run, Watching
 from cockpit.core.text import one_line
 
@@ -30,11 +31,13 @@ def packed(found: Finding) -> Found:
         found.since,
         found.proof,
         tuple(FoundStep(each.command, each.reason, each.node, each.action) for each in found.steps[:16]),
+        found.rule,
     )
 
 
 def unpacked(found: Found) -> Finding:
     """A finding as an event had it; its text harmless."""
+    row = table().by_id.get(found.rule) if found.rule else None
     return Finding(
         found.id,
         one_line(found.what, limit=_LONG),
@@ -53,6 +56,8 @@ def unpacked(found: Found) -> Finding:
         found.severity,
         found.since,
         found.proof if found.proof in PROOFS else "",
+        "" if row is None else row.id,
+        "" if row is None else row.meaning(),
     )
 
 

@@ -77,6 +77,12 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
     return Story(kind, detail, (step,) if case.looks > 1 else (MORE,))
 
 
+def lock_is_stale(dump: Dump) -> bool:
+    """Whether a rank waits for the lock of a build, which no process of its node has open."""
+    act = of_dump(dump)
+    return act.kind == "build" and act.what != "builds" and not (dump.lock is not None and dump.lock.holder)
+
+
 def _of_lock(act: Doing, lock: LockFile, node: str) -> Story:
     """The same for a suspect that polls the file of a lock."""
     kind = "build" if act.kind == "build" else "lock"

@@ -15,12 +15,13 @@ from typing import NamedTuple
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, findings
 from cockpit.core.inferred import UNKNOWN
 from cockpit.core.masks import count, ranks_of
+from cockpit.core.rules.table import table
 from cockpit.core.stacks.case import EVIDENCE, Case, kept
 from cockpit.core.stacks.caveats import WAITED_FOR, reasons, serving, went_on
 from cockpit.core.stacks.class_facts import PEERS, ROOTS, union
 from cockpit.core.stacks.ras import sentences
 from cockpit.core.stacks.rules import all_waiting, ends, no_collective, pace, recorder, suspects
-from cockpit.core.stacks.sentences import MORE
+from cockpit.core.stacks.sentences import MORE, lock_is_stale
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.words import number_text, ranks_words
 
@@ -106,6 +107,7 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     moves = moves or bool(moved)
     blamed = found.ranks and certainty != "unsure" and found.id != "slow" and not moves
     wrong = "error" if blamed else "warning"
+    row = table().by_id["build-lock-stale"] if _waits_for_nobody(case, found) else None
     return replace(
         found,
         steps=steps or (found.steps and (MORE,)),
@@ -119,7 +121,17 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
         else "info"
         if found.id in GOOD and not found.ranks and not failed
         else wrong,
+        rule=row.id if row else "",
+        meaning=row.meaning() if row else "",
     )
+
+
+def _waits_for_nobody(case: Case, found: Finding) -> bool:
+    """Whether those whom a verdict accuses wait for the lock of a build that nobody runs."""
+    if found.id != "build" or not found.ranks:
+        return False
+    dumps = case.dumps(next(ranks_of(found.ranks)))
+    return bool(dumps) and lock_is_stale(dumps[-1])
 
 
 def _with_ras(case: Case, facts: tuple[str, ...]) -> tuple[str, ...]:

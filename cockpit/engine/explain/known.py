@@ -15,6 +15,7 @@ from cockpit.core.masks import ranks_of
 from cockpit.core.rules.table import table
 from cockpit.core.run.first import first_of
 from cockpit.core.run.model import Rank, RunModel
+from cockpit.core.run.states import Watching
 from cockpit.core.text import one_line
 from cockpit.engine.files import open_regular
 from cockpit.engine.logs.last_words import LastWords
@@ -62,7 +63,7 @@ def explained_run(name: str) -> Report:
 def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords) -> Report:
     found = words.judge(model)
     if found is None:
-        return report
+        return _stalled(report, model.watch)
     first = first_of(model, words.of)
     how = found.id if first is None else first.how
     ranks = tuple(ranks_of(found.ranks))
@@ -87,6 +88,24 @@ def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords
         certainty=found.certainty,
         waited=waited,
         ended_too=tuple(number for number in later if number not in waited),
+    )
+
+
+def _stalled(report: Report, watch: Watching) -> Report:
+    """The same of a run in which no rank failed: who held up the others, if the watch called it stalled."""
+    found = watch.finding
+    if found is None or watch.state != "stalled":
+        return report
+    return replace(
+        report,
+        how=watch.state,
+        ranks=tuple(ranks_of(found.ranks)),
+        nodes=found.nodes,
+        what=found.what,
+        cause=Cause(found.detail, tuple(filter(None, [found.where])), ()) if found.detail else None,
+        row=table().by_id.get(found.rule),
+        certainty=found.certainty,
+        waited=tuple(ranks_of(watch.waiting)),
     )
 
 

@@ -157,16 +157,21 @@ class Plan:
     @property
     def text(self) -> str:
         """What will be profiled, when, and what it costs, in a sentence."""
-        cost, who = self.estimate, ranks_named(self.ranks)
+        who = ranks_named(self.ranks)
         if self.first is None:
             return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples a second"
         last = self.first + self.steps - 1
         steps = f"steps {self.first:,} to {last:,}" if self.steps > 1 else f"step {last:,}"
-        least, most = cost.stop_s
+        return f"{self.kind}: {steps} of {who}, in about {span(self.estimate.wait_s)}; {self.cost}"
+
+    @property
+    def cost(self) -> str:
+        """What it costs a rank, of ``torch``."""
+        least, most = self.estimate.stop_s
         pause = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
         return (
-            f"{self.kind}: {steps} of {who}, in about {span(cost.wait_s)}; about {size(cost.size)} a rank "
-            f"({size(cost.raw)} unpacked), which pauses for {pause} at the end"
+            f"about {size(self.estimate.size)} a rank ({size(self.estimate.raw)} unpacked), which pauses for "
+            f"{pause} at the end"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import getters, work
@@ -11,6 +12,7 @@ from textual.worker import Worker
 
 from cockpit.core.doctor.diagnosis import checked, line, verdict
 from cockpit.core.finding import Finding
+from cockpit.core.rules.explanation import translated
 from cockpit.core.text import one_line
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.roll import Roll
@@ -63,7 +65,7 @@ class FindingList(ListPane[Finding]):
         role = item.severity if item.severity in ("error", "warning") else "label"
         yield from hanging((Piece(f"{sign} ", role),), _shown(line(item)), width, "title")
         more = len(item.evidence) - EVIDENCE
-        below = [*([item.detail] if item.detail else []), *item.evidence[:EVIDENCE]]
+        below = [*filter(None, (item.detail, item.meaning)), *item.evidence[:EVIDENCE]]
         below += [f"and {more} more"] if more > 0 else []
         for text in below:
             yield from hanging((Piece("    "),), _shown(text), width, "label")
@@ -74,7 +76,8 @@ class FindingList(ListPane[Finding]):
     def copy_text(self) -> str:
         """What to type first against the finding under the cursor."""
         item = self.current
-        return item.steps[0].command if item and item.steps else super().copy_text()
+        step = item.steps[0] if item and item.steps else None
+        return step.command or step.reason if step else super().copy_text()
 
 
 def _shown(text: str) -> str:
@@ -147,9 +150,12 @@ class DoctorScreen(ListScreen):
     @work(group="doctor", exclusive=True)
     async def _ask(self) -> None:
         try:
-            self._found = await self._examine()
+            found = await self._examine()
         except CockpitError as error:
             self.app.complain(error)
+        else:
+            told = tuple(translated(each, self.app.config.language) for each in found.findings)
+            self._found = replace(found, findings=told)
 
     def draw(self) -> None:
         """See :class:`ListScreen`."""

@@ -11,15 +11,16 @@ from textual.strip import Strip
 
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.rules.explanation import translated
 from cockpit.core.run.failure import blamed, failure, how
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.notices.words import findings
 from cockpit.core.text import columns, one_line
 from cockpit.lang import word
 from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.text_pane import fold
-from cockpit.tui.run.banner import Banner
 
 GROUPS = 3
 """At most this many ways in which other ranks ended are listed."""
@@ -172,10 +173,11 @@ class FailureBanner(Banner):
         found = findings(model, self._run, now)
         left = len(found) + len(self._beside) - SOON
         lines = []
-        for each in found[:SOON]:
+        for each in (translated(one, self._lang) for one in found[:SOON]):
             more = [Part(((text, "dim"),), 2 - at) for at, text in enumerate(each.evidence[:2])]
             more.reverse()
             more += [Part(((step.text, "dim"),), 3) for step in each.steps[:1]]
+            more += [Part(((text, "dim"),), 4) for text in filter(None, (each.meaning,))]
             colour = "bad" if each.severity == "error" else "warn"
             lines.append([Part(((each.what, colour),), 0), *more])
         lines += [self._aside(each) for each in self._beside[: max(0, SOON - len(found))]]

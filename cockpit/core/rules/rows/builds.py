@@ -13,6 +13,7 @@ _VERSIONS = Next(
 ROWS: tuple[Row, ...] = (
     Row(
         id="ninja-missing",
+        checks=frozenset({"login_only ninja"}),
         signs=(
             r"\bNinja is required to load C\+\+ extensions\b",
             r"\bop due to ninja not being installed\b",
@@ -40,6 +41,15 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         source="DeepSpeed#1687, DeepSpeed#1644, DeepSpeed#5627, lmdeploy#242",
+    ),
+    Row(
+        id="build-lock-left",
+        checks=frozenset({"stale_lock"}),
+        means="A build of an extension was killed and left its lock: ranks that need it wait forever.",
+        zh="扩展编译到一半被杀，留下了锁：需要它的 rank 会一直等下去。",
+        next=(Next("rm FILE", "if no build is running", "确认没有编译在进行后删除"),),
+        severity="warning",
+        source="transformers#26015, transformers#12723, DeepSpeed#5205",
     ),
     Row(
         id="cuda-home-missing",
@@ -225,6 +235,26 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         source="DeepSpeed#3969, safe-rlhf#2, DeepSpeed#885",
+    ),
+    Row(
+        id="build-lock-stale",
+        # Nothing is printed there; whoever interrupts it sees this frame.
+        signs=(r"/torch/utils/file_baton\.py\"?, line \d{1,5},? in wait\b",),
+        means="Ranks wait for a build lock that nobody holds: a build that was killed left it behind.",
+        zh="rank 一直在等一个没有进程持有的编译锁：之前的编译被杀掉，锁文件留了下来。",
+        next=(
+            Next(
+                "pgrep -a ninja",
+                "on each node that shares the folder: is a build running?",
+                "在共用该目录的每个节点上看是否有编译在运行",
+            ),
+            Next(
+                "rm ~/.cache/torch_extensions/*/*/lock",
+                "if none is; the same below TORCH_EXTENSIONS_DIR, if that is set",
+                "没有的话就删除；如果设置了 TORCH_EXTENSIONS_DIR，则删除该目录下的锁",
+            ),
+        ),
+        source="transformers#26015, DeepSpeed#5205, torch/utils/file_baton.py",
     ),
     Row(
         id="cache-on-nfs",

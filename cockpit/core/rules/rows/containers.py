@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from cockpit.core.rules.row import Deep, Next, Row
+from cockpit.core.rules.row import Next, Row
 
 _SHM_SIZE = Next(
     "docker run --shm-size=16g …",
     "or --ipc=host; Kubernetes: an emptyDir with medium Memory on /dev/shm",
     "或 --ipc=host；Kubernetes 中把 medium: Memory 的 emptyDir 挂到 /dev/shm",
 )
+_DRIVER = Next(
+    "nvidia-smi | head -4",
+    "on each node: driver, and the newest CUDA that it knows",
+    "在各节点查看驱动及其支持的最高 CUDA 版本",
+)
 
 ROWS: tuple[Row, ...] = (
     Row(
         id="shm-full",
+        checks=frozenset({"shm_small"}),
         signs=(
             r"\bposix_fallocate failed[^\n]{0,80}?No space left",
             r"\bfailed to extend /dev/shm/",
@@ -22,18 +28,20 @@ ROWS: tuple[Row, ...] = (
             r"\bunable to (?:write to|open|mmap|resize|allocate)[^\n]{0,60}?(?:</torch_\d|shared memory)",
             r"\bunable to write to file </torch_",
         ),
-        deep=Deep(
-            (
-                r"posix_fallocate failed.{0,200}No space left|failed to extend /dev/shm/nccl|"
-                r"(?:Error while creating|shm_open).{0,200}/dev/shm/nccl",
-            ),
-            hint=": docker run --shm-size=16g, or remove nccl-* of dead runs",
+        deep=(
+            r"posix_fallocate failed.{0,200}No space left|failed to extend /dev/shm/nccl|"
+            r"(?:Error while creating|shm_open).{0,200}/dev/shm/nccl",
         ),
-        means="/dev/shm is too small or full.",
+        means="/dev/shm is too small or full: docker gives 64 MB by default, and killed ranks leave files there.",
         zh="/dev/shm 太小或者满了：docker 默认只有 64 MB，也可能有上次残留的文件。",
         next=(
             Next("df -h /dev/shm; ls -l /dev/shm", "its size, and what fills it", "看它有多大、被什么占满"),
             _SHM_SIZE,
+            Next(
+                "mount -o remount,size=16G /dev/shm",
+                "as root, outside of containers",
+                "不在容器里时以 root 执行",
+            ),
         ),
         source="nccl#290, nccl#525, nccl#342, pytorch/ci-infra#490",
     ),
@@ -57,6 +65,15 @@ ROWS: tuple[Row, ...] = (
         source="simplerecon#3, hopsworks#1557, Megatron-LM#878",
     ),
     Row(
+        id="drivers-differ",
+        checks=frozenset({"differs_driver"}),
+        means="Nodes have different NVIDIA drivers: an older one may lack what torch's CUDA needs.",
+        zh="各节点的 NVIDIA 驱动版本不一致：较旧的可能不支持 torch 所用的 CUDA。",
+        next=(_DRIVER, Next("", "Install the same driver on all nodes.", "所有节点装同一版本的驱动。")),
+        severity="warning",
+        source="https://docs.nvidia.com/deploy/cuda-compatibility",
+    ),
+    Row(
         id="driver-mismatch",
         signs=(r"\bFailed to initialize NVML: Driver/library version mismatch",),
         means="The NVIDIA driver was updated under the running kernel: module and libraries are of two versions.",
@@ -72,6 +89,20 @@ ROWS: tuple[Row, ...] = (
             ),
         ),
         source="nvidia-smi",
+    ),
+    Row(
+        id="driver-without-gpu",
+        checks=frozenset({"gpu_lost"}),
+        means="The NVIDIA driver is loaded, but shows no GPU: this job was given none, or they dropped off the bus.",
+        zh="NVIDIA 驱动已加载，但看不到 GPU：作业没有分到 GPU，或 GPU 掉卡。",
+        next=(
+            Next(
+                "nvidia-smi -L; sudo dmesg | grep -i xid", "has one fallen off the bus?", "看是否有 GPU 掉卡"
+            ),
+            Next("srun --gpus-per-node=N …", "in a SLURM job: asks for them", "在 SLURM 作业里申请 GPU"),
+            Next("--exclude NODE", "train without it", "训练时排除该节点"),
+        ),
+        source="returnn#1486",
     ),
     Row(
         id="driver-not-found",
@@ -102,11 +133,7 @@ ROWS: tuple[Row, ...] = (
         means="This node's NVIDIA driver is older than the CUDA that torch was built with needs.",
         zh="本节点的 NVIDIA 驱动太旧，不支持 torch 所用的 CUDA 版本。",
         next=(
-            Next(
-                "nvidia-smi | head -4",
-                "on each node: driver, and the newest CUDA that it knows",
-                "在各节点查看驱动及其支持的最高 CUDA 版本",
-            ),
+            _DRIVER,
             Next(
                 "python -m pip install torch --index-url https://download.pytorch.org/whl/cu118",
                 "a torch for an older CUDA",

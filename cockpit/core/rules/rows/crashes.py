@@ -39,6 +39,16 @@ _NO_TERMINAL = (
         "脱离终端；torchrun 就算加了 nohup，收到 SIGHUP 也会退出",
     ),
 )
+XIDS_SAID = Next(
+    "dmesg -T | grep -i xid",
+    "13, 31, 43 and 45: the program; 48, 74, 79, 94 and 95: hardware",
+    "13、31、43、45 是程序问题；48、74、79、94、95 是硬件问题",
+)
+_EXCLUDE = Next(
+    "--exclude NODE",
+    "train without that node (cockpit run, sbatch), and report it",
+    "先排除该节点（cockpit run、sbatch 的选项）并报修",
+)
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -96,6 +106,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="gpu-lost",
+        checks=frozenset({"gpu Xid-79"}),
         signs=(
             r"\bhas fallen off the bus\b",
             r"\bUnable to determine the device handle for GPU\b",
@@ -110,16 +121,13 @@ ROWS: tuple[Row, ...] = (
                 "which GPU; nvidia-smi itself may hang",
                 "看是哪块 GPU；nvidia-smi 自己也可能卡住",
             ),
-            Next(
-                "#SBATCH --exclude=NODE",
-                "train without that node (cockpit run: --exclude), and report it",
-                "先排除该节点（cockpit run 用 --exclude）并报修",
-            ),
+            _EXCLUDE,
         ),
         source="returnn#1486, NVIDIA Xid 79",
     ),
     Row(
         id="gpu-ecc",
+        checks=frozenset({"gpu_errors", "gpu errors", *(f"gpu Xid-{xid}" for xid in (48, 64, 94, 95, 140))}),
         signs=(
             r"\buncorrectable ECC error encountered\b",
             r"\bCUDA_ERROR_ECC_UNCORRECTABLE\b",
@@ -135,11 +143,7 @@ ROWS: tuple[Row, ...] = (
                 "on that node: which GPU; is a reset pending?",
                 "在该节点上看是哪块 GPU、是否等待复位",
             ),
-            Next(
-                "#SBATCH --exclude=NODE",
-                "train without that node (cockpit run: --exclude), and report it",
-                "先排除该节点（cockpit run 用 --exclude）并报修",
-            ),
+            _EXCLUDE,
         ),
         source="MFC#1748, MFC#1750, jade#194, accelerate#1192",
     ),
@@ -169,6 +173,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="illegal-memory-access",
+        checks=frozenset({"gpu Xid-31"}),
         signs=(
             r"\b(?:CUDA|HIP) error: (?:an illegal memory access was encountered|misaligned address|unspecified launch failure)",
             r"\bCUDA_ERROR_ILLEGAL_ADDRESS\b",
@@ -195,6 +200,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="nvlink-failed",
+        checks=frozenset({"gpu Xid-74"}),
         signs=(
             r"\buncorrectable NVLink error\b",
             r"\bNVRM: Xid \([^)\n]{1,40}\): 74\b",
@@ -207,27 +213,18 @@ ROWS: tuple[Row, ...] = (
                 "which GPU, which link",
                 "看是哪块 GPU、哪条链路",
             ),
-            Next(
-                "#SBATCH --exclude=NODE",
-                "train without that node (cockpit run: --exclude), and report it",
-                "先排除该节点（cockpit run 用 --exclude）并报修",
-            ),
+            _EXCLUDE,
         ),
         source="CUDA error 220, NVIDIA Xid 74",
     ),
     Row(
         id="gpu-xid",
+        checks=frozenset({"gpu Xid"}),
         signs=(r"\bNVRM: Xid \([^)\n]{1,40}\): \d",),
         severity="warning",
         means="The NVIDIA driver reported an error of a GPU (Xid): the number tells program from hardware.",
         zh="NVIDIA 驱动报告了 GPU 错误（Xid）：看编号可以区分程序问题和硬件问题。",
-        next=(
-            Next(
-                "dmesg -T | grep -i xid",
-                "13, 31, 43 and 45: the program; 48, 74, 79, 94 and 95: hardware",
-                "13、31、43、45 是程序问题；48、74、79、94、95 是硬件问题",
-            ),
-        ),
+        next=(XIDS_SAID,),
         source="NVIDIA Xid catalogue",
     ),
     Row(
@@ -260,6 +257,7 @@ ROWS: tuple[Row, ...] = (
             r"\bray\.exceptions\.WorkerCrashedError\b",
             r"\bRayActorError: The actor died\b",
             r"\bThe actor is dead because its (?:worker process|node) has died\b",
+            r"\bA worker died or was killed while executing a task by an unexpected system error\b",
         ),
         but=r"\bINTENDED_USER_EXIT\b|\bray\.kill\b",
         means="An actor's process is gone: its own last lines say why, not this traceback of who called it.",

@@ -61,13 +61,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="open-files",
+        checks=frozenset({"limits_low files"}),
         signs=(
             r"\[Errno 24\]",
             r"(?:Error: |: |^)Too many open files\b",
             r"\breceived 0 items of ancdata\b",
         ),
-        means="The process reached its limit of open files: loader workers pass each tensor through one.",
-        zh="进程打开的文件数达到上限：DataLoader worker 每传一个张量都要占一个。",
+        means="The limit of open files is reached or too low: loader workers pass each tensor through one.",
+        zh="打开文件数的上限太低，或已经达到：DataLoader worker 每传一个张量都要占一个。",
         next=(
             Next(
                 "ulimit -n 65536",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cockpit.core.rules.row import Next, Row
 
+USERS = Next("du -xh --max-depth=2 FOLDER | sort -h | tail", "what uses it", "看什么占了空间")
+
 ROWS: tuple[Row, ...] = (
     Row(
         id="disk-quota",
@@ -16,7 +18,7 @@ ROWS: tuple[Row, ...] = (
                 "which one (the second for Lustre)",
                 "看哪项超限（后者用于 Lustre）",
             ),
-            Next("du -xh --max-depth=2 FOLDER | sort -h | tail", "what uses it", "看什么占了空间"),
+            USERS,
         ),
         source="Megatron-LM#878",
     ),
@@ -36,9 +38,27 @@ ROWS: tuple[Row, ...] = (
                 "which one, bytes or inodes",
                 "看哪个满了，是空间还是 inode",
             ),
-            Next("du -xh --max-depth=2 FOLDER | sort -h | tail", "what uses it", "看什么占了空间"),
+            USERS,
         ),
         source="Megatron-LM#878",
+    ),
+    Row(
+        id="disk-low",
+        checks=frozenset({"disk_low", "disk"}),
+        means="Once a disk is full, or has no inodes, output of ranks is lost and no checkpoint is saved.",
+        zh="磁盘空间或 inode 一旦用尽，rank 的输出会丢失，checkpoint 也存不下来。",
+        next=(USERS,),
+        severity="warning",
+        source="Megatron-LM#878",
+    ),
+    Row(
+        id="run-folders-on-nfs",
+        checks=frozenset({"run_folders_remote"}),
+        means="Output of ranks would go to a network file system: while its server hangs, ranks that print hang.",
+        zh="rank 的输出会写到网络文件系统上：服务器没有响应时，打印输出的 rank 也会卡住。",
+        next=(Next("--node-dir DIR", "a folder on a local disk", "改用本地磁盘上的目录"),),
+        severity="warning",
+        source="DeepSpeed#5205",
     ),
     Row(
         id="checkpoint-write-failed",

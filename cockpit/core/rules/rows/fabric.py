@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.core.rules.row import Deep, Next, Row
+from cockpit.core.rules.row import Next, Row
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -31,6 +31,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="locked-memory",
+        checks=frozenset({"locked_memory"}),
         signs=(
             r"\bibv_(?:exp_)?reg_mr\w{0,20}(?:\([^)\n]{0,200}\))? failed[^\n]{0,80}?Cannot allocate memory",
             r"\bibv_create_\w{1,10}\b[^\n]{0,200}?Cannot allocate memory",
@@ -39,11 +40,7 @@ ROWS: tuple[Row, ...] = (
             r"\bmemlock limits are set too low\b",
             r"\ballocate some locked memory\b",
         ),
-        deep=Deep(
-            (r"ibv_reg_mr\w{0,40} failed|ibv_create_cq.{0,200} failed.{0,200}Cannot allocate memory",),
-            step="ulimit -l",
-            hint=": memlock unlimited in /etc/security/limits.conf",
-        ),
+        deep=(r"ibv_reg_mr\w{0,40} failed|ibv_create_cq.{0,200} failed.{0,200}Cannot allocate memory",),
         means="InfiniBand may not lock memory where ranks are started.",
         zh="rank 所在环境的 memlock 限制太低，InfiniBand 无法注册内存。",
         next=(
@@ -67,12 +64,8 @@ ROWS: tuple[Row, ...] = (
             r"\bGot completion (?:from peer|with error)\b[^\n]{0,200}?(?:\berror 12\b|\bIBV_WC_RETRY_EXC_ERR\b|\bstatus=12\b)",
             r"\bTransport retry count exceeded on mlx",
         ),
-        deep=Deep(
-            (
-                r"Got completion (?:from peer|with error).{0,200}(?:error 12|status=IBV_WC_RETRY_EXC_ERR|status=12)",
-            ),
-            step="ibstat; ibqueryerrors",
-            hint="; RoCE: NCCL_IB_GID_INDEX, the same MTU",
+        deep=(
+            r"Got completion (?:from peer|with error).{0,200}(?:error 12|status=IBV_WC_RETRY_EXC_ERR|status=12)",
         ),
         means="InfiniBand packets to a peer are lost, or its process has ended.",
         zh="发往对端的 InfiniBand 包丢失，或者对端进程已经退出。",
@@ -93,7 +86,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="nccl-tcp",
-        check="core/nccl/findings",
+        checks=frozenset({"nccl-tcp"}),
         severity="warning",
         means="NCCL uses TCP between nodes, not InfiniBand, RoCE or EFA: collectives take many times as long.",
         zh="NCCL 在节点之间走的是 TCP，没有用 InfiniBand、RoCE 或 EFA：集合通信会慢很多。",
@@ -114,9 +107,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="ib-missing",
+        checks=frozenset({"nccl-tcp none"}),
         signs=(r"\bNET/IB : No device found",),
         severity="info",
-        deep=Deep((r"NET/IB : No device found",), hint="; in a container, is /dev/infiniband there?"),
+        deep=(r"NET/IB : No device found",),
         means="NCCL sees no InfiniBand device and falls back to TCP, which is slower.",
         zh="NCCL 没找到 InfiniBand 设备，退回较慢的 TCP；容器里看看有没有 /dev/infiniband。",
         next=(
@@ -134,10 +128,7 @@ ROWS: tuple[Row, ...] = (
             r"\bNET/OFI (?:Unable to find|Couldn't find any|Could not find any|Failed to initialize rdma protocol|Failed to initialize sendrecv protocol)",
             r"\bNET/OFI[^\n]{0,100}?\b(?:OFI fi_getinfo|fi_getinfo)\b[^\n]{0,60}?\b(?:call failed|failed)\b",
         ),
-        deep=Deep(
-            (r"fi_getinfo|NET/OFI.{0,200}(?:Unable|fail|No eligible)|provider efa output empty",),
-            hint=": is the device in this instance and container?",
-        ),
+        deep=(r"fi_getinfo|NET/OFI.{0,200}(?:Unable|fail|No eligible)|provider efa output empty",),
         means="libfabric finds no usable provider (EFA) here.",
         zh="libfabric 在这里找不到可用的 provider（EFA）：检查实例和容器里有没有该设备。",
         next=(
@@ -208,6 +199,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="p2p-off",
+        checks=frozenset({"nccl-p2p"}),
         signs=(r"\bP2P is disabled between connected GPUs\b",),
         severity="info",
         means="GPUs of this node do not reach each other directly: traffic goes through the host's memory, slower.",
@@ -228,7 +220,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="nccl-gdr",
-        check="core/nccl/findings",
+        checks=frozenset({"nccl-gdr"}),
         severity="warning",
         means="GPUDirect RDMA is off: data between nodes goes through the host's memory, slower.",
         zh="GPUDirect RDMA 没有启用：节点之间的数据要经主机内存中转，会更慢。",

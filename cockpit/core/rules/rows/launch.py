@@ -98,6 +98,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="host-key-changed",
+        checks=frozenset({"unreachable changed-key"}),
         signs=(
             r"\bREMOTE HOST IDENTIFICATION HAS CHANGED\b",
             r"\b[Hh]ost key for \S{1,200} has changed and you have requested\b",
@@ -116,6 +117,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="host-key-unknown",
+        checks=frozenset({"unreachable host-key"}),
         signs=(
             r"\bHost key is not trusted for host\b",
             r"\bHost key verification failed\.",
@@ -135,6 +137,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="ssh-too-many-keys",
+        checks=frozenset({"unreachable many-keys"}),
         signs=(r"\bToo many authentication failures\b",),
         means="The ssh agent offered more keys than the server accepts before it came to the right one.",
         zh="ssh agent 里密钥太多，还没试到正确的那把就被服务器断开了。",
@@ -150,6 +153,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="ssh-refused",
+        checks=frozenset({"unreachable login"}),
         signs=(
             r"\bPermission denied \((?:publickey|password|gssapi|keyboard-interactive|hostbased)",
             r"\bAll configured authentication methods failed\b",
@@ -193,6 +197,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="ssh-throttled",
+        checks=frozenset({"unreachable dropped"}),
         signs=(
             r"\b(?:kex|ssh)_exchange_identification: (?:read: )?Connection (?:closed by remote host|reset by peer)",
             r"\bConnection (?:timed out|reset by peer) during banner exchange\b",
@@ -229,6 +234,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="name-unknown",
+        checks=frozenset({"name_unknown", "unreachable name"}),
         signs=(
             r"\bssh: Could not resolve hostname ",
             r"\bgethostbyname\(\"[^\"\n]{1,100}\"\) failed",
@@ -240,8 +246,8 @@ ROWS: tuple[Row, ...] = (
         next=(
             Next(
                 "getent hosts NODE",
-                "on each node: which one does not know it?",
-                "在每个节点上执行，看哪个解析不了",
+                "on each node: is it known there?",
+                "在每个节点上执行，看能否解析",
             ),
             Next(
                 "",
@@ -296,6 +302,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="path-missing",
+        checks=frozenset({"no_script"}),
         signs=(
             r": cd: (?:\d{1,4}: )?(?:can't cd to )?[/~$][^\n]{0,300}?: No such file or directory",
             r"\bcd: can't cd to \S",
@@ -376,6 +383,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="no-job-on-node",
+        checks=frozenset({"unreachable job"}),
         signs=(
             r"\bAccess denied by pam_slurm_adopt: you have no active jobs on this node",
             r"\bAccess denied: user \S{1,100}[^\n]{0,60}? has no active jobs on this node",
@@ -394,11 +402,12 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="killed-at-logout",
+        checks=frozenset({"killed_at_logout"}),
         signs=(
             r"\b(?:session-\S{1,20}\.scope|user@\d{1,10}\.service): Killing process \d{1,10} \([^)\n]{1,40}\) with signal SIG",
         ),
-        means="systemd ended the processes of a login session when its user logged out (KillUserProcesses).",
-        zh="用户退出登录时，systemd 结束了该会话里的所有进程（KillUserProcesses）。",
+        means="systemd ends the processes of a login session when its user logs out (KillUserProcesses).",
+        zh="用户退出登录时，systemd 会结束该会话里的所有进程（KillUserProcesses）。",
         next=(
             Next(
                 "loginctl enable-linger $USER",

@@ -5,6 +5,21 @@ from __future__ import annotations
 from cockpit.core.rules.row import Next, Row
 
 _HANDLED = r"(?i:\bretry|\bskipp|\bignor|\bfall(?:ing)? ?back)"
+LARGEST = Next(
+    "ps -eo pid,rss,args --sort=-rss | head",
+    "on that node: its largest processes",
+    "在该节点上看最占内存的进程",
+)
+_LESS = Next(
+    "",
+    "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank.",
+    "内存随 rank 数增长：减少 DataLoader worker、关掉 pin_memory、权重只在一个 rank 上加载。",
+)
+_WHOSE = Next(
+    "ps -o pid,ppid,user,lstart,args -p PID",
+    "is it left from an ended run, or of this one?",
+    "看是残留进程还是本次训练的进程",
+)
 _WHO_USES = Next(
     "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv",
     "who holds memory on that node?",
@@ -48,13 +63,27 @@ ROWS: tuple[Row, ...] = (
                 "the node's memory, and the container's limit",
                 "看节点内存和容器限额",
             ),
-            Next(
-                "",
-                "Memory grows with ranks: fewer loader workers, no pin_memory, load weights on one rank.",
-                "内存随 rank 数增长：减少 DataLoader worker、关掉 pin_memory、权重只在一个 rank 上加载。",
-            ),
+            _LESS,
         ),
         source="linux mm/oom_kill.c",
+    ),
+    Row(
+        id="memory-low",
+        checks=frozenset({"memory_low", "memory_filling"}),
+        means="Host memory is nearly used up; once it is, the kernel kills a process, most likely a rank.",
+        zh="内存快用尽了；一旦用尽，内核就会杀掉进程，多半是某个 rank。",
+        next=(LARGEST, _LESS),
+        severity="warning",
+        source="DeepSpeed#4239",
+    ),
+    Row(
+        id="gpu-held",
+        checks=frozenset({"gpu_busy"}),
+        means="Processes hold memory of a GPU before the run: left from an ended run, or somebody else's.",
+        zh="训练开始前就有进程占着显存：上次训练的残留，或别人的进程。",
+        next=(_WHOSE, _WHO_USES, Next("--exclude NODE", "train without it", "训练时排除该节点")),
+        severity="warning",
+        source="DeepSpeed#1016, EgoVerse#682",
     ),
     Row(
         id="gpu-oom-others",
@@ -66,11 +95,7 @@ ROWS: tuple[Row, ...] = (
         zh="显存不足，而且有其他进程占用了这块 GPU 的一部分显存。",
         next=(
             _WHO_USES,
-            Next(
-                "ps -o pid,ppid,user,lstart,args -p PID",
-                "is it left from an ended run, or of this one?",
-                "看是残留进程还是本次训练的进程",
-            ),
+            _WHOSE,
             Next(
                 "export CUDA_VISIBLE_DEVICES=…",
                 "are two ranks on one GPU?",
@@ -132,14 +157,15 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="no-more-threads",
+        checks=frozenset({"limits_low processes"}),
         signs=(
             r"\bcan't start new thread\b",
             r"\blibgomp: Thread creation failed\b",
             r"\bpthread_create failed[^\n]{0,60}?Resource temporarily unavailable",
             r"\bBlockingIOError: \[Errno 11\] Resource temporarily unavailable",
         ),
-        means="No more threads or processes may start: the limit of the user or of the cgroup is reached.",
-        zh="无法再创建线程或进程：达到了用户或 cgroup 的上限。",
+        means="The limit of threads and processes, of the user or of the cgroup, is reached or too low.",
+        zh="用户或 cgroup 的线程/进程数上限太低，或已经达到。",
         next=(
             Next(
                 "ulimit -u; cat /sys/fs/cgroup/pids.max",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.core.rules.row import Deep, Next, Row
+from cockpit.core.rules.row import Next, Row
 
 _ADDRESSES = Next(
     "ip -br addr", "on each node: its interfaces and their addresses", "在各节点上查看网卡和地址"
@@ -24,31 +24,33 @@ _BRIDGES = r"(?:docker|br-|virbr|cni|flannel|cali|veth|lxcbr|lxdbr|podman|nerdct
 ROWS: tuple[Row, ...] = (
     Row(
         id="nccl-no-interface",
+        checks=frozenset({"no_interface NCCL"}),
         signs=(
             r"\bBootstrap ?: no socket interface found",
             r"\bNET/Socket ?: no (?:socket )?interface found",
             r"\bno socket interface found\b",
         ),
-        deep=Deep((r"no socket interface found|Bootstrap : no socket interface",)),
+        deep=(r"no socket interface found|Bootstrap : no socket interface",),
         means="NCCL_SOCKET_IFNAME matches no interface of this node; eth matches eth0, =eth0 is exact, ^docker excludes.",
         zh="NCCL_SOCKET_IFNAME 在本节点上匹配不到网卡；写 eth 能匹配 eth0，写 =eth0 是精确匹配，写 ^docker 是排除。",
         next=(
             _ADDRESSES,
             Next(
                 "export NCCL_SOCKET_IFNAME=eth0,eno1",
-                "one name of each kind of node, or unset it",
-                "每类节点各写一个网卡名，或干脆不设",
+                "one name of each kind of node, or unset it (cockpit run: --env)",
+                "每类节点各写一个网卡名，或干脆不设（cockpit run 用 --env）",
             ),
         ),
         source="nccl#210, nccl#286, nccl-tests#9",
     ),
     Row(
         id="gloo-no-interface",
+        checks=frozenset({"no_interface GLOO", "deep_no_interface"}),
         signs=(
             r"\bUnable to find (?:address for|interface for): ",
             r"\bgloo/transport/tcp/device\.cc:\d{1,5}\][^\n]{0,60}?\bUnable to (?:find|resolve)\b",
         ),
-        deep=Deep((r"Unable to find (?:address for|interface)",), hint=": --iface NAME"),
+        deep=(r"Unable to find (?:address for|interface)",),
         means="GLOO_SOCKET_IFNAME names no interface of this node, or one without an address.",
         zh="GLOO_SOCKET_IFNAME 指定的网卡在本节点上不存在，或没有地址。",
         next=(
@@ -66,7 +68,7 @@ ROWS: tuple[Row, ...] = (
         id="address-families-differ",
         signs=(r"\bAddress family not supported by protocol\b",),
         but=r"\[c10d\]",
-        deep=Deep((r"Address family not supported by protocol",), step="--env NCCL_SOCKET_FAMILY=AF_INET"),
+        deep=(r"Address family not supported by protocol",),
         means="One side uses IPv4, the other IPv6; or take an interface that has both on all nodes.",
         zh="一端用 IPv4，另一端用 IPv6；统一协议，或换成所有节点都同时支持两者的网卡。",
         next=(
@@ -77,18 +79,16 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="peer-gave-loopback",
+        checks=frozenset({"name_loopback"}),
         signs=(
             rf"\b(?:gloo|NCCL WARN)\b[^\n]{{0,300}}?{_LOOPBACK}[^\n]{{0,200}}?\bConnection refused\b",
             rf"\b(?:gloo|NCCL WARN)\b[^\n]{{0,300}}?\bConnection refused\b[^\n]{{0,200}}?{_LOOPBACK}",
             r"\bSO_ERROR: Connection refused, remote=\[127\.",
         ),
         but=r"\bretrying\b",
-        deep=Deep(
-            (rf"{_LOOPBACK}.{{0,200}}refused|refused.{{0,200}}{_LOOPBACK}",),
-            hint=": correct /etc/hosts there, or --iface NAME",
-        ),
-        means="Another rank gave a loopback address, as its own name resolves to one.",
-        zh="另一个 rank 给出的是回环地址，因为它把自己的主机名解析成了 127.x。",
+        deep=(rf"{_LOOPBACK}.{{0,200}}refused|refused.{{0,200}}{_LOOPBACK}",),
+        means="A node's name resolves to a loopback address there: others are given it, and connect to themselves.",
+        zh="有节点把主机名解析成了回环地址（127.x）：拿到这个地址的 rank 连到的是自己。",
         next=(
             Next(
                 "getent hosts $(hostname)",
@@ -101,14 +101,15 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="on-loopback",
+        checks=frozenset({"no_interface lo", "nccl-bridge lo"}),
         signs=(r"\b(?:Bootstrap ?:|NET/Socket :) Using ?(?:\[\d{1,2}\])?lo:(?:127\.|\[?::1)",),
         severity="warning",
-        means="NCCL talks over loopback (lo): right on one node; with more, no other node can reach this one.",
-        zh="NCCL 走的是回环网卡 lo：单机没问题，多机时其他节点连不上本节点。",
+        means="Ranks talk over loopback (lo): right on one node; with more, no other node can reach this one.",
+        zh="通信走的是回环网卡 lo：单机没问题，多机时其他节点连不上本节点。",
         next=(
             _IFNAME,
             Next(
-                "echo $NCCL_SOCKET_IFNAME",
+                "echo $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME",
                 "^docker0 alone lets lo in: write ^docker0,lo, or unset it",
                 "只写 ^docker0 会选中 lo：应写 ^docker0,lo，或不设",
             ),
@@ -117,6 +118,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="on-bridge",
+        checks=frozenset({"nccl-bridge"}),
         signs=(rf"\b(?:Bootstrap ?:|NET/Socket :) Using ?(?:\[\d{{1,2}}\])?{_BRIDGES}[\w.-]{{0,20}}:",),
         severity="warning",
         means="NCCL talks over a bridge of containers or VMs, which other nodes cannot reach.",
@@ -130,7 +132,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="nccl-interface",
-        check="core/nccl/findings",
+        checks=frozenset({"nccl-interface"}),
         severity="warning",
         means="A few ranks use another interface or device than most: unreachable over it, or slower.",
         zh="少数 rank 用的网卡或 IB 设备与多数 rank 不同：可能连不通，或者更慢。",
@@ -153,9 +155,7 @@ ROWS: tuple[Row, ...] = (
             r"\bRuntimeError: [^\n]{0,200}?\bconnect[^\n]{0,100}?\bNo route to host\b",
         ),
         but=r"\bNCCL INFO\b",
-        deep=Deep(
-            (r"No route to host|Network is unreachable",), step="ip -br addr; ip route", hint=": --iface NAME"
-        ),
+        deep=(r"No route to host|Network is unreachable",),
         means="The address that another rank gave cannot be reached, often a bridge's or the wrong interface's.",
         zh="另一个 rank 给出的地址无法到达，常见原因是它给出了网桥地址，或选错了网卡。",
         next=(
@@ -170,8 +170,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="duplicate-gpu",
         signs=(r"\bDuplicate GPU detected\b",),
-        deep=Deep((r"Duplicate GPU detected",), hint=": slots=N in the hostfile?"),
-        means="Two ranks use the same GPU; each needs its own.",
+        deep=(r"Duplicate GPU detected",),
+        means="Two ranks use the same GPU; each needs its own: check slots=N in the hostfile.",
         zh="两个 rank 用了同一块 GPU；每个 rank 要独占一块。检查 hostfile 里的 slots=N。",
         next=(
             Next(
@@ -193,10 +193,7 @@ ROWS: tuple[Row, ...] = (
             r"\bno CUDA-capable device is detected\b",
             r"\bNCCL WARN C(?:uda|UDA) failure\b",
         ),
-        deep=Deep(
-            (r"no CUDA-capable device|CUDA driver version is insufficient|CUDA failure",),
-            step="nvidia-smi; python -c 'import torch; torch.zeros(1).cuda()'",
-        ),
+        deep=(r"no CUDA-capable device|CUDA driver version is insufficient|CUDA failure",),
         means="CUDA itself fails on that node.",
         zh="该节点上 CUDA 本身就不可用。",
         next=(
@@ -215,17 +212,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="nccl-versions-differ",
+        checks=frozenset({"differs_nccl", "nccl-versions"}),
         signs=(
             r"\bMismatched NCCL version\b",
             r"\bNCCL version mismatch\b",
             r"\bNCCL WARN[^\n]{0,200}?\bwrong type \d{1,6} != \d",
         ),
-        deep=Deep(
-            (
-                r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.{0,200} NCCL version",
-            ),
-            step="python -m pip install torch==VERSION",
-            hint=": install the same torch on every node",
+        deep=(
+            r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.{0,200} NCCL version",
         ),
         means="Nodes have different versions or builds of NCCL.",
         zh="各节点的 NCCL 版本或构建不一致。",
@@ -247,7 +241,7 @@ ROWS: tuple[Row, ...] = (
             r"\bgloo\b[^\n]{0,300}?\bConnection refused\b",
         ),
         but=r"\bNCCL INFO\b|\bretrying\b",
-        deep=Deep((r"Connection refused",), step="sudo nft list ruleset; sudo iptables -L -n"),
+        deep=(r"Connection refused",),
         means="The node is up, but nothing listens: its rank has ended, or a firewall refuses.",
         zh="节点可达，但端口上没有进程监听：对端 rank 已退出，或连接被防火墙拒绝。",
         next=(
@@ -289,13 +283,9 @@ ROWS: tuple[Row, ...] = (
             r"\bNCCL WARN[^\n]{0,300}?\b(?:Connection closed by remote peer|Connection reset by peer|Software caused connection abort|Broken pipe)\b",
             r"\bgloo/transport/tcp/[^\n]{0,200}?\b(?:Connection (?:closed|reset) by (?:remote )?peer|Broken pipe)\b",
         ),
-        deep=Deep(
-            (
-                r"Software caused connection abort|Connection reset by peer|Connection closed by (?:remote )?peer"
-                r"|remote process exited or there was a network error",
-            ),
-            step="--deep",
-            hint=": what did the others say?",
+        deep=(
+            r"Software caused connection abort|Connection reset by peer|Connection closed by (?:remote )?peer"
+            r"|remote process exited or there was a network error",
         ),
         means="The rank at the other end has ended, and who says so is not the cause.",
         zh="对端 rank 已经退出；报这个错的 rank 不是起因。",
@@ -321,12 +311,8 @@ ROWS: tuple[Row, ...] = (
             r"\bNCCL WARN[^\n]{0,200}?\bConnection timed out\b",
         ),
         but=r"\bNCCL INFO\b|\bretrying\b",
-        deep=Deep(
-            (
-                r"connectFullMesh failed|no answer within|Timed out waiting|timed out after|wait timeout|[Tt]imeout",
-            ),
-            step="sudo nft list ruleset; ip route",
-            hint=" (--iface NAME)",
+        deep=(
+            r"connectFullMesh failed|no answer within|Timed out waiting|timed out after|wait timeout|[Tt]imeout",
         ),
         means="Packets to another rank are lost: a firewall, a bad link, or a wrong interface.",
         zh="发往另一个 rank 的包丢失：防火墙、链路故障或网卡选错。",

@@ -46,6 +46,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="loss-nan",
+        checks=frozenset({"loss nan"}),
         signs=(
             _nan("loss"),
             _nan("grad_norm"),

@@ -7,6 +7,7 @@ from cockpit.core.rules.row import Next, Row
 ROWS: tuple[Row, ...] = (
     Row(
         id="kernel-stuck",
+        checks=frozenset({"stuck"}),
         signs=(
             r"\bINFO: task .{1,40}:\d{1,10} blocked for more than \d{1,6} seconds\.",
             r"\bINFO: rcu_\w{1,20} (?:self-)?detected stalls? on ",
@@ -29,6 +30,38 @@ ROWS: tuple[Row, ...] = (
         ),
         severity="warning",
         source="DeepSpeed#4003, gpud#117, linux kernel/hung_task.c, kernel/rcu/tree_stall.h",
+    ),
+    Row(
+        id="ranks-left",
+        checks=frozenset({"leftover_ranks"}),
+        means="Ranks are there already, of a run under way or one that ended: they hold GPUs, memory and ports.",
+        zh="节点上已经有 rank：属于正在运行的训练，或上次的残留；它们占着 GPU、内存和端口。",
+        next=(
+            Next(
+                "cockpit stop RUN",
+                "if it should not run; cockpit attach shows it",
+                "如果不该运行就停掉；cockpit attach 可以查看",
+            ),
+            Next(
+                "cockpit attach -w NODE", "shows it: it was not started from here", "查看它：不是从本机启动的"
+            ),
+            Next(
+                "ps -fp PID",
+                "what is it? cockpit attach -w NODES shows it",
+                "看是什么进程；cockpit attach -w NODES 可以查看",
+            ),
+        ),
+        severity="warning",
+        source="DeepSpeed#1016, DeepSpeed#714, DeepSpeed#1995",
+    ),
+    Row(
+        id="shm-left",
+        checks=frozenset({"leftover_memory"}),
+        means="Killed ranks left shared memory behind: no process uses it, and it takes room in /dev/shm.",
+        zh="被杀的 rank 遗留了共享内存：没有进程在用，却占着 /dev/shm。",
+        next=(Next("rm FILE", "removes it", "删除它"),),
+        severity="warning",
+        source="nccl#525, nccl#342",
     ),
     Row(
         id="deepspeed-kill-cmd",

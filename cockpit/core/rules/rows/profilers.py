@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from cockpit.core.rules.row import Next, Row
 
-FOR_ALL = Next(
+_FOR_ALL = Next(
     "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
     "a line for /etc/modprobe.d; then load the driver again, as root",
     "写进 /etc/modprobe.d，然后以 root 重新加载驱动",
 )
-"""How everybody gets GPU performance counters."""
-
 _PAUSE = Next(
     "dcgmi profile --pause",
     "frees the counters; after profiling: dcgmi profile --resume",
@@ -93,19 +91,20 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="gpu-counters-denied",
+        checks=frozenset({"no_gpu_counters", "differs_gpu_counters"}),
         signs=(
             r"==ERROR== ERR_NVGPUCTRPERM\b",
             r"\bInsufficient privilege, see https://developer\.nvidia\.com/ERR_NVGPUCTRPERM\b",
         ),
-        means="The profiler was refused GPU performance counters: the driver reserves them for root.",
-        zh="profiler 无权读取 GPU 性能计数器：驱动只对 root 开放。",
+        means="The driver reserves GPU performance counters for root: a profiler that reads them is refused.",
+        zh="驱动只允许 root 读取 GPU 性能计数器，读取它们的 profiler 会被拒绝。",
         next=(
             Next(
                 "nsys profile --gpu-metrics-devices=none …",
                 "traces CUDA without counters: no privilege needed",
                 "不采集计数器，只跟踪 CUDA，不需要特权",
             ),
-            FOR_ALL,
+            _FOR_ALL,
             Next("docker run --cap-add SYS_ADMIN", "in a container", "在容器里"),
         ),
         source="machine-shop-maintenance#11, fics-cluster-guide#4, developer.nvidia.com/ERR_NVGPUCTRPERM",
@@ -118,7 +117,7 @@ ROWS: tuple[Row, ...] = (
         ),
         means="CUPTI was refused access to the GPU: traces will have no GPU activity; training continues.",
         zh="CUPTI 无权访问 GPU：trace 里不会有 GPU 活动；训练不受影响。",
-        next=(FOR_ALL, Next("docker run --cap-add SYS_ADMIN", "in a container", "在容器里")),
+        next=(_FOR_ALL, Next("docker run --cap-add SYS_ADMIN", "in a container", "在容器里")),
         severity="warning",
         source="tensorflow profiler guide, kineto libkineto/src/init.cpp",
     ),

@@ -32,6 +32,21 @@ ROWS: tuple[Row, ...] = (
         source="py-spy#8, py-spy#395, py-spy#408",
     ),
     Row(
+        id="ptrace-forbidden",
+        checks=frozenset({"no_stacks"}),
+        means="kernel.yama.ptrace_scope is 2 (only root may take stacks) or 3 (nobody may, until a reboot).",
+        zh="kernel.yama.ptrace_scope 为 2（只有 root 能取调用栈）或 3（谁都不能，重启后才能改）。",
+        next=(
+            Next(
+                "sudo sysctl -w kernel.yama.ptrace_scope=1",
+                "enough for runs that cockpit starts; from 3, only after a reboot",
+                "对 cockpit 启动的训练已经足够；原来是 3 的要先重启",
+            ),
+        ),
+        severity="warning",
+        source="linux security/yama/yama_lsm.c",
+    ),
+    Row(
         id="pyspy-denied-root",
         signs=(
             r"\bIt looks like you are running in a docker container\. Please make sure .{0,60}\bSYS_PTRACE\b",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.core.rules.row import Deep, Next, Row
+from cockpit.core.rules.row import Next, Row
 
 _BRIDGE = r"(?:\[?(?:::ffff:)?(?:172\.1[78]|10\.88\.0|192\.168\.122)\.)"
 _LOW = r"(?:\d{1,3}|10[01]\d|102[0-3])(?!\d)"
@@ -28,17 +28,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="port-in-use",
+        checks=frozenset({"port_taken", "port_in_use"}),
         signs=(
             r"\bserver socket has failed to listen[^\n]{0,600}?(?:EADDRINUSE|errno: 98\b|[Aa]ddress already in use)",
             r"\[c10d\][^\n]{0,60}? failed to bind to [^\n]{0,200}?(?:EADDRINUSE|errno: 98\b)",
             r"^RuntimeError: Address already in use",
             r"\bTried to launch distributed communication on port ",
         ),
-        deep=Deep(
-            ("EADDRINUSE|Address already in use",),
-            step="--master-port N",
-            hint="; without this option, a free one is found",
-        ),
+        deep=("EADDRINUSE|Address already in use",),
         means="The rendezvous port is in use.",
         zh="rendezvous 端口已被占用：另一个训练在用，或者上次的进程还没退出。",
         next=(
@@ -49,9 +46,10 @@ ROWS: tuple[Row, ...] = (
             ),
             Next(
                 "export MASTER_PORT=29501",
-                "another port (torchrun: --master-port)",
-                "换一个端口（torchrun 用 --master-port）",
+                "another port (torchrun, cockpit run: --master-port N; cockpit run finds a free one itself)",
+                "换一个端口（torchrun、cockpit run 用 --master-port N；cockpit run 会自己找空闲端口）",
             ),
+            Next("ps -fp PID", "who holds it: is it still needed?", "看占用者是谁、是否还需要"),
         ),
         source="pytorch#73320, torchtune#392, torchtune#1025",
     ),
@@ -114,6 +112,41 @@ ROWS: tuple[Row, ...] = (
             Next("cockpit doctor HOSTFILE --deep", "tries it between all nodes", "在所有节点之间测试"),
         ),
         source="pytorch#79388, pytorch#105782, pytorch#124380, ColossalAI#4009",
+    ),
+    Row(
+        id="first-node-unreached",
+        checks=frozenset({"unreached"}),
+        means="A node cannot connect to the first one: no route, a firewall, or an address of another network.",
+        zh="有节点连不上首节点：没有路由、被防火墙拦住，或用的是另一个网络的地址。",
+        next=(
+            Next("ip route get MASTER_IP", "is there a route?", "看有没有路由"),
+            Next("getent hosts MASTER_NAME", "is it known there?", "看该节点能否解析"),
+            Next(
+                "--master-addr ADDRESS",
+                "another address of that node; or open the firewall between the nodes",
+                "换成首节点的另一个地址，或放行节点之间的防火墙",
+            ),
+        ),
+        source="DeepSpeed#2973, pytorch#79388",
+    ),
+    Row(
+        id="port-blocked",
+        checks=frozenset({"deep_port"}),
+        means="A firewall blocks that port of the first node: others can be reached.",
+        zh="首节点的这个端口被防火墙拦住，其他端口可以连上。",
+        next=(
+            Next(
+                "sudo nft list ruleset",
+                "on the first node: which rule drops or refuses it?",
+                "在首节点上看是哪条规则拦住了它",
+            ),
+            Next(
+                "--master-port N",
+                "a port that is open; without it, a free one is found",
+                "换成已放行的端口；不写则自动找空闲端口",
+            ),
+        ),
+        source="DeepSpeed#2973",
     ),
     Row(
         id="ranks-absent",

@@ -44,13 +44,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         id="time-limit",
+        checks=frozenset({"time_limit"}),
         signs=(
             r"\bDUE TO TIME LIMIT\b",
             r"\bjob killed: walltime\b",
             r"\bTERM_RUNLIMIT\b",
         ),
-        means="The scheduler ended the job at its time limit; nothing in the program failed.",
-        zh="作业到了时间上限，被调度器结束；程序本身没有出错。",
+        means="The scheduler ends a job at its time limit; nothing in the program failed.",
+        zh="作业到了时间上限就会被调度器结束；程序本身没有出错。",
         next=(
             Next(
                 "#SBATCH --time=2-00:00:00",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cockpit.base.events import DiskSample, NoticeStep, Sample
 from cockpit.base.shell import quote
 from cockpit.core.pace.pace import Pace
+from cockpit.core.rules.rows.disks import USERS
 from cockpit.core.run.memory import Gauge, Trend
 from cockpit.core.run.memory import Pace as Believed
 from cockpit.core.run.notices.rule import About, Rule, Seen, span
@@ -165,19 +166,15 @@ class Disk(Rule):
                 yield Seen(of, what, disk.trend_since, due, (has, more), nodes=(node,), steps=steps)
             elif disk.low_since is not None and (disk.scarce or at - disk.low_since >= HELD_S):
                 what = f"{called} is nearly full: {has}"
-                then = ("once it is full, ranks' output is lost, and they may fail",)
-                if path:
-                    then = ("once it is full, checkpoints cannot be saved there, and ranks may fail",)
-                yield Seen(of, what, disk.low_since, None, then, "sure", nodes=(node,), steps=steps)
+                yield Seen(of, what, disk.low_since, None, (), "sure", nodes=(node,), steps=steps)
         for place, files in self._files.items():
             node = place[0]
             if at - files.since < HELD_S or run.nodes[node].over or run.nodes[node].link != "ok":
                 continue
             called, steps = self._named(place, "df -i")
             what = f"{called} has nearly no inodes left: {files.free:,} of {files.total:,}"
-            then = ("once none is left, no file can be created, even with space free",)
             of = f"{INODES}{node} {place[1]}"[:OF]
-            yield Seen(of, what, files.since, None, then, "sure", nodes=(node,), steps=steps)
+            yield Seen(of, what, files.since, None, (), "sure", nodes=(node,), steps=steps)
 
     def _named(self, place: _Place, command: str) -> tuple[str, tuple[NoticeStep, ...]]:
         """What a disk is called, and what to type to see it."""
@@ -186,7 +183,11 @@ class Disk(Rule):
         shown = path if len(path) <= SHOWN else f"…{path[1 - SHOWN :]}"
         called = f"the disk of {shown}" if path else "the disk of the run folder"
         typed = f"{command} {quote(folder)}" if folder else command
-        return f"{called} on {node}", (NoticeStep(typed, "what it is", node),)
+        steps = [NoticeStep(typed, "what it is", node)]
+        if folder:
+            users = USERS.command.replace("FOLDER", quote(folder))
+            steps.append(NoticeStep(users, USERS.reason, node))
+        return f"{called} on {node}", tuple(steps)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""

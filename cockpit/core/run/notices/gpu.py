@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from cockpit.base.events import GPU_SAMPLES, GpuSample, NoticeStep, Sample
 from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import ranks_text
+from cockpit.core.rules.rows.crashes import XIDS_SAID
+from cockpit.core.rules.rows.nodes import THROTTLED
 from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.states import Run
 
@@ -144,7 +146,7 @@ def _error(node: str, index: int, gpu: _Gpu, xid: int, since: float) -> Seen:
         return Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (step,))
     meaning = f": {XIDS[xid]}" if xid in XIDS else ""
     what = f"the driver of GPU {index} on {node} reports Xid {xid}{meaning}"
-    kernel = NoticeStep("dmesg -T | grep -i xid", "the driver's message", node)
+    kernel = NoticeStep(XIDS_SAID.command, XIDS_SAID.reason, node)
     of = f"{node} GPU {index} Xid {xid}"
     return Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (kernel, step))
 
@@ -162,5 +164,5 @@ def _slowed(node: str, some: list[tuple[int, _Gpu]]) -> Seen:
     since = min(gpu.slow_since or 0.0 for _, gpu in some)
     ranks = tuple(sorted({rank for _, gpu in some for rank in gpu.ranks}))
     evidence = (f"in at least {MOST} of {LOOKS} samples within a minute",)
-    step = NoticeStep("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER", "why", node)
+    step = NoticeStep(THROTTLED.command, THROTTLED.reason, node)
     return Seen(f"{node}{_SLOWED}", what, since, None, evidence, "sure", "warning", (node,), ranks, (step,))

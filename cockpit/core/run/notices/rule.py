@@ -36,6 +36,7 @@ class Seen:
     :param since: unix seconds
     :param due: when it comes to pass, unix seconds; None: it is so now
     :param ranks: whom it is about
+    :param step: from which on it has been so; None: it is about no steps
     """
 
     of: str
@@ -48,6 +49,7 @@ class Seen:
     nodes: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     steps: tuple[NoticeStep, ...] = ()
+    step: int | None = None
 
 
 class Rule:

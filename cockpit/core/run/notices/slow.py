@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from cockpit.core.pace.pace import Pace
@@ -18,19 +17,11 @@ CALM_S = 20.0
 
 _OTHERS = "others"
 
-_SINCE = re.compile(r"rank [0-9]+ slow since step ([0-9,]{1,20}):?")
-
 
 def since(run: Run) -> dict[int, int]:
-    """The ranks that are said to be slow, each with the step from which on."""
-    told = [
-        (fact, _SINCE.match(fact.what)) for _, fact in list(run.notices.values()) if fact.id == SlowRanks.id
-    ]
-    return {
-        fact.ranks[0]: int(found[1].replace(",", ""))
-        for fact, found in told
-        if found and len(fact.ranks) == 1
-    }
+    """The ranks that are said to be slow one by one, each with the step from which on."""
+    told = [fact for _, fact in run.notices.values() if fact.id == SlowRanks.id]
+    return {fact.ranks[0]: fact.step for fact in told if fact.step is not None and len(fact.ranks) == 1}
 
 
 class SlowRanks(Rule):
@@ -92,7 +83,8 @@ def _seen(at: float, run: Run, pace: Pace, one: Slow) -> Seen:
     times = "" if took is None else f": {took:.2f} s, others {took / (1 + one.excess):.2f} s"
     why = pace.why(one)
     reason = "" if why is None else f"; {why.text}"
-    what = f"rank {one.rank} slow since step {pace.apart_since(one.rank):,}{times}{reason}"
+    step = pace.apart_since(one.rank)
+    what = f"rank {one.rank} slow since step {step:,}{times}{reason}"
     rank = run.ranks.get(one.rank)
     nodes = () if rank is None else (rank.node,)
-    return Seen(str(one.rank), what, at, certainty="sure", nodes=nodes, ranks=(one.rank,))
+    return Seen(str(one.rank), what, at, certainty="sure", nodes=nodes, ranks=(one.rank,), step=step)

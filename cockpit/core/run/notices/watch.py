@@ -229,7 +229,7 @@ def _as_known(rule: Rule, seen: Seen, run: Run) -> Seen:
     _, known = run.notices.get((rule.id, seen.of), (0.0, None))
     if known is None or known.since >= seen.since:
         return seen
-    return replace(seen, what=known.what, since=known.since, evidence=known.evidence)
+    return replace(seen, what=known.what, since=known.since, evidence=known.evidence, step=known.step)
 
 
 def notice(rule: str, seen: Seen) -> Notice:
@@ -246,4 +246,5 @@ def notice(rule: str, seen: Seen) -> Notice:
         seen.nodes,
         seen.ranks,
         seen.steps,
+        step=seen.step,
     )

@@ -8,6 +8,7 @@ from math import inf
 from cockpit.base.events import Notice
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import mask_of
+from cockpit.core.rules.explanation import recognised
 from cockpit.core.run import memory
 from cockpit.core.run.notices.rule import clock, span
 from cockpit.core.run.states import Run
@@ -47,7 +48,7 @@ def findings(run: Run, name: str, now: float, said: Collection[str] = SAID) -> l
 
 def _finding(fact: Notice, now: float, *, over: bool) -> Finding:
     since = f"since {clock(fact.since)}"
-    return Finding(
+    found = Finding(
         fact.id,
         one_line(f"{fact.what} (when the run ended)", limit=300) if over else sentence(fact, now),
         ranks=mask_of(fact.ranks),
@@ -61,6 +62,7 @@ def _finding(fact: Notice, now: float, *, over: bool) -> Finding:
         nodes=fact.nodes,
         severity=fact.severity,
     )
+    return recognised(found, f"{fact.of.replace('Xid ', 'Xid-')} {fact.of}")
 
 
 def sentence(fact: Notice, now: float) -> str:
