@@ -379,10 +379,10 @@ def _stacks(case: Case, rng: random.Random) -> list[str]:
 
 def _profile(case: Case, rng: random.Random) -> list[str]:
     if case.mutation == DISK:
-        form = (["--json"], ["--md"], ["--fetch"], ["--fetch", "--json"], ["--folded", "-"], ["--html", "-"])
-        return ["profile", "show", case.run, *rng.choice(([], *form))]
-    form = ([], ["--json"], ["--json"], ["--fetch", "--json"], ["--kind", "cpu", "--seconds", "1", "--json"])
-    return ["profile", case.run, *rng.choice(form), *rng.choice(([], ["--ranks", "0,2-3"]))]
+        shown = (["--json"], ["--md"], ["--fetch"], ["--fetch", "--json"], ["--folded", "-"], ["--html", "-"])
+        return ["profile", "show", case.run, *rng.choice(([], *shown))]
+    taken = ([], ["--json"], ["--json"], ["--fetch", "--json"], ["--kind", "cpu", "--seconds", "1", "--json"])
+    return ["profile", case.run, *rng.choice(taken), *rng.choice(([], ["--ranks", "0,2-3"]))]
 
 
 def _logs(case: Case, rng: random.Random) -> list[str]:

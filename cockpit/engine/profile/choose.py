@@ -178,8 +178,8 @@ class Plan:
         least, most = self.estimate.stop_s
         pause = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
         return (
-            f"about {size(self.estimate.size)} per rank ({size(self.estimate.raw)} unpacked); each rank pauses "
-            f"for {pause} at the end"
+            f"about {size(self.estimate.size)} per rank ({size(self.estimate.raw)} unpacked); each rank "
+            f"pauses for {pause} at the end"
         )
 
 
