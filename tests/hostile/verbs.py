@@ -381,7 +381,13 @@ def _profile(case: Case, rng: random.Random) -> list[str]:
     if case.mutation == DISK:
         shown = (["--json"], ["--md"], ["--fetch"], ["--fetch", "--json"], ["--folded", "-"], ["--html", "-"])
         return ["profile", "show", case.run, *rng.choice(([], *shown))]
-    taken = ([], ["--json"], ["--json"], ["--fetch", "--json"], ["--kind", "cpu", "--seconds", "1", "--json"])
+    taken: tuple[list[str], ...] = (
+        [],
+        ["--json"],
+        ["--json"],
+        ["--fetch", "--json"],
+        ["--kind", "cpu", "--seconds", "1", "--json"],
+    )
     return ["profile", case.run, *rng.choice(taken), *rng.choice(([], ["--ranks", "0,2-3"]))]
 
 
