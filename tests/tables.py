@@ -47,6 +47,7 @@ PACKAGES = (
     "core/logs/progress",
     "core/explain",
     "core/nccl",
+    "core/nccl_tests",
     "core/stacks",
     "core/stacks/rules",
     "core/recorder",

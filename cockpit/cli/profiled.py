@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from cockpit.core.profile import folded, perfetto, words
 from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.profile.flame_page import flame_page
 from cockpit.core.profile.reader import read
-from cockpit.core.ranks import ranks_named, ranks_text
+from cockpit.core.ranks import ranks_named
 from cockpit.core.stacks.text import ascii_text
 from cockpit.engine.collect import report_path
 from cockpit.engine.files import open_regular
@@ -42,7 +43,8 @@ def tell(one: Collection, store: Store, folder: RunFolder | None, args: Namespac
     elif args.md:
         out_lines(words.as_markdown(one, reading))
     else:
-        lines = [*words.as_lines(one, reading), *_stacks(one), *_where(one, store, folder)]
+        width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
+        lines = [*words.as_lines(one, reading, width), *_stacks(one), *_where(one, store, folder)]
         out_lines(lines if shows_unicode() else map(ascii_text, lines))
 
 
@@ -72,10 +74,11 @@ def _stacks(one: Collection) -> Iterator[str]:
     rates = sorted({result.rate for result in one.results.values() if result.rate})
     errors = sum(result.errors for result in one.results.values())
     if rates:
-        yield f"{'-'.join(map(str, (rates[0], rates[-1])[: len(rates)]))} samples a second, {errors:,} failed"
+        span = "-".join(map(str, (rates[0], rates[-1])[: len(rates)]))
+        yield f"{span} samples per second, {errors:,} failed"
     for rank, some in _differing(samples).items():
         for at in some:
-            yield f"rank {rank} is {at.share:.0%} of its time in {at.frame}, others {at.others:.0%}"
+            yield f"rank {rank}: {at.share:.0%} of its time in {at.frame}, others {at.others:.0%}"
     yield f"flame graph of all ranks: cockpit profile show {quote(one.run or 'RUN')} {one.number} --html FILE"
 
 
@@ -86,14 +89,14 @@ def _where(one: Collection, store: Store, folder: RunFolder | None) -> Iterator[
         here = [rank for rank, result in files.items() if _here(result, folder) is not None]
         if here:
             path = _here(files[here[0]], folder)
-            yield f"fetched: {ranks_text(here)}: {path and path.parent.parent}"
+            yield f"fetched: {ranks_named(here)}, in {path and path.parent.parent}"
         again = f"cockpit profile show {quote(folder.name)} {one.number}"
         fetch = "" if len(here) == len(files) else " --fetch"
         yield f"all ranks on one timeline: {again}{fetch} --perfetto FILE.tar"
     if folder is None:
-        yield f"to see it again: cockpit profile show {quote(str(store.folder(one.number)))}"
+        yield f"to show it again: cockpit profile show {quote(str(store.folder(one.number)))}"
     else:
-        yield f"kept in {store.folder(one.number)}"
+        yield f"saved in {store.folder(one.number)}"
 
 
 def _here(result: RankResult, folder: RunFolder | None) -> Path | None:
@@ -104,10 +107,11 @@ def _here(result: RankResult, folder: RunFolder | None) -> Path | None:
 
 def _of_stacks(one: Collection, args: Namespace) -> None:
     samples = _samples(one)
-    if one.kind != "cpu" or not samples:
-        raise CockpitError(
-            "it has no stacks", where=f"profile {one.number}", hint="cockpit profile RUN --kind cpu"
-        )
+    if one.kind != "cpu":
+        hint = f"to take one: cockpit profile {quote(one.run or 'HOSTFILE')} --kind cpu"
+        raise CockpitError("has no stacks: only --kind cpu does", where=f"profile {one.number}", hint=hint)
+    if not samples:
+        raise CockpitError("has no samples", where=f"profile {one.number}")
     title = f"profile {one.number} of {one.run or 'a job'}"
     if args.html:
         facts = f"{one.seconds or 0.0:g} s of {ranks_named(samples)}, by py-spy"
@@ -123,8 +127,11 @@ def _archive(one: Collection, offsets: Mapping[str, float], folder: RunFolder | 
 
     :param offsets: how far each node's clock is ahead of ours
     """
+    if one.kind != "torch":
+        hint = "to write its stacks: --html, --folded or --speedscope FILE"
+        raise CockpitError("has no traces: only --kind torch does", where=f"profile {one.number}", hint=hint)
     absent = [rank for rank, result in one.results.items() if result.file and _here(result, folder) is None]
-    if absent and folder is not None:
+    if absent and folder is not None and len(absent) < sum(bool(each.file) for each in one.results.values()):
         say(f"not fetched: {ranks_named(absent)}; to fetch them too: --fetch")
     with ExitStack() as opened:
         traces = []
@@ -138,7 +145,8 @@ def _archive(one: Collection, offsets: Mapping[str, float], folder: RunFolder | 
                 raise os_error("cannot be read", path, error) from None
             traces.append(perfetto.RankTrace(rank, result.node, file, offsets.get(result.node, 0.0)))
         if not traces:
-            raise CockpitError("no trace of it is here", where=f"profile {one.number}", hint="add --fetch")
+            fetch = "to fetch them: --fetch" if absent and folder is not None else ""
+            raise CockpitError("its traces are not here", where=f"profile {one.number}", hint=fetch)
         try:
             with open(target, "wb") as archive:
                 total = perfetto.write(traces, archive)

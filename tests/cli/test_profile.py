@@ -62,7 +62,7 @@ def test_a_run(job: list[Any], run: RunFolder, capsys: pytest.CaptureFixture[str
     out, err = capsys.readouterr()
     assert "cockpit: torch: steps 11" in err
     assert out.startswith("profile 1 of otter: steps ")
-    assert "cockpit collect otter fetches them" in out
+    assert "(to fetch: cockpit collect otter)" in out
     assert "all ranks on one timeline: cockpit profile show otter 1 --fetch --perfetto" in out
     assert [event.kind for event in run.journal()] == ["profile"]
     assert profile.main(["show", "otter"]) == 0
@@ -84,7 +84,7 @@ def test_twice_and_as_json(job: list[Any], run: RunFolder, capsys: pytest.Captur
 def test_a_job_of_others_is_kept_beside_runs(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert profile.main(["hostfile"]) == 0
     assert Store(paths.profiles()).numbers() == [1]
-    again = f"to see it again: cockpit profile show {paths.profiles()}/1"
+    again = f"to show it again: cockpit profile show {paths.profiles()}/1"
     assert again in capsys.readouterr().out
     assert profile.main(["show", f"{paths.profiles()}/1"]) == 0
     assert again in capsys.readouterr().out
@@ -104,8 +104,11 @@ def test_what_is_missing_is_said(job: list[Any], run: RunFolder, capsys: pytest.
     [
         (["otter", "--ranks", "7"], "no rank 7; it has 0-3"),
         (["nosuch"], "no such run"),
-        (["otter", "3"], "unexpected argument '3'; cockpit profile show RUN"),
+        (["otter", "3"], "unexpected argument '3'; to show a profile: cockpit profile show RUN"),
         (["otter", "--md"], "--md goes with: cockpit profile show RUN"),
+        (["otter", "--kind", "cpu", "--no-shapes"], "--no-shapes goes with: --kind torch"),
+        (["show", "otter", "--ranks", "3"], "--ranks goes with: cockpit profile RUN"),
+        (["show", "otter", "1", "2"], "unexpected argument '2'; cockpit profile show RUN"),
         (["otter", "--seconds", "0"], "expected more than 0"),
         (["show"], "which run?"),
         (["show", "otter"], "no profile of it yet; cockpit profile otter"),
@@ -149,7 +152,7 @@ def test_ctrl_c_ends_it_and_keeps_what_is_here(
     job_options.party = party  # type: ignore[assignment]  # the fixture puts the real one back
     assert profile.main(["otter"]) == Exit.LEFT
     out, err = capsys.readouterr()
-    assert "cancelling on all nodes" in err
+    assert "cancelling; collected ranks are kept" in err
     assert "rank 3 gpu02: cancelled" in out
     kept = Store(run.path / "profiles").load(1)
     assert kept.cancelled == "cancelled by Ctrl-C"

@@ -151,8 +151,8 @@ def test_its_cost_is_estimated() -> None:
     assert (told.estimate.raw, told.estimate.size) == (5 * 1000 * 387, 750_000)
     assert told.estimate.measured
     assert made.text == (
-        "torch: steps 108 to 112 of ranks 0-3, in about 2 s; about 759 kB a rank (9.87 MB unpacked), "
-        "which pauses for 0.3 to 0.5 s at the end"
+        "torch: steps 108 to 112 of ranks 0-3, in about 2 s; about 759 kB per rank (9.87 MB unpacked); "
+        "each rank pauses for 0.3 to 0.5 s at the end"
     )
 
 

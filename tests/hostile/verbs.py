@@ -379,10 +379,15 @@ def _stacks(case: Case, rng: random.Random) -> list[str]:
 
 def _profile(case: Case, rng: random.Random) -> list[str]:
     if case.mutation == DISK:
-        form = (["--json"], ["--md"], ["--fetch"], ["--fetch", "--json"], ["--folded", "-"], ["--html", "-"])
-        return ["profile", "show", case.run, *rng.choice(([], *form))]
-    cpu = ["--kind", "cpu", "--seconds", "1", "--json"]
-    taken = ([], ["--json"], ["--json"], ["--fetch", "--json"], cpu)
+        shown = (["--json"], ["--md"], ["--fetch"], ["--fetch", "--json"], ["--folded", "-"], ["--html", "-"])
+        return ["profile", "show", case.run, *rng.choice(([], *shown))]
+    taken: tuple[list[str], ...] = (
+        [],
+        ["--json"],
+        ["--json"],
+        ["--fetch", "--json"],
+        ["--kind", "cpu", "--seconds", "1", "--json"],
+    )
     return ["profile", case.run, *rng.choice(taken), *rng.choice(([], ["--ranks", "0,2-3"]))]
 
 

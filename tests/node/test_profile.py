@@ -176,8 +176,8 @@ def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> No
     asked = Asked(training, ahead=10_000)
     until(lambda: asked.states(0) == asked.states(1) == ["ready"], "both are ready", timeout=60)
     other = Asked(training, collection="other").over()
-    assert [item["what"] for item, _ in other] == ["another profile of it is being taken"] * 2
-    assert [one.why for one in met(training)] == ["another profile of it is being taken"] * 2
+    assert [item["what"] for item, _ in other] == ["another profile of it is running"] * 2
+    assert [one.why for one in met(training)] == ["another profile of it is running"] * 2
     asked.call.cancel()
     assert [item["state"] for item, _ in asked.over()] == ["cancelled", "cancelled"]
     assert [answered(training, rank).state for rank in (0, 1)] == ["cancelled", "cancelled"]
@@ -469,7 +469,7 @@ def test_of_two_agents_one_orders_and_a_dead_one_is_no_obstacle(played: Played, 
     first = until(lambda: played.page(0), "it is ordered")
     _, thread = played.start()
     thread.join(60)
-    assert (played.last["state"], played.last["what"]) == ("refused", "another profile of it is being taken")
+    assert (played.last["state"], played.last["what"]) == ("refused", "another profile of it is running")
     assert played.page(0) == first
     agent.process.kill()
     agent.process.wait()

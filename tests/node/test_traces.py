@@ -106,7 +106,7 @@ def test_a_step_that_is_marked_twice_counts_once_and_the_mark_of_a_gpu_is_none()
 
 def test_steps_that_are_missing_are_said() -> None:
     made = Made(cockpit={"rank": 3, "first": 700, "steps": 5}).step(700, 0, 100).step(701, 100, 100)
-    assert summed(made)["notes"] == ["2 of 5 steps are in the trace."]
+    assert summed(made)["notes"] == ["2 of 5 steps are in the trace"]
 
 
 def test_a_trace_without_marks_is_one_step() -> None:
@@ -120,9 +120,7 @@ def test_a_trace_without_marks_is_one_step() -> None:
         30,
         50,
     )
-    assert found["notes"] == [
-        "The trace does not mark its steps: the figures are of all of it, as if it were one step."
-    ]
+    assert found["notes"] == ["the trace does not mark its steps: it is summed up as if it were one step"]
 
 
 def test_of_very_many_steps_the_first_hundred_count() -> None:
@@ -131,7 +129,7 @@ def test_of_very_many_steps_the_first_hundred_count() -> None:
         made.step(number, 100 * number, 100)
     found = summed(made)
     assert [row["step"] for row in rows(found)] == list(range(100))
-    assert found["notes"] == ["Only the first 100 of 130 steps are summed up."]
+    assert found["notes"] == ["only the first 100 of 130 steps are summed up"]
 
 
 # Operations.
@@ -240,9 +238,7 @@ def test_without_sizes_collectives_are_matched_by_their_order_and_that_is_said()
     made = Made().step(1, 0, 1000).gloo("all_reduce", 10, 10).gloo("all_reduce", 30, 10)
     found = summed(made)
     assert [one["key"] for one in calls(found)] == ["all_reduce #1", "all_reduce #2"]
-    assert found["notes"] == [
-        "The trace has no sizes of tensors: collectives of ranks are matched by their order alone."
-    ]
+    assert found["notes"] == ["the trace has no tensor sizes: collectives are matched by order alone"]
     assert summed(Made().step(1, 0, 1000).gloo("barrier", 10, 10))["notes"] == []
 
 
@@ -312,7 +308,7 @@ def test_old_kernels_of_nccl_tell_their_operation_by_name_alone() -> None:
         ("void ncclDevKernel_Generic<8>(x)", "void ncclDevKernel_Generic<8>(x) #1", 0),
     ]
     assert rows(found)[0]["communication"] == 200
-    assert found["notes"][0].startswith("The trace has no sizes of tensors")
+    assert found["notes"][0].startswith("the trace has no tensor sizes")
 
 
 def test_without_a_number_a_collective_of_nccl_is_known_by_group_size_and_order() -> None:
@@ -344,7 +340,7 @@ def test_both_ends_of_a_send_have_one_key_whatever_number_each_gives_it() -> Non
 def test_kernels_of_graphs_are_said() -> None:
     made = Made().step(1, 0, 1000).kernel("gemm", 10, 10, graph_node_id=812).kernel("gemm", 30, 10)
     assert summed(made)["notes"] == [
-        "1 kernels were launched by CUDA graphs: no operator launches each of them."
+        "1 kernels were launched by CUDA graphs: no operator launches each of them"
     ]
 
 
@@ -355,7 +351,7 @@ def test_only_kernels_and_no_operators_are_a_set_of_operations_too() -> None:
 
 def test_a_rank_that_two_sources_number_differently_is_said() -> None:
     made = Made(distributedInfo={"rank": 5}, cockpit={"rank": 3}).step(1, 0, 10)
-    assert summed(made)["notes"] == ["torch.distributed calls this rank 5, cockpit rank 3."]
+    assert summed(made)["notes"] == ["torch.distributed calls this rank 5, cockpit rank 3"]
 
 
 # Whatever the trace.
@@ -582,9 +578,9 @@ def test_names_threads_and_collectives_without_end_are_counted_not_kept(
     assert len(found["collectives"]) == 4
     assert "(other names)" in own(found)
     assert found["notes"] == [
-        "Only the first collectives of many are listed one by one.",
-        "9 events have no usable times or names, and do not count.",
-        "6 events are of more names than are told apart.",
+        "only the first of many collectives are listed one by one",
+        "9 events have no usable times or names, and do not count",
+        "6 events have more names than are told apart",
     ]
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from cockpit import paths
@@ -20,6 +21,7 @@ from cockpit.cli.parsing import Parser, add_flag, add_word, rank_set, seconds, w
 from cockpit.cli.profiled import grouped, tell
 from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.ranks import ranks_named
+from cockpit.core.text import counted
 from cockpit.engine.collect import collect
 from cockpit.engine.profile.choose import ALL, LONGEST_S, RATE, SECONDS, STEPS, Wish
 from cockpit.engine.profile.known import keep_event, known_of, store_of
@@ -30,6 +32,7 @@ from cockpit.engine.run.join import pool_for
 from cockpit.errors import CockpitError, Exit
 
 SHOW = "show"
+OF_TORCH = ("stack", "memory", "no_shapes")
 
 USUAL = "--kind --ranks --steps --seconds --stack --fetch --json --md --html --perfetto"
 """The options that are used most."""
@@ -43,7 +46,8 @@ EPILOG = f"""examples:
   cockpit profile show last 2 --json
   cockpit profile show last --fetch --perfetto all.tar
 
-Exit codes: 0 all is here, 3 something is missing (it says what), 2 there can be no profile now (it says why).
+Exit codes: 0 all ranks are in it, 3 some are missing (it says why), 2 no profile can be taken now (it says
+why), 130 Ctrl-C.
 """
 
 
@@ -51,11 +55,14 @@ def main(words: list[str]) -> int:
     """Take a profile, or show one."""
     args = parser().parse_args(words)
     if args.target == SHOW:
+        _refuse(args, ("kind", "ranks", "steps", "seconds", *OF_TORCH), "cockpit profile RUN")
         return _show(args)
     if args.more:
-        raise CockpitError(f"unexpected argument {args.more[0]!r}", hint=f"cockpit profile {SHOW} RUN [N]")
-    if given := [name for name in ("md", "html", "folded", "speedscope", "perfetto") if getattr(args, name)]:
-        raise CockpitError(f"--{given[0]} goes with: cockpit profile {SHOW} RUN")
+        hint = f"to show a profile: cockpit profile {SHOW} RUN [N]"
+        raise CockpitError(f"unexpected argument {args.more[0]!r}", hint=hint)
+    _refuse(args, ("md", "html", "folded", "speedscope", "perfetto"), f"cockpit profile {SHOW} RUN")
+    if args.kind == "cpu":
+        _refuse(args, OF_TORCH, "--kind torch")
     slurm_options.take_step(args)
     nodes = job_options.names_nodes(
         args.target, args, "give a run (see: cockpit ps), a HOSTFILE, or -w NODES"
@@ -63,12 +70,18 @@ def main(words: list[str]) -> int:
     return asyncio.run(_take(_ours(args) or nodes or _meant(args.target), args))
 
 
+def _refuse(args: argparse.Namespace, names: Sequence[str], only: str) -> None:
+    for name in names:
+        if getattr(args, name) not in (None, False, ""):
+            raise CockpitError(f"--{name.replace('_', '-')} goes with: {only}")
+
+
 def parser() -> Parser:
     """Its options."""
     made = Parser(
         "profile",
-        "Profile the ranks of a running job: the same steps on all of them, summed up where they were taken. "
-        "The script need not know of it.",
+        "Profile the ranks of a running job: the same steps on all ranks, summed up on the nodes. "
+        "The script is not changed.",
         EPILOG,
         USUAL,
     )
@@ -85,8 +98,8 @@ def parser() -> Parser:
         "--kind",
         choices=("torch", "cpu"),
         default="",
-        help="torch: its profiler, in whole steps, needs the probe; cpu: py-spy, any job (default: torch "
-        "where it can)",
+        help="torch: its profiler, whole steps, needs the probe; cpu: py-spy, any job (default: torch "
+        "if steps are counted)",
     )
     group.add_argument(
         "--ranks",
@@ -106,13 +119,13 @@ def parser() -> Parser:
     )
     add_flag(group, "--stack", "torch: Python stacks of operations; costs more")
     add_flag(group, "--memory", "torch: what operations allocate; costs more")
-    add_flag(group, "--no-shapes", "torch: no sizes of tensors; costs less, and tells less of collectives")
+    add_flag(group, "--no-shapes", "torch: no tensor sizes; costs less, but says less about collectives")
     group.add_argument(
         "--rate",
         type=whole("a rate", 1, 1000),
         default=RATE,
         metavar="N",
-        help=f"cpu: looks a second at most (default: {RATE}); less where a look takes long",
+        help=f"cpu: samples per second at most (default: {RATE}); fewer if a sample takes long",
     )
     job_options.add_options(made)
     group = made.add_argument_group("output")
@@ -162,6 +175,8 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
         model = None if folder is None else folder.model()
         taking = Taking(party, wish, store, lambda: known_of(store, party.command, model, folder=folder))
         plan = await taking.prepare()
+        if plan.kind == "cpu" and not args.kind and folder is not None:
+            say("no steps counted so far: using --kind cpu")
         say(plan.text)
         for text in grouped(plan.left_out):
             say(text)
@@ -185,7 +200,8 @@ async def _watched(taking: Taking) -> Collection:
 
     def leave() -> None:
         progress.clear()
-        say("cancelling on all nodes; what is here is kept")
+        over = taking.results and taking.over == len(taking.results)
+        say("all is collected: not timing later steps" if over else "cancelling; collected ranks are kept")
         taking.cancel("cancelled by Ctrl-C")
         # The next one ends everything, as usual.
         loop.remove_signal_handler(signal.SIGINT)
@@ -210,15 +226,18 @@ async def _watched(taking: Taking) -> Collection:
 
 
 def _how_far(taking: Taking) -> str:
-    """``profile 3: 2 of 4 ranks here; profiling: ranks 1-2, step 813``."""
+    """``profile 3: 2 of 4 ranks collected, step 813; profiling: ranks 1-2``."""
     waited: dict[str, list[int]] = {}
     for rank, one in taking.results.items():
         if one.state != DONE and not one.why:
             waited.setdefault(one.state or "ordered", []).append(rank)
     parts = [f"{state}: {ranks_named(ranks)}" for state, ranks in waited.items()]
-    here = sum(one.state == DONE for one in taking.results.values())
-    front = f", step {max(taking.steps.values()):,}" if taking.steps else ""
-    return f"profile {taking.number}: {here} of {len(taking.results)} ranks here{front}; {'; '.join(parts)}"
+    done = sum(one.state == DONE for one in taking.results.values())
+    if done and not parts:
+        parts = ["timing the next steps"]
+    of = counted(len(taking.results), "rank")
+    front = f", step {max(taking.steps.values()):,}" if taking.steps and waited else ""
+    return "; ".join([f"profile {taking.number}: {done} of {of} collected{front}", *parts])
 
 
 async def _fetch(folder: RunFolder, one: Collection) -> None:
@@ -248,11 +267,12 @@ async def _fetch(folder: RunFolder, one: Collection) -> None:
 def _show(args: argparse.Namespace) -> int:
     """``cockpit profile show RUN [N]``."""
     if not 1 <= len(args.more) <= 2:
-        raise CockpitError("which run?", hint=f"cockpit profile {SHOW} RUN [N]; see: cockpit ps")
+        what = f"unexpected argument {args.more[2]!r}" if args.more else "which run?"
+        raise CockpitError(what, hint=f"cockpit profile {SHOW} RUN [N]; see: cockpit ps")
     run, *number = args.more
     if number and not re.fullmatch(NUMBER, number[0]):
         raise CockpitError(
-            f"not the number of a profile: {number[0]!r}", hint=f"cockpit profile {SHOW} {run}"
+            f"not the number of a profile: {number[0]!r}", hint=f"the newest: cockpit profile {SHOW} {run}"
         )
     folder, store, known = _kept(run)
     one = store.load(int(number[0]) if number else known[-1])

@@ -176,6 +176,11 @@ def _variance(share: float, many: int) -> float:
     return likely * (1 - likely) / (many + 2)
 
 
+def least_shown(many: int) -> float:
+    """The least difference that so many samples of each of two ranks prove, wherever they are."""
+    return min(1.0, max(LEAST, ERRORS * math.sqrt(2 * _variance(0.5, many))))
+
+
 def _shares(samples: Samples) -> dict[str, tuple[float, int]]:
     """Of each frame the part of all samples that it is in, and how deep at most."""
     total = sum(samples.values())

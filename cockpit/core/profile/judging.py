@@ -109,6 +109,11 @@ class Case:
         return [step.excess(place) or 0.0 for step in known], [step.over(place) for step in known]
 
     @property
+    def partial(self) -> bool:
+        """Whether other ranks are in the same collectives: what is waited for them is not known."""
+        return bool(self.missing) or any(row.ranks > row.seen for row in self.collectives)
+
+    @property
     def noise(self) -> float:
         """By how much steps of a usual rank differ in that, seconds."""
         each = (self.excesses(place)[1] for place in range(len(self.ranks)))
@@ -322,12 +327,13 @@ def _even(case: Case) -> Finding:
     elif not case.waits and any(profile.backend for profile in case.profiles.values()):
         what = "can't tell who is slow: no collective is in the traces of several ranks"
     else:
-        what = "no rank is slow" + (" among those profiled" if case.missing else "")
-    evidence = [f"own time {case.seconds(min(owns))} to {case.seconds(max(owns))} per step"]
+        what = "no rank is slow" + (" among those profiled" if case.partial else "")
+    least, most = case.seconds(min(owns)), case.seconds(max(owns))
+    evidence = [f"own time {least if least == most else f'{least} to {most}'} per step"]
     single, uneven = all(len(kind.ranks) == 1 for kind in case.kinds), case.noise > EXCESS * median(owns)
     if uneven and len(ranks) > 1:
         evidence.append(f"a rank's steps vary by {case.seconds(case.noise)}: smaller differences don't show")
-    sure = case.waits and not (case.missing or single or uneven) and len(case.steps) >= SURE_STEPS
+    sure = case.waits and not (case.partial or single or uneven) and len(case.steps) >= SURE_STEPS
     steps: tuple[Step, ...] = ()
     if found and found.startswith("input-bound"):
         each = [step for rank in ranks if (step := _workers(case, rank)) is not None]
@@ -358,6 +364,9 @@ def _bound(case: Case) -> str:
     found = bound(each, ranks=ranks)
     if found is not None and found.word != "compute-bound":
         return found.text
+    middle = Parts._make(map(median, zip(*case.parts.values(), strict=True))).shares
+    if middle.communication >= COMMUNICATES:
+        return f"communication-bound: for {middle.communication:.0%} of a step nothing else runs"
     if not case.gpus:
         rows = (phases.rank_phases(place, case.steps) for place in range(ranks))
         marked = [one for one in rows if one is not None]
@@ -365,9 +374,6 @@ def _bound(case: Case) -> str:
             return told.text
     if found is not None:
         return f"{found.word}: operations run {found.share:.0%} of a step"
-    middle = Parts._make(map(median, zip(*case.parts.values(), strict=True))).shares
-    if middle.communication >= COMMUNICATES:
-        return f"communication-bound: for {middle.communication:.0%} of a step nothing else runs"
     if middle.idle >= IDLES:
         return f"no operation runs for {middle.idle:.0%} of a step (Python, sleep, launching kernels)"
     return ""

@@ -15,6 +15,8 @@ TOP = 50
 """Operations of a rank that are compared: those with most time."""
 SHARED = 0.8
 """Part of them that two ranks of one kind have in common."""
+LEAST = 0.001
+"""Part of a step that such an operation takes: copying a few numbers for a rank makes it no other kind."""
 AS_OFTEN = 0.1
 """How much more often one may call it."""
 
@@ -43,7 +45,9 @@ class _Signs:
         self.whole = profile.operations_all <= len(profile.operations)
         self.calls = {one.name: one.count / steps for one in profile.operations}
         # Frames of Python come with an option, and are the caller's as much as the operation's.
-        torch = [one for one in profile.operations if one.kind != "python"]
+        least = LEAST * sum(step.took for step in profile.steps)
+        known = [one for one in profile.operations if one.kind != "python"]
+        torch = [one for one in known if one.own >= least] or known
         longest = sorted(torch, key=lambda one: (-one.own, one.name))
         self.top = [one.name for one in longest[:TOP]]
 

@@ -14,7 +14,7 @@ from cockpit.core.pace.step import Step
 from cockpit.core.pace.steps import Steps
 from cockpit.core.profile import operations as beside
 from cockpit.core.profile.collection import DONE, Collection
-from cockpit.core.profile.folded import odd_ranks, parsed
+from cockpit.core.profile.folded import least_shown, odd_ranks, parsed
 from cockpit.core.profile.joined import Join, join, rows
 from cockpit.core.profile.judging import Case, Named, finding, slow
 from cockpit.core.profile.kinds import kinds
@@ -29,6 +29,9 @@ LONG = 1.5
 
 ALIKE = 0.03
 """Ranks of a node share a row if their own time differs by no more than this part of it."""
+
+SHOWN = 0.3
+"""Part of a rank's time: samples that show no smaller difference do not prove that there is none."""
 
 CLOCK_S = 0.02
 """How far apart the ends of a collective may be on our clock before it is said."""
@@ -258,13 +261,19 @@ def _cost(collection: Collection, profiles: Mapping[int, RankProfile], during: f
     )
 
 
+def _ended(collection: Collection) -> Iterator[str]:
+    if collection.cancelled:
+        yield f"ended early: {one_line(collection.cancelled)}"
+
+
 def _notes(case: Case, left_out: Mapping[int, str], found: Join) -> Iterator[str]:
-    if case.collection.cancelled:
-        yield f"ended early: {one_line(case.collection.cancelled)}"
+    yield from _ended(case.collection)
     yield from (f"step {step:,} is left out: {why}" for step, why in left_out.items())
     if case.missing:
-        alone = " time all others waited for them counts as communication" if case.waits else ""
-        yield f"{ranks_named(case.missing)} missing{':' if alone else ''}{alone}"
+        alone = ": time all others waited for them counts as communication" if case.waits else ""
+        yield f"{ranks_named(case.missing)} missing{alone}"
+    elif case.partial:
+        yield "waiting for ranks that were not profiled counts as communication"
     if len(case.kinds) > 1:
         some = "; ".join(ranks_named(kind.ranks) for kind in case.kinds[:8])
         more = f"; {len(case.kinds) - 8} more" if len(case.kinds) > 8 else ""
@@ -288,11 +297,15 @@ def _sampled(collection: Collection, ranks: Sequence[int]) -> Finding:
     odd = odd_ranks({rank: parsed(collection.results[rank].folded) for rank in ranks})
     many = sum(collection.results[rank].samples for rank in ranks)
     about = f"{counted(many, 'sample')} of {ranks_named(ranks)}"
-    if not odd:
-        what = "no rank is anywhere for longer than the others, beyond chance"
-        alone = "one rank alone: there is none to compare it with"
-        what = what if len(ranks) > 1 else alone
+    if len(ranks) == 1:
+        what = f"only {ranks_named(ranks)} was sampled: nothing to compare it with"
         return Finding("same_stacks", what, evidence=(about,), certainty="likely", severity="info")
+    if not odd:
+        what = "no rank spends clearly more time in any frame than the others"
+        shows = least_shown(min(collection.results[rank].samples for rank in ranks))
+        few = f"{about}: enough to show differences of {shows:.0%} of a rank's time or more"
+        sure = "likely" if shows <= SHOWN else "unsure"
+        return Finding("same_stacks", what, evidence=(few,), certainty=sure, severity="info")
     (first, some), others = next(iter(odd.items())), list(odd)[1:]
     what = (
         f"rank {first} spends {some[0].share:.0%} of its time in {some[0].frame}, others {some[0].others:.0%}"
@@ -316,14 +329,13 @@ def _nothing(collection: Collection) -> Reading:
     if collection.kind == "cpu" and sampled:
         found = _sampled(collection, sampled)
     else:
-        whys = Counter(one_line(why) for why in collection.missing.values())
-        evidence = tuple(f"{counted(many, 'rank')}: {why}" for why, many in whys.most_common(4))
-        found = Finding("no_profile", "no profile has arrived", evidence=evidence, certainty="sure")
+        found = Finding("no_profile", "no rank has sent a profile", certainty="sure")
     return Reading(
         found,
         asked=len(collection.results),
         rows=tuple(_missing(collection, sorted(collection.results))),
         files=_files(collection),
         cost=Cost(collection.before, collection.during, collection.after),
+        notes=tuple(_ended(collection)),
         apart=collection.apart_s,
     )

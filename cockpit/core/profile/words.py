@@ -11,7 +11,7 @@ from cockpit.base.shell import quote
 from cockpit.core.cutting import SIGN, cut_middle
 from cockpit.core.masks import mask_of
 from cockpit.core.profile.collection import DONE, Collection
-from cockpit.core.profile.reading import CollectiveRow, Parts, Reading, Row, seconds
+from cockpit.core.profile.reading import CollectiveRow, FileRow, Parts, Reading, Row, seconds
 from cockpit.core.ranks import mask_within, ranks_named, ranks_text
 from cockpit.core.text import clip, columns, counted, one_line, size
 
@@ -114,8 +114,8 @@ def _operations(reading: Reading, most: int) -> _Table | None:
     cells = [
         (
             f"  {row.name}",
-            seconds(row.own, step),
-            "" if row.median is None else seconds(row.median, step),
+            brief(row.own),
+            "" if row.median is None else brief(row.median),
             more_text(row.more, step),
             f"{row.count:.4g}",
         )
@@ -131,7 +131,7 @@ def more_text(number: float | None, step: float) -> str:
     """``+0.95 s``; empty: nothing to speak of."""
     if number is None or float(seconds(number, step).split()[0]) == 0:
         return ""
-    return f"{'+' if number > 0 else ''}{seconds(number, step)}"
+    return f"{'-' if number < 0 else '+'}{brief(abs(number))}"
 
 
 def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
@@ -158,8 +158,9 @@ def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
 
 
 def brief(number: float) -> str:
-    """``0.97 s``, ``4.1 ms``: collectives differ more than steps."""
-    return f"{number:.2f} s" if number >= 0.095 else f"{1000 * number:.1f} ms"
+    """``0.97 s``, ``4.1 ms``, ``0.03 ms``: operations and collectives differ more than steps."""
+    digits = 1 if number >= 0.00095 or not number else 2
+    return f"{number:.2f} s" if number >= 0.095 else f"{1000 * number:.{digits}f} ms"
 
 
 def group_of(row: CollectiveRow) -> str:
@@ -185,9 +186,7 @@ def as_lines(collection: Collection, reading: Reading, width: int = 100) -> list
         lines += _wrapped(step.text, width, "        " if place else "  next: ")
     if ranks := _ranks(reading, RANKS):
         lines += ["", *_with_bars(ranks, reading.rows, width)]
-    lines += [
-        line for row in reading.rows if row.parts is None for line in _wrapped(_absent(row), width, "  ")
-    ]
+    lines += [line for text in _without(reading) for line in _wrapped(text, width, "  ")]
     if operations := _operations(reading, OPERATIONS):
         lines += ["", *_drawn(operations, width)]
     for table in _collectives(reading, COLLECTIVES):
@@ -238,23 +237,28 @@ def _with_bars(table: _Table, rows: Sequence[Row], width: int) -> list[str]:
     return [title, head, *drawn, f"{LEGEND:>{taken + room}}"]
 
 
-def _absent(row: Row) -> str:
-    named = f"{ranks_named(row.ranks)} {row.node}".rstrip()
-    return f"{named}: {', '.join(filter(None, (row.state, row.why))) or 'no answer'}"
+def _without(reading: Reading) -> Iterator[str]:
+    """Ranks without numbers, and why; not those whose stacks are all that was asked for."""
+    for row in reading.rows:
+        if row.parts is None and (row.why or row.state != DONE):
+            said = dict.fromkeys(filter(None, (row.state, row.why)))
+            yield f"{ranks_named(row.ranks)} {row.node}".rstrip() + f": {', '.join(said) or 'no answer'}"
 
 
 def _arrivals(reading: Reading) -> str | None:
-    """``arrivals at all_reduce: 63 ranks within 0.012 s of the first; 13 after 0.97 s``."""
+    """``arrivals at all_reduce: 63 ranks within 12.0 ms of the first; rank 13 after 0.97 s``."""
     found = reading.arrivals
     if found is None or reading.parts is None:
         return None
-    row, step = reading.collectives[found.row], reading.parts.took
+    row = reading.collectives[found.row]
     late = sorted(found.after, key=lambda rank: (-found.after[rank], rank))
     late = [rank for rank in late if found.after[rank] >= row.spread / 2][:4]
     rest = [after for rank, after in found.after.items() if rank not in late]
-    said = [f"{rank} after {seconds(found.after[rank], step)}" for rank in late]
-    if rest:
-        said[:0] = [f"{counted(len(rest), 'rank')} within {seconds(max(rest), step)} of the first"]
+    said = [f"rank {rank} after {brief(found.after[rank])}" for rank in late]
+    if len(rest) == 1:
+        said[:0] = [f"rank {next(rank for rank in found.after if rank not in late)} first"]
+    elif rest:
+        said[:0] = [f"{len(rest)} ranks within {brief(max(rest))} of the first"]
     return f"arrivals at {row.name}: {'; '.join(said)}"
 
 
@@ -263,22 +267,29 @@ def _last(collection: Collection, reading: Reading) -> Iterator[str]:
     yield from reading.notes
     cost, after = reading.cost, ""
     if cost.before is not None and cost.during is not None:
-        more = f" ({cost.during / cost.before - 1:+.0%})" if cost.before > 0 else ""
+        by = f"{cost.during / cost.before - 1:+.0%}" if cost.before > 0 else ""
+        more = f" ({by})" if by.strip("+-0%") else ""
         if cost.after is not None:
             after = f", {seconds(cost.after, cost.before)} after it"
         yield (
-            f"cost: a step took {seconds(cost.before, cost.before)} before the profile, "
+            f"cost: a step took {seconds(cost.before, cost.before)} directly before the profile, "
             f"{seconds(cost.during, cost.before)} during it{more}{after}"
         )
     if cost.stop:
         yield f"stopping the profiler paused a rank for {cost.stop:.2f} s at most"
     if reading.files:
         whole = sum(one.size for one in reading.files)
-        each = " each" if len(reading.files) > 1 else ""
-        opens = f"; {VIEWER} opens{each}" if collection.kind == "torch" else ""
-        fetched = f": cockpit collect {quote(collection.run)} fetches them" if collection.run else ""
-        yield f"{counted(len(reading.files), 'file')}, {size(whole)}, on the nodes{fetched}{opens}"
-        yield f"{reading.files[0].name}{f' {SIGN}' if each else ''}"
+        opens = f"; each opens at {VIEWER}" if collection.kind == "torch" else ""
+        fetch = f" (to fetch: cockpit collect {quote(collection.run)})" if collection.run else ""
+        yield f"{counted(len(reading.files), 'file')}, {size(whole)}, on the nodes{fetch}{opens}"
+        yield _pattern(reading.files)
+
+
+def _pattern(files: Sequence[FileRow]) -> str:
+    """What the shell calls all of them."""
+    first, *others = files
+    whose = f".{first.node}.rank-{first.rank}."
+    return first.name.replace(whose, ".*.rank-*." if others else whose)
 
 
 # Markdown
@@ -294,7 +305,7 @@ def as_markdown(collection: Collection, reading: Reading) -> list[str]:
         f"- next: `{step.command}`{f': {_md(step.reason)}' if step.reason else ''}" for step in found.steps
     ]
     tables = [_ranks(reading, MD[0]), _operations(reading, MD[1]), *_collectives(reading, MD[2])]
-    rest = [*map(_absent, (row for row in reading.rows if row.parts is None)), *_last(collection, reading)]
+    rest = [*_without(reading), *_last(collection, reading)]
     below = [f"- {_md(text)}" for text in rest]
     for table in filter(None, tables):
         # A blank line, the title, another, the head and its rule.

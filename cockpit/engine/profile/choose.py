@@ -167,7 +167,7 @@ class Plan:
         """What will be profiled, when, and what it costs, in a sentence."""
         who = ranks_named(self.ranks)
         if self.first is None:
-            return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples a second"
+            return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples per second"
         last = self.first + self.steps - 1
         steps = f"steps {self.first:,} to {last:,}" if self.steps > 1 else f"step {last:,}"
         return f"{self.kind}: {steps} of {who}, in about {span(self.estimate.wait_s)}; {self.cost}"
@@ -178,8 +178,8 @@ class Plan:
         least, most = self.estimate.stop_s
         pause = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
         return (
-            f"about {size(self.estimate.size)} a rank ({size(self.estimate.raw)} unpacked), which pauses for "
-            f"{pause} at the end"
+            f"about {size(self.estimate.size)} per rank ({size(self.estimate.raw)} unpacked); each rank "
+            f"pauses for {pause} at the end"
         )
 
 
@@ -197,7 +197,7 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
         able = {rank: window for rank, window in able.items() if rank not in unable}
     ranks, left_out = _ranks(wish, met, known, able, {**met.absent, **unable})
     if not ranks:
-        raise _nobody(met.kind, left_out)
+        raise _nobody(met, left_out)
     _check_moves(met, known, step_s)
     if met.kind == "cpu":
         seconds = _seconds(wish, step_s)
@@ -247,13 +247,15 @@ def _ranks(
     return tuple(sorted(chosen)), {}
 
 
-def _nobody(kind: str, left_out: Mapping[int, str]) -> CockpitError:
+def _nobody(met: Met, left_out: Mapping[int, str]) -> CockpitError:
     by_why: dict[str, list[int]] = {}
     for rank, why in left_out.items():
         by_why.setdefault(why, []).append(rank)
     said = "; ".join(f"{ranks_named(ranks)}: {one_line(why, limit=300)}" for why, ranks in by_why.items())
-    hint = "py-spy works on any rank: --kind cpu" if kind == "torch" else ""
-    return CockpitError(f"no rank can be profiled with {kind}: {said or 'there is none'}", hint=hint)
+    if not met.windows:
+        return CockpitError(f"no rank can be profiled: {said or 'there is none'}")
+    hint = "py-spy works on any rank: --kind cpu" if met.kind == "torch" else ""
+    return CockpitError(f"no rank can be profiled with {met.kind}: {said}", hint=hint)
 
 
 def _check_moves(met: Met, known: Known, step_s: float | None) -> None:

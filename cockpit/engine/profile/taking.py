@@ -48,10 +48,8 @@ SUMMARY, FOLDED = 4 << 20, 16 << 20
 ROOM = 256 << 20
 """Bytes of all of them."""
 
-AFTER, AFTER_S = 5, 10.0
-"""Steps after a profile that tell what is usual again, and how long they are waited for."""
-BEFORE = 20
-"""The same before it."""
+BESIDE, AFTER_S = 5, 10.0
+"""Steps directly before a profile, and after it, that tell what is usual; how long those after may take."""
 
 TIMEOUT = "DEEPSPEED_TIMEOUT"
 """The variable by which a job says after how many minutes it gives collectives up."""
@@ -112,6 +110,7 @@ class Taking:
         self._streams: dict[str, Stream[Any, Any]] = {}
         self._work: list[asyncio.Task[None]] = []
         self._ending: asyncio.Task[None] | None = None
+        self._timing: asyncio.Task[tuple[float | None, float | None, float | None]] | None = None
         self._saving = asyncio.Lock()
         self._opening = asyncio.Lock()
         """One at a time: what a node sends may take fifty times as much memory once it is read."""
@@ -127,7 +126,8 @@ class Taking:
         """
         kind = self.wish.kind or self._likely()
         met = await self._meet(kind)
-        if not self.wish.kind and kind == "torch" and not any(_counts(one) for one in met.windows.values()):
+        uncounted = met.windows and all(one.step is None for one in met.windows.values())
+        if not self.wish.kind and kind == "torch" and uncounted:
             met = await self._meet("cpu")
         known = await asyncio.to_thread(self._known)
         if met.kind == "torch" and known.timeout_s is None:
@@ -245,16 +245,22 @@ class Taking:
             await asyncio.gather(*self._work)
             if self._ending is not None:
                 await self._ending
+            times: tuple[float | None, float | None, float | None] = (None, None, None)
+            if not self.cancelled:
+                self._timing = asyncio.create_task(self._times(plan))
+                await asyncio.wait({self._timing})
+                times = times if self._timing.cancelled() else self._timing.result()
         finally:
-            for task in self._work:
+            for task in (*self._work, *filter(None, [self._timing])):
                 task.cancel()
-        times = (None, None, None) if self.cancelled else await self._times(plan)
         await self._save(*times)
         return self.collection(*times)
 
     def cancel(self, why: str) -> None:
-        """End it early: nodes are told, and what has come is kept."""
-        if not self.cancelled:
+        """End it early: nodes are told, and what has come is kept; once all has, no later steps are timed."""
+        if self._timing is not None:
+            self._timing.cancel()
+        elif not self.cancelled:
             self.cancelled = why
             if self._work:
                 self._end()
@@ -423,7 +429,7 @@ class Taking:
         return before, during, after
 
     def _after(self, plan: Plan, rank: int, steps: Mapping[int, StepSample]) -> bool:
-        return len(self._three(plan, rank, steps.values())[2]) >= AFTER
+        return len(self._three(plan, rank, steps.values())[2]) >= BESIDE
 
     def _three(
         self, plan: Plan, rank: int, steps: Iterable[StepSample]
@@ -450,7 +456,7 @@ class Taking:
                 inside = end - one.seconds < began + plan.seconds
                 place = before if end <= began else during if inside else after
             place.append(one.seconds)
-        return before[-BEFORE:], during, after[:BEFORE]
+        return before[-BESIDE:], during, after[:BESIDE]
 
     # Keeping it
 
@@ -484,10 +490,6 @@ def fact_of(one: Collection) -> Profiled:
 def is_over(one: RankResult) -> bool:
     """Whether nothing more comes of a rank."""
     return one.state == DONE or bool(one.why)
-
-
-def _counts(window: Any) -> bool:
-    return window.step is not None and not window.why
 
 
 def _targets(some: Iterable[RankProcess]) -> tuple[Target, ...]:

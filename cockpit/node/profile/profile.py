@@ -34,6 +34,8 @@ from cockpit.node.calls import Call, at_end
 from cockpit.node.profile import rings
 
 POLL_S = 0.2
+BESIDE = 5
+"""Steps directly before a profile that tell what a step took without it."""
 GOES_S = 6.0
 """After a cancel, for ranks to end a step, and so what they do."""
 LATE_S = 5.0
@@ -180,7 +182,7 @@ class _Rank:
             "file": self.file,
             "size": self.size,
             "began": answer.began_wall_ns,
-            "before": rings.usual_s(said, self._asked.first),
+            "before": rings.usual_s(said, self._asked.first, BESIDE),
             "stop_s": answer.stop_ns / 1e9,
             "warm_s": answer.warm_ns / 1e9,
         }

@@ -97,7 +97,7 @@ class Opened:
                     return
             if left:
                 time.sleep(0.05)
-        raise Unable("another profile of it is being taken")
+        raise Unable("another profile of it is running")
 
     def close(self) -> None:
         """It is not needed any more."""
@@ -174,11 +174,11 @@ def ready(said: Ring) -> None:
         raise Unable("it has not ended a step yet")
 
 
-def usual_s(said: Ring, before: int = ring.MOST_STEP) -> Optional[float]:
-    """Seconds of a step, the median of the last ones before this one; None: not known."""
+def usual_s(said: Ring, before: int = ring.MOST_STEP, last: int = LAST) -> Optional[float]:
+    """Seconds of a step, the median of so many directly before this one; None: not known."""
     found = [ring.seconds(said.steps, place) for place, one in enumerate(said.steps) if one.step < before]
     known = [each for each in found if each is not None]
-    return median(known[-LAST:]) if known else None
+    return median(known[-last:]) if known else None
 
 
 def age_s(said: Ring) -> float:

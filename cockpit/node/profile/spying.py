@@ -153,7 +153,7 @@ class _Recording:
         if not procfs.alive(self._target.pid, self._target.ticks):
             last["what"] = "its process ended after %.1f s of it" % (time.time() - began)
         elif gently:
-            last["what"] = "one look holds it up for %.0f ms: it was not held, and stacks may be wrong" % (
+            last["what"] = "sampled without pausing it, as that takes %.0f ms: stacks may be wrong" % (
                 pause_s * 1000
             )
         return last, zlib.compress(text)

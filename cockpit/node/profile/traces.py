@@ -376,9 +376,7 @@ class _Sum:
                 raise BadTrace("it has no operation in it")
             begin = min(min(lane.starts) for lane in lanes)
             end = max(max(map(int.__add__, lane.starts, lane.lengths)) for lane in lanes)
-            self._notes.append(
-                "The trace does not mark its steps: the figures are of all of it, as if it were one step."
-            )
+            self._notes.append("the trace does not mark its steps: it is summed up as if it were one step")
             return [_Step(COUNT.nearest(first), begin, max(end, begin + 1))]
         found = [
             _Step(mark.step, mark.start, following.start if following else mark.start + mark.length)
@@ -390,10 +388,10 @@ class _Sum:
             if step.end > step.begin
         ]
         if len(found) > PROFILE_STEPS:
-            self._notes.append("Only the first %d of %d steps are summed up." % (PROFILE_STEPS, len(found)))
+            self._notes.append("only the first %d of %d steps are summed up" % (PROFILE_STEPS, len(found)))
             found = found[:PROFILE_STEPS]
         elif steps > len(found):
-            self._notes.append("%d of %d steps are in the trace." % (len(found), steps))
+            self._notes.append("%d of %d steps are in the trace" % (len(found), steps))
         return found
 
     def _lane(self, lane: _Lane) -> Dict[str, Union]:
@@ -544,22 +542,20 @@ class _Sum:
         kept, notes = self._kept, self._notes
         calls = [call for call in kept.calls if not call.numbered]
         if any(call.op != "barrier" for call in calls) and not any(call.sized for call in calls):
-            notes.append(
-                "The trace has no sizes of tensors: collectives of ranks are matched by their order alone."
-            )
+            notes.append("the trace has no tensor sizes: collectives are matched by order alone")
         if kept.calls_left or len(rows) > MOST_COLLECTIVES:
-            notes.append("Only the first collectives of many are listed one by one.")
+            notes.append("only the first of many collectives are listed one by one")
         if kept.unusable:
-            notes.append(f"{kept.unusable:,} events have no usable times or names, and do not count.")
+            notes.append(f"{kept.unusable:,} events have no usable times or names, and do not count")
         if kept.unnamed:
-            notes.append(f"{kept.unnamed:,} events are of more names than are told apart.")
+            notes.append(f"{kept.unnamed:,} events have more names than are told apart")
         if kept.graphs:
             notes.append(
-                f"{kept.graphs:,} kernels were launched by CUDA graphs: no operator launches each of them."
+                f"{kept.graphs:,} kernels were launched by CUDA graphs: no operator launches each of them"
             )
         theirs, ours = self._spread.get("rank"), self._ours.get("rank")
         if isinstance(theirs, str) and isinstance(ours, str) and theirs != ours:
-            notes.append("torch.distributed calls this rank %s, cockpit rank %s." % (theirs[:20], ours[:20]))
+            notes.append("torch.distributed calls this rank %s, cockpit rank %s" % (theirs[:20], ours[:20]))
 
 
 def nanoseconds(text: Any) -> Optional[int]:

@@ -185,7 +185,7 @@ class FailureBanner(Banner):
 
     def _aside(self, found: Finding) -> list[Part]:
         """What is not urgent, in a line."""
-        head = found.what if self._lang == "en" else found.meaning
+        head = found.what if self._lang == "en" or not found.meaning else found.meaning
         step = found.steps[0]
         short = Part(((step.command, "dim"),), 1)
         return [Part(((head, "warn"),), 0), Part(((step.text, "dim"),), 1, short)]
