@@ -85,7 +85,7 @@ bench-quick: $(STAMP)  ## five of them in three minutes, each beside the recorde
 	$(BIN)/python -m benchmarks --quick
 
 snapshots: $(STAMP)  ## draw the pictures of the app anew for the tests; a page shows old beside new
-	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py tests/tui/test_stacks.py tests/tui/test_doctor.py -k looks_as_designed
+	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py tests/tui/test_stacks.py tests/tui/test_doctor.py tests/tui/test_profile.py -k looks_as_designed
 	$(BIN)/python -m tests.tui.pictures
 
 screenshots: $(STAMP)  ## draw the pictures of the docs anew

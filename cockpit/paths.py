@@ -29,6 +29,11 @@ def profiles() -> Path:
     return state() / "profiles"
 
 
+def measured() -> Path:
+    """Folder with one file for each set of nodes that nccl-tests ran on: what they measured."""
+    return state() / "nccl-tests"
+
+
 def copied() -> Path:
     """The file with the text that was copied last in the app."""
     return state() / "copied.txt"

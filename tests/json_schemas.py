@@ -275,6 +275,66 @@ NCCL: dict[str, Said] = {
     "left_out": "integer: processes of which nothing is kept",
 }
 
+_HALF = {
+    "time_us": "number|null: microseconds",
+    "algbw": "number|null: GB/s",
+    "busbw": "number|null: GB/s",
+    "wrong": "number|null: values that are wrong (#wrong)",
+    "delta": "number|null: the greatest deviation (error), before 2.13",
+    "min_us": "number|null: of all iterations (-I 1)",
+    "max_us": "number|null: the same",
+    "p99_us": "number|null: the same",
+    "cv_percent": "number|null: the same",
+}
+
+NCCL_TESTS = obj(
+    "a table",
+    {
+        "test": "string: the program; empty: not known",
+        "version": "string: of nccl-tests; empty: it does not say",
+        "nccl": "string: number of NCCL's version; empty: it does not say",
+        "hosts": each("where it ran, in its words", "string: a host"),
+        "ranks": "integer: how many ranks",
+        "node": "string: node of the log",
+        "file": "string: our copy of the log",
+        "line": "integer: of the header in it, from 1",
+        "finished": "boolean: whether its summary is there",
+        "wrong": "number: wrong values, or failed checks where there is no #wrong",
+        "average_busbw": "number|null: GB/s, by its summary",
+        "damage": each(
+            "what of it cannot be read", obj("one", {"line": "integer: in the log", "what": "string: why"})
+        ),
+        "rows": each(
+            "its lines",
+            obj(
+                "a line",
+                {
+                    "size": "integer: bytes of the message",
+                    "type": "string: data type",
+                    "redop": "string: operation; empty: no such column",
+                    "root": "integer|null: root rank, -1: none; null: no such column",
+                    "count": "integer: elements",
+                    "out_of_place": obj("null: left blank", _HALF, null=True),
+                    "in_place": obj("null: left blank", _HALF, null=True),
+                    "at": "string: when (-S 1); empty: it does not say",
+                    "line": "integer: in the log",
+                },
+            ),
+        ),
+        "before": obj(
+            "the last run of the same test on the same nodes, at the largest message that both measured",
+            {
+                "run": "string: its name",
+                "t": "number: unix seconds",
+                "size": "integer: bytes of the message",
+                "busbw": "number: GB/s then",
+                "change": "number: fraction that busbw differs by now; negative: less",
+            },
+            null=True,
+        ),
+    },
+)
+
 SCHEMAS: dict[str, Schema] = {
     "ps": each(
         "`cockpit ps --json`: runs, newest last",
@@ -333,6 +393,7 @@ SCHEMAS: dict[str, Schema] = {
                     },
                 ),
             ),
+            "nccl_tests": each("tables that programs of nccl-tests printed", NCCL_TESTS),
             "profiles": each(
                 "profiles that were taken of it, oldest first",
                 obj(

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MARKS = ("<!-- drawn by `make docs` -->", "<!-- until here -->")
 """What stands around a drawn part."""
 
-HEADINGS = {"Stacks": "Stacks, after `s`", "Doctor": "Doctor, after `D`"}
+HEADINGS = {"Stacks": "Stacks, after `s`", "Doctor": "Doctor, after `D`", "Profile": "Profile, after `P`"}
 """Of groups of keys, if they say more than those in the app."""
 
 
@@ -47,6 +47,7 @@ PACKAGES = (
     "core/logs/progress",
     "core/explain",
     "core/nccl",
+    "core/nccl_tests",
     "core/stacks",
     "core/stacks/rules",
     "core/recorder",
@@ -85,6 +86,7 @@ PACKAGES = (
     "tui/pace",
     "tui/logs",
     "tui/stacks",
+    "tui/profile",
     "demo",
 )
 """Every package, in the order in which to read them."""

@@ -29,6 +29,7 @@ from cockpit.base.shared_fields import (
     FILES_A_NODE,
     LOG,
     MARK,
+    REPORT_FILES,
     RUNS_TOLD,
     SIZES,
     Address,
@@ -538,7 +539,7 @@ class DumpFile(Definition):
 class ReportsAnswer(Definition):
     """name and size of each file, and NCCL's dumps with the folders they are in"""
 
-    files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), 10_000))
+    files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), REPORT_FILES))
     dumps: Tuple[DumpFile, ...] = bound(ListOf(Of(DumpFile), gate.RANKS_A_NODE), ())
 
 

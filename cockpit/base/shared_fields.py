@@ -45,6 +45,8 @@ MARKS = MapOf(LOG, MARK, FILES)
 
 PROFILE_ID = Text(31, r"[0-9a-z][0-9a-z-]*")
 """The id of a collection."""
+REPORT_FILES = 10_000
+"""Files of a reports folder that are listed."""
 PROFILE_STEPS = 100
 """Steps of one profile at most."""
 

@@ -16,6 +16,7 @@ from cockpit.cli.ctrl_c import Asks
 from cockpit.cli.live import TICK_S, Live
 from cockpit.cli.merged import Missed
 from cockpit.cli.narration import mute, say_left
+from cockpit.cli.nccl_tests import at_end
 from cockpit.cli.output import ring, say
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
 from cockpit.core.ranks import nodes_text
@@ -159,6 +160,9 @@ async def watch(
     if waiting and code is Exit.OK:
         code = Exit.USAGE
     live.over(session.model, session.folder.name, code, last_cause(session.model, session.folder))
+    for line in at_end(session.folder, session.model):
+        if not output.json:
+            say(line)
     return code
 
 

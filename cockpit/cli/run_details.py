@@ -12,8 +12,12 @@ from cockpit.base.gate import plain
 from cockpit.base.progress.ring import SOURCES
 from cockpit.base.shell import quote
 from cockpit.cli.awaiting import may_ask, start_state, telling
+from cockpit.cli.nccl_tests import as_json as tests_json
+from cockpit.cli.nccl_tests import paragraphs
 from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.run_known import Beside, noticed, sign_of, source_of, step_said
+from cockpit.core.nccl_tests.findings import findings
+from cockpit.core.nccl_tests.table import program_name
 from cockpit.core.pace.log_steps import run_step
 from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.phases import NAMES, Phases
@@ -108,6 +112,7 @@ def _about_steps(folder: RunFolder, model: RunModel, pace: Pace, more: Beside) -
     if model.profiles:
         shown = [profile_said(fact) for _, fact in model.profiles.values()][-PROFILES:]
         yield [*shown, f"  cockpit profile show {quote(folder.name)}: what the newest says"]
+    yield from paragraphs(more.tests)
     if more.pages:
         yield ["found in its logs:", *(f"  {page.name}: {page.url}" for _, page in more.pages)]
 
@@ -153,7 +158,7 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
         yield _indented(one.sentence, *one.found.evidence, f"{one.command}: all stacks")
     if said := standing(model, time.time()):
         yield [said]
-    for found in (*noticed(folder, model, pace), *more.nccl):
+    for found in (*noticed(folder, model, pace), *more.nccl, *findings(more.tests)):
         steps = (step.text for step in found.steps)
         yield _indented(found.what, found.detail, found.meaning, *found.evidence, *steps)
     for node in model.nodes.values():
@@ -208,12 +213,15 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
                 for event in folder.journal():
                     if isinstance(event.fact, Filling | Notice | Watched):  # what whoever watches it has seen
                         model.apply(event)
-    failed = list(dict.fromkeys(rank.node for rank in model.failures() if not model.nodes[rank.node].done))
-    if connect and failed and folder.manifest.foreign is None:
+    behind = {rank.node: None for rank in model.failures() if not model.nodes[rank.node].done}
+    names = list(behind)[:FAILED]
+    if program_name(folder.manifest.program):  # what it measured is in its logs
+        names = [node.name for node in model.nodes.values() if not node.done]
+    if connect and names and folder.manifest.foreign is None:
         # Its log says why, and may be longer there.
         links = pools.of(folder.manifest)
         async with telling(lambda: pools.roll, failures=False):
-            for node, why in (await keep(folder, links, failed[:FAILED])).items():
+            for node, why in (await keep(folder, links, names)).items():
                 say(f"{node}: {why}; the cause below is based on local data")
     estimate(folder, model, book.pace)
     if connect and untold(model, book.pace):
@@ -307,6 +315,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
         for rank in model.ranks.values()
     ]
     found = (job_ended(model), model.judged, *noticed(folder, model, pace), *beside.nccl)
+    found += tuple(findings(beside.tests))
     said = step_said(folder, model, pace)
     return {
         "run": folder.name,
@@ -326,6 +335,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
             {"path": str(one.path), "t": one.at, "why": one.snapshot.by_nodes, **one.found.as_json()}
             for one in beside.kept
         ],
+        "nccl_tests": tests_json(beside.tests),
         "profiles": [{"t": at, **plain(fact)} for at, fact in model.profiles.values()],
     }
 

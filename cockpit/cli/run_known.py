@@ -11,6 +11,7 @@ from cockpit import config
 from cockpit.core.finding import Finding
 from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
+from cockpit.core.nccl_tests.findings import Result
 from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.log_steps import resumed
 from cockpit.core.pace.pace import Pace, RankPace
@@ -20,7 +21,8 @@ from cockpit.core.run.model import LIVE, Rank, RunModel
 from cockpit.core.run.notices.words import SAID, findings
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import pages
-from cockpit.engine.nccl import notable_here
+from cockpit.engine.nccl import Heard, notable_of
+from cockpit.engine.nccl_results import results
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.eta import Left, left
 from cockpit.engine.run.paces import said_here
@@ -35,18 +37,24 @@ class Beside:
     :param ahead: what is left of it; None: not known
     :param kept: what its nodes kept while nobody watched
     :param nccl: what is wrong by what NCCL says
+    :param tests: what programs of nccl-tests measured
     """
 
     pages: Sequence[tuple[Output, Tracker]]
     ahead: Left | None
     kept: Sequence[Shown]
     nccl: Sequence[Finding]
+    tests: Sequence[Result]
 
     @classmethod
     def read(cls, folder: RunFolder, model: RunModel, pace: Pace, kept: Sequence[Shown]) -> Beside:
         """Read its logs for the rest."""
+        heard = Heard(folder)
+        heard.read()
+        tests = results(folder, model, heard)
         with closing(SpooledLogs(folder)) as logs:
-            return cls(pages(logs), left(folder, model, logs, pace, time.time()), kept, notable_here(folder))
+            ahead = left(folder, model, logs, pace, time.time())
+            return cls(pages(logs), ahead, kept, notable_of(heard), tests)
 
 
 def sign_of(rank: Rank, pace: RankPace) -> Sign | None:

@@ -139,7 +139,10 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
     if code == Exit.LEFT:
         say_left(app.session.folder, flight.leaving)
         return int(Exit.LEFT)
-    for line in summary(app.session.model, flight.name, logs=not flight.leaving):
+    from cockpit.cli.nccl_tests import at_end
+
+    model = app.session.model
+    for line in (*summary(model, flight.name, logs=not flight.leaving), *at_end(app.session.folder, model)):
         say(line)
     return int(Exit.RANK_FAILED if code is None else code)
 

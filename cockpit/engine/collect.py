@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import posixpath
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence, Set
@@ -23,7 +24,8 @@ from cockpit.base import verbs
 from cockpit.base.record import nccl_dump
 from cockpit.base.shell import join
 from cockpit.config import SEE, Quotas, load
-from cockpit.engine.files import append, open_regular, read_small, replace
+from cockpit.core.nccl_tests.json_file import HEAD, without_env
+from cockpit.engine.files import append, create, open_regular, read_small, replace
 from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.quotas import Space
@@ -336,9 +338,13 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
         if wanted.changed:
             report.state, report.why = "changed", "the node is still writing it: collect again later"
         elif digest == wanted.sha256:
+            without = False
             if not final.exists():
+                without = bool(report.path) and await asyncio.to_thread(_drop_env, part, whole=True)
                 os.replace(part, final)
             report.state = "collected"
+            if without:
+                report.why = "without the environment in it, which may hold secrets"
             if wanted.rest:
                 report.why = f"it grew by {wanted.rest} bytes meanwhile; collect again to fetch them"
         else:
@@ -359,9 +365,31 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
         where = final if os.path.lexists(final) else part
         report.state, report.why = "failed", str(os_error("cannot be written", where, error))
     finally:
+        if report.path and report.state != "collected":
+            with suppress(OSError):
+                _drop_env(part, whole=False)
         wanted_task.cancel()
         with suppress(asyncio.CancelledError, CockpitError):
             await wanted_task
+
+
+def _drop_env(path: Path, *, whole: bool) -> bool:
+    """Take the environment out of a file that a program of nccl-tests has written; whether it is one.
+
+    :param whole: one that is not is removed, for it could not be continued
+    :raises OSError: it cannot be written
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        head = without_env(file.read(HEAD))
+        if head is not None and whole:
+            with create(path.with_name(f"{path.name}.part")) as new:
+                new.write(head)
+                shutil.copyfileobj(file, new)
+    if head is not None and whole:
+        os.replace(path.with_name(f"{path.name}.part"), path)
+    elif head is not None:
+        path.unlink()
+    return head is not None
 
 
 def _file_of(node: NodeEntry, report: Fetched) -> tuple[str, str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import glob
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cockpit import config
 from cockpit.base import verbs
@@ -15,6 +15,9 @@ from cockpit.core.nccl.findings import notable
 from cockpit.core.nccl.lines import LONGEST
 from cockpit.core.nccl.reading import Reader, read
 from cockpit.core.nccl.table import Table
+from cockpit.core.nccl_tests.reading import Reader as TestReader
+from cockpit.core.nccl_tests.table import Table as TestTable
+from cockpit.core.nccl_tests.table import program_name
 from cockpit.engine.files import open_regular
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
@@ -48,8 +51,10 @@ class Heard:
         self._nodes = nodes_of(folder)
         self._reader = Reader()
         log_read = max(LOG_LEAST, min(LOG_READ, LOGS_READ // max(1, len(self._nodes))))
+        test = program_name(manifest.program)
+        log_read = READ if test else log_read
         self._parts = [
-            _Part(str(folder.spool_dir(node) / name), rank, most)
+            Part(str(folder.spool_dir(node) / name), node.name, rank, most, test)
             for node in manifest.nodes
             for rank in node.ranks
             for name, most in (
@@ -59,7 +64,8 @@ class Heard:
         ]
         if manifest.foreign is not None:
             self._parts += [
-                _Part(str(folder.spool_dir(node) / LAUNCHER_LOG), None, READ) for node in manifest.nodes
+                Part(str(folder.spool_dir(node) / LAUNCHER_LOG), node.name, None, READ, test)
+                for node in manifest.nodes
             ]
 
     def read(self) -> bool:
@@ -77,16 +83,28 @@ class Heard:
         """What was said so far."""
         return self._reader.table(self._nodes)
 
+    def tests(self, whole: Collection[str] = ()) -> Iterator[tuple[Part, TestTable]]:
+        """What programs of nccl-tests have measured so far, and where it is.
 
-class _Part:
+        :param whole: nodes of which all that was printed is here: a table without an end is damaged
+        """
+        for part in self._parts:
+            for table in part.tests(over=part.node in whole):
+                yield part, table
+
+
+class Part:
     """A file, and how far it was read.
 
+    :param node: where it is written
     :param rank: whose it is; None: a console
     :param most: bytes that are read
+    :param test: the program of nccl-tests that is started; empty: none, as far as is known
     """
 
-    def __init__(self, path: str, rank: int | None, most: int) -> None:
-        self._path, self._rank, self._most = path, rank, most
+    def __init__(self, path: str, node: str, rank: int | None, most: int, test: str) -> None:
+        self.path, self.node, self.rank, self._most = path, node, rank, most
+        self._tests = TestReader(test)
         self._at = 0
         self._rest = b""
 
@@ -96,7 +114,7 @@ class _Part:
         before = self._at
         try:
             # Not kept open: a run may have more ranks than a process may have files.
-            with os.fdopen(open_regular(self._path), "rb", buffering=0) as file:
+            with os.fdopen(open_regular(self.path), "rb", buffering=0) as file:
                 file.seek(self._at)
                 while self._at < self._most and (data := file.read(PIECE)):
                     self._at += len(data)
@@ -108,11 +126,19 @@ class _Part:
     def _take(self, reader: Reader, data: bytes) -> None:
         data = self._rest + data
         whole = data.rfind(b"\n") + 1
-        reader.take(data[:whole], self._rank)
+        reader.take(data[:whole], self.rank)
+        self._tests.take(data[:whole])
         self._rest = data[whole:]
         if len(self._rest) > 2 * LONGEST:
-            reader.take(self._rest, self._rank)
+            reader.take(self._rest, self.rank)
             self._rest = b""
+
+    def tests(self, *, over: bool) -> Iterator[TestTable]:
+        """The tables of nccl-tests in it.
+
+        :param over: whether all that was printed is here
+        """
+        return self._tests.tables(over=over and self._at < self._most)
 
 
 def table_here(folder: RunFolder) -> Table:
@@ -122,10 +148,10 @@ def table_here(folder: RunFolder) -> Table:
     return heard.table()
 
 
-def notable_here(folder: RunFolder) -> tuple[Finding, ...]:
+def notable_of(heard: Heard) -> tuple[Finding, ...]:
     """What is worth saying of that, in the language to explain in; none if the settings want none."""
     settings = config.load()
-    return notable(table_here(folder), settings.language) if settings.notices.nccl else ()
+    return notable(heard.table(), settings.language) if settings.notices.nccl else ()
 
 
 async def table_now(

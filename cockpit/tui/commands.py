@@ -8,10 +8,11 @@ from functools import partial
 
 from cockpit.errors import CockpitError, near
 
-RUN, STACKS, DOCTOR, KEPT, EVERYWHERE = "run", "stacks", "doctor", "kept", ""
-"""Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, or on all."""
+RUN, STACKS, DOCTOR, KEPT, PROFILE, EVERYWHERE = "run", "stacks", "doctor", "kept", "profile", ""
+"""Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, a profile's, or
+on all."""
 
-GROUPS = ("Run", "Move", "Log", "Stacks", "Doctor", "View")
+GROUPS = ("Run", "Move", "Log", "Stacks", "Doctor", "Profile", "View")
 """Headings in help and docs, in order."""
 
 Id = str
@@ -31,7 +32,8 @@ class Command:
     :param footer: place in the footer's order, lowest first; None: never there
     :param panes: those of the run's screen in which the footer offers it; empty: all of them
     :param changes: whether it changes the run, which ``--read-only`` forbids
-    :param scope: the screen it is for, ``run``, ``stacks``, ``doctor`` or ``kept``; empty: every screen
+    :param scope: the screen it is for, ``run``, ``stacks``, ``doctor``, ``kept`` or ``profile``; empty: every
+        screen
     """
 
     group: str
@@ -57,9 +59,10 @@ class Command:
 
 
 # One for the commands under each heading.
-_run, _move, _log, _stacks, _doctor, _view = (partial(Command, group) for group in GROUPS)
+_run, _move, _log, _stacks, _doctor, _profile, _view = (partial(Command, group) for group in GROUPS)
 _stacks = partial(_stacks, scope=STACKS)
 _doctor = partial(_doctor, scope=DOCTOR)
+_profile = partial(_profile, scope=PROFILE)
 
 EVERY: tuple[Command, ...] = (
     _run(
@@ -111,6 +114,14 @@ EVERY: tuple[Command, ...] = (
         "evidence",
         "Saved by the nodes, whether or not anybody watched, and by cockpits that watched; enter opens them.",
         55,
+    ),
+    _run(
+        "profile",
+        "P",
+        "profile the ranks: the same few steps on all of them, and who is slow in what",
+        "profile",
+        "Asks what, on which ranks and for how long, and says what it will cost. Opens earlier ones, too.",
+        36,
     ),
     _run(
         "doctor",
@@ -267,6 +278,36 @@ EVERY: tuple[Command, ...] = (
     _stacks("tree", "2", "the tree of all stacks"),
     _stacks("threads", "3", "threads of the chosen rank"),
     _doctor("look_again", "r", "check the nodes again", "look again", footer=20),
+    _profile(
+        "profile_again",
+        "P",
+        "profile again, or open an earlier profile",
+        "profile again",
+        "The rank under the cursor can be profiled alone.",
+        20,
+    ),
+    _profile(
+        "open_file",
+        "o",
+        "how to open the file under the cursor",
+        "open",
+        "Copies its path or the command. Perfetto runs in the browser; nothing is uploaded.",
+        40,
+    ),
+    _profile(
+        "fetch",
+        "c",
+        "fetch the traces from the nodes",
+        "fetch files",
+        "In files only the one under the cursor. Checked by sha256. Press again to cancel.",
+        45,
+    ),
+    _profile("ranks", "1", "ranks: where a step goes"),
+    _profile("operations", "2", "operations of the chosen rank, beside the median of the others"),
+    _profile("collectives", "3", "collectives, and who arrives last"),
+    _profile("files", "4", "files, and what opens them"),
+    _profile("previous_profile", "left_square_bracket", "the previous profile of the run"),
+    _profile("next_profile", "right_square_bracket", "the next profile of the run"),
     _view(
         "copy",
         "y",
@@ -363,7 +404,7 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
         command.id: replace(command, bound=_spelled(changes.get(command.id, command.bound)))
         for command in EVERY
     }
-    for scope in (RUN, STACKS, DOCTOR, KEPT):
+    for scope in (RUN, STACKS, DOCTOR, KEPT, PROFILE):
         _refuse_clashes(in_scope(scope, commands.values()), where)
     return commands
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,12 @@ def test_what_is_no_folded_stack_is_left_out() -> None:
     assert len(folded.parsed(many)) == folded.MOST_STACKS
     deep = ";".join(["f"] * 5000) + " 1"
     assert len(next(iter(folded.parsed(deep)))) == folded.MOST_DEPTH
+
+
+def test_frames_without_end_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.core.profile.folded.MOST_FRAMES", 100)
+    text = "".join(f"a{n};b{n} 1\n" for n in range(1000))
+    assert len(folded.parsed(text)) == 50
 
 
 def test_speedscope_has_a_profile_a_rank_and_frames_once() -> None:

@@ -462,6 +462,7 @@ BROKEN: dict[str, tuple[Callable[[int], bytes], str]] = {
     "not a summary": (lambda first: _packed([1]), "expected an object"),
     "another rank's": (lambda first: _packed(summary(0, first, 5)), "it is of rank 0"),
     "other steps": (lambda first: _packed(summary(2, first - 1, 5)), "it is of step"),
+    "deep": (lambda first: _packed(b'{"a":' * 900 + b"1" + b"}" * 900), "nested too deep"),
     "too many": (lambda first: _packed(summary(2, first, 5, operations=[{}] * 1000)), "at most 300 entries"),
 }
 
@@ -502,6 +503,27 @@ def test_a_job_that_gives_collectives_up_sooner_is_asked(tmp_path: Path) -> None
 
     with pytest.raises(CockpitError, match="more than a tenth of the 60 s"):
         taken(tmp_path, scene, Wish(steps=100))
+
+
+@pytest.mark.parametrize("minutes", ["9" * 400, "-1", "0", "nan", "\x1b[2J"])
+def test_a_node_whose_time_limit_is_none_prevents_nothing(minutes: str, tmp_path: Path) -> None:
+    def scene() -> FakeJob:
+        job = two()
+        for node in job._nodes.values():
+            assert isinstance(node, FakeNode)
+            node.environ = {"DEEPSPEED_TIMEOUT": minutes}
+        return job
+
+    assert not taken(tmp_path, scene)[0].missing
+
+
+def test_stacks_without_end_cost_their_own_rank_alone(tmp_path: Path) -> None:
+    def sends(asked: verbs.Profile) -> list[Part | Exception]:
+        return [done(0, zlib.compress(b"ab\n" * (5 << 20))), done(1, zlib.compress(b"f (x:1) 3\n"))]
+
+    one, _, _ = taken(tmp_path, lambda: FakeJob({"gpu01": FakeNode([0, 1], sends)}), Wish("cpu", seconds=1))
+    assert list(one.missing) == [0]
+    assert "more than 20,000 stacks" in one.missing[0]
 
 
 def test_twice_in_a_row(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cockpit.base.answers import RankWindow
 from cockpit.base.profile.summary import RankProfile, StepTimes
 from cockpit.core.profile.collection import DONE, Collection, RankResult
-from cockpit.engine.profile.choose import Known, Met, Plan, Wish, choose
+from cockpit.engine.profile.choose import LARGER, Known, Met, Plan, Wish, choose
 from cockpit.errors import CockpitError
 
 GB = 10**9
@@ -84,6 +84,39 @@ def test_the_first_step_is_a_little_ahead_of_the_front() -> None:
     assert plan(found, now=51.0).first == 102 + 5 + 2 + 6
     assert plan(met(step_s=30.0)).first == 103
     assert plan(met(step_s=0.001)).first == 100 + 50 + 2 + 1020
+
+
+def test_a_rank_that_is_nowhere_near_the_others_keeps_nobody_waiting() -> None:
+    usual = plan(met(2, 2))
+    for lie in ({"step": 1 << 40}, {"step": 1000}, {"age_s": 6e10}, {"step": 100_000}):
+        found = plan(other(met(2, 2), {3: lie}))
+        assert (found.ranks, found.first) == ((0, 1, 2), usual.first), lie
+        assert found.left_out[3].startswith("it is at step ")
+    assert plan(other(met(2, 2), {3: {"step": 150}})).ranks == (0, 1, 2, 3)
+    assert plan(other(met(2, 2), {3: {"step": 1 << 40}}), Wish(ranks=frozenset({3}))).ranks == (3,)
+
+
+def test_ranks_of_which_as_many_are_elsewhere_are_told_apart_by_a_person() -> None:
+    said = refused(other(met(2, 2), {2: {"step": 9**9}, 3: {"step": 9**9}}))
+    assert "rank 2 is at step 387,420,489, ranks 0-1 at 100" in said
+    assert "--ranks 0-1" in said
+
+
+@pytest.mark.parametrize("step_s", [5e-324, 1e-300, -1.0, 0.0])
+def test_steps_of_no_length_are_none(step_s: float) -> None:
+    assert "unknown" in refused(met(2, 2, step_s=step_s))
+    assert plan(other(met(2, 2), {0: {"step_s": step_s}})).estimate.wait_s < 10
+
+
+def test_one_node_that_told_of_a_huge_trace_prevents_no_later_profile() -> None:
+    one = earlier(5000)
+    summary = one.results[0].summary
+    assert summary is not None
+    lied = replace(summary, events=1 << 40, size=1 << 60)
+    results = {rank: RankResult(rank, "n", DONE, summary=summary) for rank in (0, 1)}
+    results[2] = RankResult(2, "n", DONE, summary=lied)
+    found = plan(met(2, 2), known=Known(earlier=replace(one, results=results)))
+    assert found.estimate.size <= 5 * LARGER * 10**6
 
 
 def test_how_long() -> None:

@@ -26,6 +26,7 @@ from tests.hostile.app import drive
 from tests.hostile.app_cases import cases
 from tests.hostile.evidence import evidence
 from tests.hostile.frames import Outcome, frames, lines
+from tests.hostile.profiles import profiles
 from tests.hostile.verbs import COLUMNS, MEMORY, VERBS, campaign
 
 
@@ -86,7 +87,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _decoded(count: int, record_lines: int, seed: int) -> tuple[list[Outcome], int]:
-    outcomes = [frames(count, seed), lines(record_lines, seed), evidence(record_lines // _LINES_A_FILE, seed)]
+    files = record_lines // _LINES_A_FILE
+    outcomes = [frames(count, seed), lines(record_lines, seed), evidence(files, seed), profiles(files, seed)]
     return outcomes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 

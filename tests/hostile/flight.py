@@ -20,6 +20,9 @@ from tests.tui.scenes import notes, text_of
 LOOK_S = 10.0
 """Longest look at a node that says that it goes on."""
 KEYS = (*"12345jkewFvtpz", "right", "left", "enter", "home", "end")
+PROFILE_KEYS = ("1", "2", "3", "4", "z", "down", "enter", "question_mark", "c")
+LEAVE_S = 15.0
+"""For a profile that is under way to end."""
 DIALOGS = ("question_mark", "colon", "x", "slash")
 
 
@@ -46,7 +49,10 @@ def _done(app: CockpitApp) -> bool:
 
 
 async def _press(pilot: Pilot[Any], rng: random.Random) -> None:
-    if rng.random() < 0.1:
+    draw = rng.random()
+    if draw < 0.05:
+        await _profile(pilot, rng)
+    elif draw < 0.15:
         await pilot.press(rng.choice(DIALOGS))
         await pilot.pause(0.05)
         _see(pilot.app)
@@ -55,6 +61,25 @@ async def _press(pilot: Pilot[Any], rng: random.Random) -> None:
         await pilot.press(rng.choice(KEYS))
     await pilot.pause(0.1)
     _see(pilot.app)
+
+
+async def _profile(pilot: Pilot[Any], rng: random.Random) -> None:
+    """Ask for one, or for an earlier one, look at it for a while, and leave it."""
+    await pilot.press("P")
+    for key in (
+        *rng.choices(("down", "enter", "enter"), k=3),
+        *rng.choices(PROFILE_KEYS, k=rng.randrange(8)),
+    ):
+        await pilot.pause(0.2)
+        _see(pilot.app)
+        await pilot.press(key)
+    _see(pilot.app)
+    left = time.monotonic() + LEAVE_S
+    while not isinstance(pilot.app.screen, RunScreen):
+        assert time.monotonic() < left, "escape does not lead back"
+        await pilot.press("escape")
+        await pilot.pause(0.2)
+        _see(pilot.app)
 
 
 def _see(app: Any) -> None:

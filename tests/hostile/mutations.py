@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +15,7 @@ from cockpit.base.answers import Hello, Nothing, Trouble
 from cockpit.base.events import RECORD
 from cockpit.base.frames import MAX_HEADER, MAX_PAYLOAD, Header
 from cockpit.base.gate import Of, fields
+from cockpit.base.profile.summary import RankProfile
 from cockpit.base.verbs import VERBS
 from cockpit.engine.links.link import REPLIES
 from tests.hostile import values
@@ -175,8 +178,31 @@ def _lengths(sent: Sent, rng: random.Random) -> Out:
     return Out([sent.bytes(header, payload)])
 
 
+def spoilt(told: dict[str, Any], definition: type[Any], rng: random.Random) -> bytes:
+    """JSON of an object, changed in a place or more."""
+    held = {"file": told}
+    for _ in range(rng.choice((1, 1, 3, 20))):
+        try:
+            places = list(values.places(held, "file", Of(definition)))[1:]
+            rng.choice(CHANGES)(rng.choice(places), rng)
+        except (AttributeError, IndexError, KeyError, TypeError):
+            break  # a second change met what the first had left
+    return values.dumped(held["file"])
+
+
+def _summary(data: bytes, rng: random.Random) -> bytes:
+    """What came of the profile of a rank, rewritten."""
+    try:
+        return zlib.compress(spoilt(json.loads(zlib.decompress(data)), RankProfile, rng))
+    except (ValueError, zlib.error):
+        return zlib.compress(rng.choice((b"ab 1\n", b"f (x.py:1);\x1b[2J \x9b 3\n", b"\n")) * (1 << 20), 1)
+
+
 def _payload(sent: Sent, rng: random.Random) -> Out:
     data = sent.payload
+    if sent.verb == "profile" and data and rng.random() < 0.8:
+        sent.payload = _summary(data, rng)
+        return Out([sent.bytes()])
     sent.payload = rng.choice(
         (
             data + b"more",

@@ -16,6 +16,7 @@ from cockpit.engine import collect
 from cockpit.engine.links import pool
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.pool import LinkPool
+from cockpit.engine.profile import taking
 from cockpit.transport.base import Pipe, Transport
 from cockpit.transport.local import LocalTransport
 from cockpit.transport.registry import TRANSPORTS
@@ -117,3 +118,5 @@ def install(plan: Plan) -> None:
     change(collect, "_TRIES", 3)
     change(collect, "_SILENCE_S", CALL_S)
     change(awaiting, "PATIENCE_S", CALL_S)
+    for name, seconds in (("SUM_S", CALL_S), ("CONFIRM_S", 2.0), ("AFTER_S", 2.0)):
+        change(taking, name, seconds)

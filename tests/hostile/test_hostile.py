@@ -11,6 +11,7 @@ import pytest
 
 from tests.hostile.evidence import evidence
 from tests.hostile.frames import frames, lines
+from tests.hostile.profiles import profiles
 from tests.hostile.sabotage import BOUNDS
 from tests.hostile.verbs import COLUMNS, VERBS
 
@@ -38,6 +39,18 @@ def test_evidence() -> None:
     assert outcome.faults == []
     assert outcome.refused > 100
     assert outcome.passed > 30
+
+
+def test_profiles() -> None:
+    outcome = profiles(100, 1)
+    assert outcome.faults == []
+    assert outcome.refused > 50
+    assert outcome.passed > 30
+
+
+def test_without_a_bound_stacks_show_what_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.core.profile.folded.one_line", lambda text, limit: text)
+    assert "says" in profiles(100, 1).faults[0]
 
 
 def test_without_a_sanitiser_evidence_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from tests.hostile import quick
 from tests.hostile.frames import Outcome
 from tests.hostile.mutations import MUTATIONS
 from tests.hostile.peer import Plan
+from tests.hostile.profiles import keep_damaged
 from tests.hostile.quick import BAD
 from tests.hostile.values import odd_characters
 from tests.hostile.world import GOOD, RANKS, World
@@ -48,7 +49,7 @@ KILL_S = 75.0
 ROOM = 64 << 20
 """Bytes that a case may leave here."""
 
-WATCHES = ("run", "attach", "stop", "logs", "metrics")
+WATCHES = ("run", "attach", "stop", "logs", "metrics", "profile")
 """The app is not among them: it looks for a time of its own and leaves, so one that does not hangs."""
 CODES = {
     "run": {0, 1, 3},
@@ -58,6 +59,7 @@ CODES = {
     "stop": {0, 1, 3},
     "collect": {0, 3},
     "stacks": {0, 1, 3},
+    "profile": {0, 2, 3},
     "logs": {0},
     "metrics": {0},
     "app": {0},
@@ -71,6 +73,7 @@ _OURS = re.compile(
     r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|un(seen|worked)\.json"
     r"|(journal|now|pace)\.jsonl|lock(\.attending)?"
     r"|(reports|files)/(manifest\.json|000[01]-(bad|good)/[\w./-]+)|stacks/[\w.-]+/[\w.-]+"
+    r"|profiles/[1-9]/(collection\.json|rank-[0-3]\.(json\.gz|folded))"
     rf"|{EVIDENCE}/000[01]-(bad|good)/{EVIDENCE_NAME})"
     r"|state/cockpit/copied\.txt"  # the app has keys that copy
     r"|tmp/cockpit-\d+/bin/py-spy-[0-9a-f]+"  # on the node, which said that it has none
@@ -129,6 +132,8 @@ class Case:
     def goes_on(self) -> bool:
         """Whether it is about the run that goes on: only that has measurements and stacks."""
         watched = self.verb in ("attach", "app") and self.mutation != DISK
+        if self.verb == "profile":
+            return self.mutation != DISK
         return self.verb == "stacks" or (watched and random.Random(f"{self.seed}.run").random() < 0.15)
 
     @property
@@ -161,10 +166,11 @@ class Case:
             verbs = ("hello",)
         elif rng.random() < 0.1:
             verbs = ("ping",)
-        elif self.goes_on and self.verb != "stacks":
-            verbs = (rng.choice(("follow", "samples", "samples", "past")),)
+        elif self.goes_on and self.verb not in _ASKED_LIVE:
+            asked = ("follow", "samples", "samples", "past")
+            verbs = (rng.choice((*asked, "window", "profile") if self.verb == "app" else asked),)
         elif self.verb in _ASKED and rng.random() < 0.8:
-            verbs = (rng.choice(_ASKED[self.verb]),)
+            verbs = tuple(rng.choice(_ASKED[self.verb]).split())
         skip = rng.choice((0, 0, 0, 1, 2)) if verbs and verbs[0] in ("follow", "samples") else 0
         mutation = "" if self.mutation == DISK else self.mutation
         self.plan = Plan(mutation, self.seed, verbs, skip, report=str(self.top / "io" / "rewritten"))
@@ -172,6 +178,8 @@ class Case:
             here = self.world.state(self.run, self.top / "state")
             if self.mutation == DISK:
                 self.world.damage(self.run, here, self.nodes, rng)
+            if self.mutation == DISK and self.verb in ("profile", "app"):
+                keep_damaged(here / "profiles", rng)
         self.before = tree(self.top)
 
     def start(self) -> None:
@@ -319,6 +327,8 @@ def tree(top: Path) -> Tree:
 def _digest(path: Path) -> str:
     if path.is_symlink() or not path.is_file():
         return "odd"
+    if (size := path.stat().st_size) > ROOM:
+        return f"{size} bytes"  # nearly all of it a hole
     return hashlib.sha1(path.read_bytes()).hexdigest()
 
 
@@ -367,6 +377,20 @@ def _stacks(case: Case, rng: random.Random) -> list[str]:
     return ["stacks", case.run, "--samples", "1", "--timeout", "2", *form]
 
 
+def _profile(case: Case, rng: random.Random) -> list[str]:
+    if case.mutation == DISK:
+        shown = (["--json"], ["--md"], ["--fetch"], ["--fetch", "--json"], ["--folded", "-"], ["--html", "-"])
+        return ["profile", "show", case.run, *rng.choice(([], *shown))]
+    taken: tuple[list[str], ...] = (
+        [],
+        ["--json"],
+        ["--json"],
+        ["--fetch", "--json"],
+        ["--kind", "cpu", "--seconds", "1", "--json"],
+    )
+    return ["profile", case.run, *rng.choice(taken), *rng.choice(([], ["--ranks", "0,2-3"]))]
+
+
 def _logs(case: Case, rng: random.Random) -> list[str]:
     some = (["-f"], ["--json"], ["--tail", "5"], ["--grep", "loss"], ["--since", "10m"], ["--node", GOOD])
     return ["logs", case.run, *rng.choice(([], *some))]
@@ -384,6 +408,7 @@ _WORDS: dict[str, Callable[[Case, random.Random], list[str]]] = {
     "stop": _stop,
     "collect": _collect,
     "stacks": _stacks,
+    "profile": _profile,
     "logs": _logs,
     "metrics": _metrics,
     "app": lambda case, rng: [],
@@ -396,7 +421,10 @@ _ASKED = {
     "ps": ("status", "samples", "past"),
     "metrics": ("follow", "status", "past"),
     "app": ("follow", "past"),
+    "stacks": ("stacks", "stacks calls", "stacks calls", "recorder"),
+    "profile": ("window", "profile", "profile", "profile", "samples", "environ", "seek", "spy"),
 }
+_ASKED_LIVE = ("stacks", "profile")
 
 
 # What must be true of the healthy node
@@ -407,6 +435,8 @@ def _healthy(case: Case, code: int, out: bytes) -> Iterator[str]:
         yield from _same_logs(case, whole=not case.left and not out.startswith(b"left"))
     elif case.verb == "collect":
         yield from () if _FILES[0] in case.words else _same_reports(case)
+    elif case.verb == "profile":
+        yield from () if case.mutation == DISK else _same_profiles(case, code, out)
     elif "--json" in case.words and not case.left:
         try:
             yield from _told(case, json.loads(out))
@@ -435,6 +465,23 @@ def _same_reports(case: Case) -> Iterator[str]:
         here = case.known() / "reports" / f"0001-{GOOD}" / path.name
         if not here.is_file() or here.read_bytes() != path.read_bytes():
             yield f"{GOOD}'s {path.name} was not collected"
+
+
+def _same_profiles(case: Case, code: int, out: bytes) -> Iterator[str]:
+    """Ranks of the healthy node are there, whatever the other says; another case may have them just now, by
+    a hook or a py-spy."""
+    busy = "another profile of it is being taken"
+    if code == 2:
+        if not ("window" in case.read("rewritten").decode() or busy in case.read("err").decode()):
+            yield f"nothing is profiled: {case.read('err')[-300:]!r}"
+    elif "--json" in case.words:
+        taken = json.loads(out)["taken"]
+        for rank in RANKS[GOOD]:
+            one = taken[str(rank)]
+            held = busy in one["why"] or "suspend process" in one["why"]
+            held = held or (case.left and one["state"] == "cancelled")
+            if one["state"] != "done" and not held:
+                yield f"{GOOD}'s rank {rank} is told to be {one['state']!r}: {one['why']!r}"
 
 
 def _told(case: Case, told: Any) -> Iterator[str]:
@@ -474,7 +521,7 @@ class Verbs(Outcome):
 
 def preload() -> None:
     """Import here what every child needs."""
-    for name in ("run", "attach", "ps", "doctor", "stop", "collect", "stacks", "logs", "metrics"):
+    for name in ("run", "attach", "ps", "doctor", "stop", "collect", "stacks", "profile", "logs", "metrics"):
         import_module(f"cockpit.cli.verbs.{name}")
     for name in (
         "cockpit.cli.run_details",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -9,14 +10,16 @@ import secrets
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from cockpit.base.progress import calls
 from cockpit.base.progress.past import Stretch
-from cockpit.base.record import EVENTS, EVIDENCE, STEPS
+from cockpit.base.record import EVENTS, EVIDENCE, PROBE, STEPS
 from tests.hostile import evidence, mutations, values
 from tests.hostile.quick import BAD, REPO
 from tests.waiting import until
@@ -39,7 +42,9 @@ LIVE = f"""
 import os, sys, threading, time
 sys.path.insert(0, {str(REPO)!r})
 from tests.recorder.serving import serve_rank
+from tests.hostile.stepping import make_steps
 server = serve_rank()
+threading.Thread(target=make_steps, daemon=True).start()
 print("rank", os.environ["RANK"], "is ready", flush=True)
 time.sleep(3600)
 """
@@ -185,8 +190,12 @@ def damage(folder: Path, rng: random.Random) -> None:
         case 4:
             for number in rng.choice(((2,), range(4, 300))):
                 _write(folder / f"rank-{number}.log", b"not mine\n")
+        case 5 if rng.random() < 0.5:
+            _traces(folder, rng)
         case 5:
             _write(folder / "reports" / f"{rng.choice(('x', chr(27), 'a b'))}.nsys-rep", b"report")
+        case 6 if rng.random() < 0.3:
+            _calls(folder / PROBE, rng)
         case 6:
             _evidence(folder, rng)
         case _ if name.endswith(".json") and was:
@@ -213,6 +222,42 @@ def _evidence(folder: Path, rng: random.Random) -> None:
     events = folder / EVENTS
     if events.is_file():
         _write(events, told + events.read_bytes())
+
+
+def _traces(folder: Path, rng: random.Random) -> None:
+    """What could be in the way of profiles, in the reports folder and by the names that they have."""
+    for number in range(rng.choice((1, 3, 30))):
+        step = rng.choice((1, 5, 10**11))
+        mark = rng.choice(("x-1", chr(27), "a b", "\u202e", "y" * 150))
+        path = folder / "reports" / f"r.{BAD}.rank-{number % 3}.torch.step-{step}.{mark}.trace.json.gz"
+        try:
+            match rng.randrange(7):
+                case 0:
+                    path.symlink_to(rng.choice(("/etc/hostname", "/dev/zero", "/nowhere", ".")))
+                case 1:
+                    os.mkfifo(path)
+                case 2:
+                    path.mkdir()
+                case 3:
+                    with path.open("wb") as file:
+                        file.truncate(1 << 43)  # all of it a hole
+                case 4:
+                    path.write_bytes(gzip.compress(b" " * (64 << 20), 1))
+                case 5:
+                    path.with_name(path.name + ".part").write_bytes(b"{")
+                case _:
+                    path.write_bytes(gzip.compress(b'{"traceEvents": []}') + rng.randbytes(20))
+        except OSError:
+            return  # the reports folder was replaced by something else, or has it
+
+
+def _calls(folder: Path, rng: random.Random) -> None:
+    """Files of last calls that no probe has written."""
+    for rank in (0, 1, 2):
+        pid = rng.choice((7, 4_000_000, 9_999_999_999))
+        data = bytearray(rng.randbytes(4096).ljust(calls.SIZE, rng.choice((b"\t", b"\n", b"\x1b"))))
+        struct.pack_into("=4Q", data, 0, calls.MAGIC, calls.VERSION, rank, pid)
+        _write(folder / f"{rank}.{pid}.calls", bytes(data[: rng.choice((0, 100, calls.SIZE, calls.SIZE))]))
 
 
 def _rewritten(data: bytes, rng: random.Random) -> bytes:

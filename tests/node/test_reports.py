@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
-from cockpit.node.run import reports
+from cockpit.base.answers import ReportsAnswer
+from cockpit.base.gate import read
+from cockpit.node.calls import Call
+from cockpit.node.run import collect, reports
 from tests.needs import require
 from tests.node.conftest import Launch
 from tests.node.runs import Run, command, program
@@ -105,6 +109,23 @@ def test_profiler_that_takes_too_long_is_ended(launch: Launch, tmp_path: Path, n
 
 
 @pytest.mark.nsys
+def test_of_more_than_an_answer_has_room_for_the_newest_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cockpit.node.run.collect.REPORT_FILES", 3)
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    for number, name in enumerate("dacb"):
+        (folder / f"{name}.trace.json.gz").write_bytes(b"x" * number)
+        os.utime(folder / f"{name}.trace.json.gz", (number, number))
+    (folder / "l.trace.json.gz").symlink_to("/etc/hostname")
+    os.mkfifo(folder / "f.trace.json.gz")
+    (folder / "g.trace.json.gz").mkdir()
+    call = Call({"id": 1, "dir": str(tmp_path)}, b"", lambda head, data: None)
+    told = read(ReportsAnswer, collect.reports(call)).files
+    assert [(one.name[0], one.size) for one in told] == [("a", 1), ("b", 3), ("c", 2)]
+
+
 def test_nsys_and_a_polite_stop(launch: Launch, tmp_path: Path) -> None:
     nsys = require("nsys")
     if not reports.importers(nsys):

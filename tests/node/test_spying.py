@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,6 +90,16 @@ class Asked:
 
     def last(self, rank: int = 0) -> dict[str, Any]:
         return [item for item in self.items if item["rank"] == rank][-1]
+
+
+def test_names_of_functions_may_be_anything() -> None:
+    began = time.monotonic()
+    said = f"thread (7): x;{' (' * 500_000} 3\nthread (7);{'y' * 5000} (a.py:3) 4\n"
+    found = spying.folded(said, {7}, "", "/home/u")
+    assert sorted(found.values()) == [3, 4]
+    assert max(map(len, found)) <= spying.FRAME + 5  # a file without its folder is …/file
+    assert time.monotonic() < began + 20
+    assert len(spying.written({f"{one:06}": 1 for one in range(1 << 20)})) <= spying.MOST_BYTES
 
 
 def test_all_ranks_are_recorded_at_once_and_the_main_thread_apart(busy: int) -> None:

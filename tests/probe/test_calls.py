@@ -183,6 +183,12 @@ def test_bytes_of_anybody_are_calls_or_none(rings: Path, run: Path) -> None:
         (rings / "3.9.calls").write_bytes(odd)
         assert asked(run, 3).ranks == ()
     (rings / "3.9.calls").unlink()
+    # Whoever writes a number of a process that there can be none of costs no other rank its answer.
+    for rank, pid in ((3, 9_999_999_999), (4, 77)):
+        data = bytearray(calls.SIZE)
+        struct.pack_into("=4Q", data, 0, calls.MAGIC, calls.VERSION, rank, pid)
+        (rings / f"{rank}.{pid}.calls").write_bytes(data)
+    assert [one.rank for one in asked(run, 3, 4).ranks] == [4]
     os.mkfifo(rings / "3.9.calls")
     (rings / "3.10.calls").symlink_to("/dev/zero")
     assert asked(run, 3).ranks == ()

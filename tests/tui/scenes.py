@@ -43,7 +43,7 @@ EIGHT = [f"gpu{number:02d}" for number in range(1, 9)]
 
 MANY = [f"gpu{number:03d}" for number in range(1, 129)]
 
-LASTING = ("start", "watch", "sample")
+LASTING = ("start", "watch", "sample", "profile")
 """Tasks of the app that go on for as long as the run, or somebody's answer, takes."""
 
 LOOK_S = WAIT_S + 0.01

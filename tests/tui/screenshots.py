@@ -7,10 +7,14 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 from cockpit.config import Config
 from tests.tui import lively, stack_scenes
+from tests.tui.profile_scenes import SCENES as PROFILE_SCENES
+from tests.tui.profile_scenes import profiled
 from tests.tui.scenes import SCENES, played
 from tests.tui.stack_scenes import STACK_SCENES, stacked
 from tests.tui.stage import NOW, Stage
@@ -38,18 +42,31 @@ PACE_SIZES = ((80, 24), (140, 45))
 STACK_SHOTS = ("stacks-64", "stacks-rank", "stacks-missing")
 """Those of the stack screen."""
 
+PROFILE_SHOTS = ("profile-goes-on",)
+"""Those of the profile screen; :data:`PROFILES`: each at the least and at a usual size."""
+
+PROFILES = ("profile-4", "profile-64")
+
 THEMES = ("dark", "light")
 SIZE = (140, 40)
 
 
 async def _shoot(folder: Path, name: str, theme: str, size: tuple[int, int] | None = None) -> None:
     config = Config(ascii=False, theme=theme)
-    scene = stacked(STACK_SCENES[name], SIZE, config) if name in STACK_SHOTS else None
-    async with scene or played(SCENES[name], size or SIZE, config) as (app, _, _):
+    async with _shown(name, size or SIZE, config) as (app, *_):
         more = "" if theme == THEMES[0] else f"-{theme}"
         path = folder / (f"{name}{more}.svg" if size is None else f"{name}-{size[0]}x{size[1]}.svg")
         path.write_text(app.export_screenshot(title="cockpit"))
         print(path)
+
+
+def _shown(name: str, size: tuple[int, int], config: Config) -> AbstractAsyncContextManager[tuple[Any, ...]]:
+    """A scene, whichever screen it is of."""
+    if name in STACK_SHOTS:
+        return stacked(STACK_SCENES[name], size, config)
+    if name in (*PROFILE_SHOTS, *PROFILES):
+        return profiled(PROFILE_SCENES[name], size, config.theme)
+    return played(SCENES[name], size, config)
 
 
 def main(folder: Path) -> None:
@@ -59,8 +76,11 @@ def main(folder: Path) -> None:
     time.time = lambda: NOW
     Stage.lively, stack_scenes.RUN = True, lively.name(NOW - 761)
     folder.mkdir(parents=True, exist_ok=True)
-    usual = [(name, theme, None) for theme in THEMES for name in (*SHOTS, *STACK_SHOTS)]
-    for what in (*usual, *((name, THEMES[0], size) for name in PACE_SHOTS for size in PACE_SIZES)):
+    usual = [(name, theme, None) for theme in THEMES for name in (*SHOTS, *STACK_SHOTS, *PROFILE_SHOTS)]
+    for what in (
+        *usual,
+        *((name, THEMES[0], size) for name in (*PACE_SHOTS, *PROFILES) for size in PACE_SIZES),
+    ):
         with tempfile.TemporaryDirectory() as home:
             os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
             asyncio.run(_shoot(folder, *what))

@@ -24,6 +24,8 @@ from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.key_bar import KeyBar
+from cockpit.tui.profile import help as profile_help
+from cockpit.tui.profile.form import ProfileForm
 from cockpit.tui.run import help as run_help
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.doctor_screen import DoctorScreen
@@ -131,6 +133,7 @@ RUNS: dict[str, Scene] = {
     "stalled": Scene(play=stalls),
     "kept": Scene(play=stalls),
     "doctor": Scene(),
+    "profile": Scene(),
 }
 
 # Per command: the run, keys before it, and what must be true afterwards but is not before.
@@ -166,6 +169,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "runs": ("grid", ("1",), lambda app: said(app, "no other run is known here")),
     "evidence": ("kept", (), lambda app: isinstance(app.screen, KeptScreen)),
     "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
+    "profile": ("profile", (), lambda app: isinstance(app.screen, ProfileForm)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
     "previous_rank": ("running", (), lambda app: chosen(app) == ("gpu08", 63)),
     "next_rank": ("running", (), lambda app: chosen(app) == ("gpu01", 0)),
@@ -503,7 +507,8 @@ def test_own_keys_replace_the_shipped_ones() -> None:
         ):
             await pilot.press("x")
             await until(pilot, lambda: "FROZEN" in text_of(app), "frozen")
-            assert "X stop" in text_of(app)
+            await pilot.press("5")
+            await until(pilot, lambda: "X stop" in text_of(app), "the key that stops")
             await pilot.press("X")
             await until(pilot, lambda: isinstance(app.screen, Question), "the question")
 
@@ -527,7 +532,7 @@ def test_texts_name_the_keys_in_force() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("screen", [run_help.ABOUT, stacks_help.ABOUT])
+@pytest.mark.parametrize("screen", [run_help.ABOUT, stacks_help.ABOUT, profile_help.ABOUT])
 def test_help_names_commands_that_there_are(screen: Mapping[str, tuple[str, Sequence[str]]]) -> None:
     keys: dict[str, str] = dict.fromkeys(BY_ID, "KEY")
     told = [line.format_map(keys) for _, lines in screen.values() for line in lines]

@@ -11,6 +11,7 @@ from cockpit.core.logs.sources import Nccl
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.run.failure_banner import FailureBanner
 from tests.nccl.samples import IB_2_18
+from tests.nccl_tests.standin import printed
 from tests.tui.scenes import SCENES, Scene, choose, chosen, healthy, nothing, played, text_of, until
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
@@ -86,5 +87,22 @@ def test_its_own_file_is_in_the_log() -> None:
             await pilot.press("Y")
             asked = f"cockpit logs {stage.name} --rank 13 --grep NCCL --nccl --time"
             await until(pilot, lambda: app.clipboard == asked, asked)
+
+    asyncio.run(main())
+
+
+def test_wrong_results_of_nccl_tests_are_in_the_banner_and_in_detail(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AGAIN_S", "REST", "SELDOM_S"):
+        monkeypatch.setattr(f"cockpit.tui.run.nccl_said.{name}", 0.0)
+
+    async def main() -> None:
+        async with played(SCENES["running"], (180, 60)) as (app, pilot, stage):
+            stage.prints(13, printed(wrong=3).text)
+            said = "all_reduce_perf got 3 wrong values on gpu[01-02]"
+            await until(pilot, lambda: said in banner(app), "the notice")
+            assert "cockpit doctor HOSTFILE --deep" in banner(app)
+            choose(app, "gpu02", 13)
+            await pilot.press("3")
+            await until(pilot, lambda: "a cable, a driver" in text_of(app), "its detail")
 
     asyncio.run(main())

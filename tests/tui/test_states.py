@@ -35,7 +35,7 @@ SAYS = {
     "frozen": ("FROZEN · the display is paused, the run continues · p resumes", "frozen · 90 lines"),
     "palette": ("go to", "x            stop the run", "enter runs it · esc closes"),
     "login-password": ("password for ada@gpu01", "then on gpu[02-08]", "••••••"),
-    "foreign": ("20261121-0412-heron", "[0-15]", "/ filter  enter open  s stacks  ? all keys"),
+    "foreign": ("20261121-0412-heron", "[0-15]", "/ filter  enter open  s stacks  P profile  ? all keys"),
     "foreign-silent": (
         "no output here: each rank writes to a terminal (pts/4)",
         "to a file: … >train.log 2>&1",

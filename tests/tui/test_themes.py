@@ -43,7 +43,10 @@ CELLS = tuple(f"pace-{name}" for name in themes.TABLES["pace"])
 PHASES = tuple(f"phase-{name}" for name in themes.TABLES["phase"])
 """Cells of the phases of a step."""
 
-BEHIND = ("frame", "notice", "stall", *CELLS, "phase-wait", "phase-other")
+PROFILE = tuple(f"profile-{name}" for name in themes.TABLES["profile"])
+"""Cells of where a profiled step goes."""
+
+BEHIND = ("frame", "notice", "stall", *CELLS, *PROFILE, "phase-wait", "phase-other")
 """Variables that no text is drawn in."""
 
 
@@ -171,10 +174,11 @@ def test_cells_of_a_map_can_be_told_apart(name: str) -> None:
         assert near == []
 
 
+@pytest.mark.parametrize("parts", [PHASES, PROFILE], ids=["phases", "profile"])
 @pytest.mark.parametrize("name", COLOURED)
-def test_phases_of_a_step_can_be_told_apart(name: str) -> None:
+def test_parts_of_a_step_can_be_told_apart(name: str, parts: tuple[str, ...]) -> None:
     theme = shipped(name)
-    colours = {part: Color.parse(theme.variables[part]) for part in PHASES}
+    colours = {part: Color.parse(theme.variables[part]) for part in parts}
     colours["background"] = Color.parse(str(theme.background))
     # Any two may be side by side: what is not known of a rank is left out.
     least = 20 if name == "colour-blind" else 16
@@ -189,7 +193,8 @@ def test_phases_of_a_step_can_be_told_apart(name: str) -> None:
 
 def test_each_phase_has_a_colour() -> None:
     assert tuple(themes.TABLES["phase"]) == NAMES_OF_PHASES
-    assert len({shipped("ansi").variables[part] for part in PHASES}) == len(PHASES)
+    for parts in (PHASES, PROFILE):
+        assert len({shipped("ansi").variables[part] for part in parts}) == len(parts)
 
 
 def test_the_terminals_own_theme_has_no_colour_of_ours() -> None:

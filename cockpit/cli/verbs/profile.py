@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from cockpit.core.text import counted
 from cockpit.engine.collect import collect
 from cockpit.engine.profile.choose import ALL, LONGEST_S, RATE, SECONDS, STEPS, Wish
 from cockpit.engine.profile.known import keep_event, known_of, store_of
-from cockpit.engine.profile.store import MAIN, Store
+from cockpit.engine.profile.store import MAIN, NUMBER, Store
 from cockpit.engine.profile.taking import Taking
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import pool_for
@@ -269,7 +270,7 @@ def _show(args: argparse.Namespace) -> int:
         what = f"unexpected argument {args.more[2]!r}" if args.more else "which run?"
         raise CockpitError(what, hint=f"cockpit profile {SHOW} RUN [N]; see: cockpit ps")
     run, *number = args.more
-    if number and not (number[0].isascii() and number[0].isdigit()):
+    if number and not re.fullmatch(NUMBER, number[0]):
         raise CockpitError(
             f"not the number of a profile: {number[0]!r}", hint=f"the newest: cockpit profile {SHOW} {run}"
         )
@@ -287,7 +288,7 @@ def _kept(target: str) -> tuple[RunFolder | None, Store, list[int]]:
     :raises CockpitError: there is none
     """
     path = Path(target)
-    if "/" in target and path.name.isdigit() and (path / MAIN).exists():
+    if "/" in target and re.fullmatch(NUMBER, path.name) and (path / MAIN).exists():
         return None, Store(path.parent), [int(path.name)]
     folder = RunFolder.find(target)
     store = store_of(folder)

@@ -22,7 +22,8 @@ from cockpit.core.text import one_line
 THREAD = "thread: "
 """What the first frame begins with of stacks that are not the main thread's."""
 
-MOST_STACKS, MOST_DEPTH = 20_000, 300
+MOST_STACKS, MOST_DEPTH, MOST_FRAMES = 20_000, 300, 100_000
+_LINE = re.compile(r"[^\n]+")
 _PLACE = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")
 
 Stack = tuple[str, ...]
@@ -34,15 +35,15 @@ def parsed(text: str) -> dict[Stack, int]:
     """Folded stacks, ``outer;inner N`` a line; lines that are none are left out, and what exceeds bounds."""
     found: Counter[Stack] = Counter()
     known: dict[str, str] = {}
-    for line in text.split("\n"):
-        stack, _, many = line.rpartition(" ")
-        if stack and many.isascii() and many.isdigit() and len(many) <= 12:
+    for line in _LINE.finditer(text):
+        stack, _, many = line.group().rpartition(" ")
+        if stack and many.isascii() and many.isdigit() and len(many) <= 12 and int(many):
             frames = stack.split(";", MOST_DEPTH)[:MOST_DEPTH]
             for frame in frames:
                 if frame not in known:
                     known[frame] = one_line(frame, limit=300)
             found[tuple(known[frame] for frame in frames)] += int(many)
-            if len(found) >= MOST_STACKS:
+            if len(found) >= MOST_STACKS or len(known) >= MOST_FRAMES:
                 break
     return dict(found)
 
@@ -113,30 +114,60 @@ def differences(of: Mapping[int, Samples], rank: int) -> list[Differs]:
     Of frames that call each other and differ alike only the innermost is there. None is one in which ranks
     wait for others: who waits is not to blame.
     """
-    shares = {each: _shares(main_thread(samples)) for each, samples in of.items()}
-    many = {each: sum(main_thread(samples).values()) for each, samples in of.items()}
-    others = [each for each in shares if each != rank and shares[each]]
-    mine = shares.get(rank)
-    if not mine or not others:
-        return []
-    fewest, found = min(many[each] for each in others), []
-    for frame, (share, depth) in mine.items():
-        one = Differs(frame, share, median_high(shares[each].get(frame, (0.0, 0))[0] for each in others))
-        error = math.sqrt(_variance(share, many[rank]) + _variance(one.others, fewest))
-        if one.more >= max(LEAST, ERRORS * error) and kind(_frame(frame)) not in WAITING:
-            found.append((depth, one))
-    found.sort(key=lambda each: (-round(each[1].more, 3), -each[0], each[1].frame))
-    kept: list[Differs] = []
-    for _, one in found:
-        if all(abs(one.more - other.more) > _ALIKE for other in kept):
-            kept.append(one)
-    return kept
+    return Compared(of).differences(rank)
+
+
+class Compared:
+    """The stacks of all ranks, to compare each with the others."""
+
+    def __init__(self, of: Mapping[int, Samples]) -> None:
+        mine = {rank: main_thread(samples) for rank, samples in of.items()}
+        self._shares = {rank: _shares(samples) for rank, samples in mine.items()}
+        self._many = {rank: sum(samples.values()) for rank, samples in mine.items()}
+
+    def odd_ranks(self) -> dict[int, list[Differs]]:
+        """See :func:`odd_ranks`."""
+        found = {rank: some for rank in self._shares if (some := self.differences(rank))}
+        return dict(sorted(found.items(), key=lambda each: -each[1][0].more))
+
+    def differences(self, rank: int) -> list[Differs]:
+        """See :func:`differences`."""
+        shares, many = self._shares, self._many
+        others = [each for each in shares if each != rank and shares[each]]
+        mine = shares.get(rank)
+        if not mine or not others:
+            return []
+        fewest, found = min(many[each] for each in others), []
+        for frame, (share, depth) in mine.items():
+            if share < LEAST:
+                continue
+            one = Differs(frame, share, median_high(shares[each].get(frame, (0.0, 0))[0] for each in others))
+            error = math.sqrt(_variance(share, many[rank]) + _variance(one.others, fewest))
+            if one.more >= max(LEAST, ERRORS * error) and kind(_frame(frame)) not in WAITING:
+                found.append((depth, one))
+        found.sort(key=lambda each: (-round(each[1].more, 3), -each[0], each[1].frame))
+        kept: list[Differs] = []
+        for _, one in found:
+            if all(abs(one.more - other.more) > _ALIKE for other in kept):
+                kept.append(one)
+        return kept
+
+
+def top(samples: Samples) -> tuple[str, float] | None:
+    """The frame that the main thread is itself in most, calls left out, and its share; None: no sample."""
+    mine = main_thread(samples)
+    own: Counter[str] = Counter()
+    for stack, many in mine.items():
+        own[stack[-1]] += many
+    if not own:
+        return None
+    frame, many = own.most_common(1)[0]
+    return frame, many / sum(mine.values())
 
 
 def odd_ranks(of: Mapping[int, Samples]) -> dict[int, list[Differs]]:
     """The ranks that are somewhere for longer than the others, those that differ most first."""
-    found = {rank: some for rank in of if (some := differences(of, rank))}
-    return dict(sorted(found.items(), key=lambda each: -each[1][0].more))
+    return Compared(of).odd_ranks()
 
 
 def _variance(share: float, many: int) -> float:

@@ -16,7 +16,7 @@ TOP = 50
 SHARED = 0.8
 """Part of them that two ranks of one kind have in common."""
 LEAST = 0.001
-"""Part of a step that such an operation takes: what copies a few numbers makes a rank no other kind."""
+"""Part of a step that such an operation takes: copying a few numbers for a rank makes it no other kind."""
 AS_OFTEN = 0.1
 """How much more often one may call it."""
 

@@ -44,9 +44,10 @@ class Parts(NamedTuple):
 
 
 def seconds(number: float, step: float) -> str:
-    """A part of a step, with as many digits as such a step needs: ``0.97 s``, ``0.045 s``."""
-    digits = 2 if step >= 1 else 3 if step >= 0.1 else 4
-    return f"{number:.{digits}f} s"
+    """A part of a step, with as many digits as such a step needs: ``0.97 s``, ``0.045 s``, ``4.5 ms``."""
+    if step < 0.1:
+        return f"{1000 * number:.{1 if step >= 0.01 else 2}f} ms"
+    return f"{number:.{2 if step >= 1 else 3}f} s"
 
 
 @dataclass(frozen=True)

@@ -114,9 +114,9 @@ def _operations(reading: Reading, most: int) -> _Table | None:
     cells = [
         (
             f"  {row.name}",
-            _span(row.own),
-            "" if row.median is None else _span(row.median),
-            _more(row.more, step),
+            brief(row.own),
+            "" if row.median is None else brief(row.median),
+            more_text(row.more, step),
             f"{row.count:.4g}",
         )
         for row in found.rows[:most]
@@ -127,11 +127,11 @@ def _operations(reading: Reading, most: int) -> _Table | None:
     return _Table(f"operations of {name} per step{others}", head, cells, 1, more)
 
 
-def _more(number: float | None, step: float) -> str:
+def more_text(number: float | None, step: float) -> str:
     """``+0.95 s``; empty: nothing to speak of."""
-    if number is None or float(seconds(number, step)[:-2]) == 0:
+    if number is None or float(seconds(number, step).split()[0]) == 0:
         return ""
-    return f"{'-' if number < 0 else '+'}{_span(abs(number))}"
+    return f"{'-' if number < 0 else '+'}{brief(abs(number))}"
 
 
 def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
@@ -140,14 +140,14 @@ def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
         rows = [row for row in reading.collectives if row.between is between]
         cells = [
             (
-                f"  {row.name}{_group(row)}",
+                f"  {row.name}{group_of(row)}",
                 f"{row.seen}/{row.ranks}" if row.ranks > row.seen else str(row.seen),
                 _bytes(row.size) if row.size else "",
                 f"{row.count:.3g}",
-                _span(row.took),
+                brief(row.took),
                 f"{row.rate / 1e9:.1f}" if row.rate else "",
-                _span(row.spread),
-                _span(row.wait),
+                brief(row.spread),
+                brief(row.wait),
                 f"{row.last[0][0]} {row.last[0][1]}/{row.of}" if row.last and row.spread >= 1e-4 else "",
             )
             for row in rows[:most]
@@ -157,13 +157,13 @@ def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
             yield _Table(f"collectives{where}, per step", head, cells, 1, len(rows) - most)
 
 
-def _span(number: float) -> str:
+def brief(number: float) -> str:
     """``0.97 s``, ``4.1 ms``, ``0.03 ms``: operations and collectives differ more than steps."""
     digits = 1 if number >= 0.00095 or not number else 2
     return f"{number:.2f} s" if number >= 0.095 else f"{1000 * number:.{digits}f} ms"
 
 
-def _group(row: CollectiveRow) -> str:
+def group_of(row: CollectiveRow) -> str:
     names = [name for name in row.groups if name]
     return f" {names[0]}" if len(names) == 1 else f" {len(names)} groups" if names else ""
 
@@ -254,11 +254,11 @@ def _arrivals(reading: Reading) -> str | None:
     late = sorted(found.after, key=lambda rank: (-found.after[rank], rank))
     late = [rank for rank in late if found.after[rank] >= row.spread / 2][:4]
     rest = [after for rank, after in found.after.items() if rank not in late]
-    said = [f"rank {rank} after {_span(found.after[rank])}" for rank in late]
+    said = [f"rank {rank} after {brief(found.after[rank])}" for rank in late]
     if len(rest) == 1:
         said[:0] = [f"rank {next(rank for rank in found.after if rank not in late)} first"]
     elif rest:
-        said[:0] = [f"{len(rest)} ranks within {_span(max(rest))} of the first"]
+        said[:0] = [f"{len(rest)} ranks within {brief(max(rest))} of the first"]
     return f"arrivals at {row.name}: {'; '.join(said)}"
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import median_high, median_low
 
 from cockpit.base.answers import RankWindow
 from cockpit.base.shared_fields import PROFILE_STEPS
 from cockpit.core.pace.heat import STALL
 from cockpit.core.profile.collection import Collection
-from cockpit.core.ranks import nodes_text, ranks_named
+from cockpit.core.ranks import nodes_text, ranks_named, ranks_text
 from cockpit.core.run.standstill import span
 from cockpit.core.text import one_line, size
 from cockpit.errors import CockpitError
@@ -38,6 +39,13 @@ STOP_S = {"": (4e-6, 7e-6), "shapes": (12e-6, 18e-6), "stack": (12e-6, 18e-6)}
 """How long stopping the profiler holds a rank up, for each event: least and most."""
 SPARE = 64 << 20
 """Bytes that are left free on a node."""
+
+LEAST_S = 1e-6
+"""A node that tells of shorter steps is not believed."""
+APART_S = 60.0
+"""So long all are waited for at most, beside what is estimated: who is further behind is not reached."""
+LARGER = 3
+"""As many times as large as usual the largest trace of an earlier collection may be, or a node lied."""
 
 PAUSED_S = 2.0
 """So long without a step, at least, is a pause."""
@@ -157,16 +165,21 @@ class Plan:
     @property
     def text(self) -> str:
         """What will be profiled, when, and what it costs, in a sentence."""
-        cost, who = self.estimate, ranks_named(self.ranks)
+        who = ranks_named(self.ranks)
         if self.first is None:
             return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples per second"
         last = self.first + self.steps - 1
         steps = f"steps {self.first:,} to {last:,}" if self.steps > 1 else f"step {last:,}"
-        least, most = cost.stop_s
+        return f"{self.kind}: {steps} of {who}, in about {span(self.estimate.wait_s)}; {self.cost}"
+
+    @property
+    def cost(self) -> str:
+        """What it costs a rank, of ``torch``."""
+        least, most = self.estimate.stop_s
         pause = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
         return (
-            f"{self.kind}: {steps} of {who}, in about {span(cost.wait_s)}; about {size(cost.size)} per rank "
-            f"({size(cost.raw)} unpacked); each rank pauses for {pause} at the end"
+            f"about {size(self.estimate.size)} per rank ({size(self.estimate.raw)} unpacked); each rank "
+            f"pauses for {pause} at the end"
         )
 
 
@@ -178,10 +191,13 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
     """
     unable = {rank: why for rank, one in met.windows.items() if (why := _why(met.kind, one))}
     able = {rank: window for rank, window in met.windows.items() if rank not in unable}
+    step_s = _middle(window.step_s for window in able.values())
+    if met.kind == "torch" and step_s is not None and (wish.ranks is None or wish.ranks & set(able)):
+        unable |= _apart(wish, able, step_s, now - met.at)
+        able = {rank: window for rank, window in able.items() if rank not in unable}
     ranks, left_out = _ranks(wish, met, known, able, {**met.absent, **unable})
     if not ranks:
         raise _nobody(met, left_out)
-    step_s = _middle(window.step_s for window in able.values())
     _check_moves(met, known, step_s)
     if met.kind == "cpu":
         seconds = _seconds(wish, step_s)
@@ -199,7 +215,7 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
     _check_room(met, ranks, estimate, steps)
     _check_stop(known, estimate)
     # Also where a checkpoint, or an evaluation, begins meanwhile.
-    deadline = min(86400.0, 60 + 5 * (estimate.wait_s + estimate.takes_s) + estimate.stop_s[1])
+    deadline = min(86400.0, APART_S + 5 * (estimate.wait_s + estimate.takes_s) + estimate.stop_s[1])
     return Plan(
         "torch", ranks, left_out, front + ahead, steps, 0.0, wish.rate, wish.options, deadline, estimate
     )
@@ -277,10 +293,31 @@ def _seconds(wish: Wish, step_s: float | None) -> float:
     return min(LONGEST_S, max(1.0, math.ceil(wish.steps * step_s)))
 
 
+def _apart(wish: Wish, able: Mapping[int, RankWindow], step_s: float, since_s: float) -> dict[int, str]:
+    """Ranks that never come to the step of the others in time, or only say where they are, and why.
+
+    :raises CockpitError: as many are elsewhere as are together
+    """
+    fronts = {
+        rank: _front([window], step_s, since_s)
+        for rank, window in able.items()
+        if wish.ranks is None or rank in wish.ranks
+    }
+    most = median_low(fronts.values())
+    apart = {rank: front for rank, front in fronts.items() if abs(front - most) > APART_S / step_s + AHEAD}
+    if 2 * len(apart) < len(fronts):
+        return {rank: f"it is at step {at:,}, most ranks at {most:,}" for rank, at in apart.items()}
+    one, ranks = next(iter(apart)), ranks_text(fronts.keys() - apart.keys())
+    what = f"ranks are too far apart: rank {one} is at step {apart[one]:,}, ranks {ranks} at {most:,}"
+    raise CockpitError(what, hint=f"choose some that are together: --ranks {ranks}")
+
+
 def _front(windows: Iterable[RankWindow], step_s: float, since_s: float) -> int:
     """The last step that any rank has ended by now, about."""
     return max(
-        one.step + int(((one.age_s or 0.0) + since_s) / step_s) for one in windows if one.step is not None
+        one.step + max(0, int(((one.age_s or 0.0) + since_s) / step_s))
+        for one in windows
+        if one.step is not None
     )
 
 
@@ -290,15 +327,13 @@ def _ahead(step_s: float, rtt_s: float) -> int:
 
 
 def _estimate(wish: Wish, known: Known, steps: int, *, wait_s: float, takes_s: float) -> Estimate:
-    events, bytes_a_step, measured = EVENTS, 0.0, False
     before = known.earlier
-    for one in before.results.values() if before is not None else ():
-        if one.summary is not None and one.summary.steps and one.summary.events:
-            count = len(one.summary.steps)
-            events = max(events if measured else 0, one.summary.events // count)
-            if before is not None and set(before.options) == set(wish.options):
-                bytes_a_step = max(bytes_a_step, one.summary.size / count)
-            measured = True
+    found = [] if before is None else [one.summary for one in before.results.values() if one.summary]
+    found = [one for one in found if one.steps and one.events]
+    measured = bool(found)
+    events = round(_largest(one.events / len(one.steps) for one in found)) if measured else EVENTS
+    alike = before is not None and set(before.options) == set(wish.options)
+    bytes_a_step = _largest(one.size / len(one.steps) for one in found) if measured and alike else 0.0
     a_event = EVENT_BYTES[""] + sum(EVENT_BYTES[name] for name in wish.options)
     raw = steps * events * a_event
     stops = [STOP_S[name] for name in ("", *wish.options) if name in STOP_S]
@@ -354,8 +389,14 @@ def _check_stop(known: Known, estimate: Estimate) -> None:
         raise CockpitError(what, hint="fewer --steps, or: --no-shapes")
 
 
+def _largest(values: Iterable[float]) -> float:
+    """The largest, as far as it is not one node's word against all others'."""
+    known = list(values)
+    return min(max(known), LARGER * median_high(known))
+
+
 def _middle(values: Iterable[float | None]) -> float | None:
-    known = sorted(value for value in values if value is not None and value > 0)
+    known = sorted(value for value in values if value is not None and value >= LEAST_S)
     return known[len(known) // 2] if known else None
 
 

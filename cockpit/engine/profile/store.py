@@ -54,7 +54,8 @@ MAIN = "collection.json"
 LIMIT = 32 << 20
 """Bytes of one file: a larger one is not ours."""
 
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+NUMBER = r"[1-9][0-9]{0,8}"
+"""How a folder of one is called."""
 
 
 class _Rank(Definition):
@@ -114,7 +115,7 @@ class Store:
             names = os.listdir(self.root)
         except OSError:
             return []
-        return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+        return sorted(int(name) for name in names if re.fullmatch(NUMBER, name))
 
     def folder(self, number: int) -> Path:
         """That of one."""

@@ -24,6 +24,7 @@ from cockpit.base.profile.summary import RankProfile
 from cockpit.base.shared_fields import Target
 from cockpit.config import Quotas, load
 from cockpit.core.profile.collection import DONE, Collection, RankResult
+from cockpit.core.profile.folded import MOST_STACKS
 from cockpit.core.stacks.snapshot import Place
 from cockpit.core.text import one_line
 from cockpit.engine.links.link import Link, RemoteError, Stream, streaming
@@ -111,6 +112,8 @@ class Taking:
         self._ending: asyncio.Task[None] | None = None
         self._timing: asyncio.Task[tuple[float | None, float | None, float | None]] | None = None
         self._saving = asyncio.Lock()
+        self._opening = asyncio.Lock()
+        """One at a time: what a node sends may take fifty times as much memory once it is read."""
         self._offsets: dict[str, float] = {}
         self._at = 0.0
 
@@ -136,10 +139,11 @@ class Taking:
     async def _timeout(self) -> float | None:
         """After how many seconds the job gives collectives up, if its environment says so."""
         for name, node in self._nodes.items():
-            with suppress(CockpitError, ValueError):
+            with suppress(CockpitError, ValueError, OverflowError):
                 request = verbs.Environ(self.party.folder(name), node.targets[0].rank)
                 environ = await node.link.call(request, deadline_s=WINDOW_S)
-                return 60.0 * int(environ.environ[TIMEOUT]) if TIMEOUT in environ.environ else None
+                seconds = 60.0 * int(environ.environ.get(TIMEOUT, 0))
+                return seconds if seconds > 0 else None
         return None
 
     def _likely(self) -> str:
@@ -382,7 +386,8 @@ class Taking:
         if item.state in _NEVER or item.state == DONE:
             one = replace(one, why=what or _NEVER.get(item.state, ""))
         if item.state == DONE:
-            one = await asyncio.to_thread(_opened, one, plan, data, ROOM // max(1, len(plan.ranks)))
+            async with self._opening:
+                one = await asyncio.to_thread(_opened, one, plan, data, ROOM // max(1, len(plan.ranks)))
         self.results[rank] = one
         if is_over(one):
             await self._save()
@@ -509,7 +514,9 @@ def _opened(one: RankResult, plan: Plan, data: bytes, room: int) -> RankResult:
                 raise Malformed(f"it is of step {odd[0]}")
             return replace(one, summary=summary, sha256=summary.sha256)
         text = unpacked(data, min(FOLDED, room)).decode("utf-8", "replace")
-        return replace(one, folded="\n".join(one_line(line) for line in text.splitlines() if line))
+        if text.count("\n") > MOST_STACKS:
+            raise Malformed(f"it has more than {MOST_STACKS:,} stacks")
+        return replace(one, folded="\n".join(one_line(line) for line in text.split("\n") if line))
     except Malformed as error:
         why = f"its summary is invalid: {error}{'; its file is on the node' if one.file else ''}"
         return replace(one, state="failed", why=one_line(why, limit=300))

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import signal
@@ -45,7 +44,6 @@ SUM_S = 600.0
 """For one trace."""
 SUMMARY = 4 << 20
 """Bytes of a summary that are taken."""
-_CHUNK = 1 << 20
 _PHASES = [name for name, _, _ in fields(StepTimes)].index("phases")
 _PR_SET_PDEATHSIG = 1
 _BUSY = (errno.EAGAIN, errno.EACCES)
@@ -170,7 +168,7 @@ class _Rank:
         self.ring.close()
         self.ring = None
 
-    def profile(self, found: Dict[str, Any], sha256: str) -> Dict[str, Any]:
+    def profile(self, found: Dict[str, Any]) -> Dict[str, Any]:
         """A :class:`cockpit.base.profile.summary.RankProfile`, of what the trace tells."""
         answer, said = self.answer, self._said
         assert answer is not None
@@ -183,7 +181,6 @@ class _Rank:
             "rank": self.target.rank,
             "file": self.file,
             "size": self.size,
-            "sha256": sha256,
             "began": answer.began_wall_ns,
             "before": rings.usual_s(said, self._asked.first, BESIDE),
             "stop_s": answer.stop_ns / 1e9,
@@ -319,7 +316,6 @@ class _Sum:
 
     def __init__(self, rank: _Rank, path: str) -> None:
         self._rank = rank
-        self._path = path
         command, numbers = archive.command("sum", path)
         libc, parent = ctypes.CDLL(None), os.getpid()
 
@@ -364,7 +360,7 @@ class _Sum:
                     why = "killed by signal %d" % -code if code < 0 else "status %d" % code
                     raise OSError(0, said.replace("cockpit: ", "", 1) or why)
                 found = safefiles.parse(_all(self._out))
-            found = self._rank.profile(found, _sha256(self._path))
+            found = self._rank.profile(found)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self._rank.end("failed", "its trace is there, but not its summary: %s" % why)
@@ -375,14 +371,6 @@ class _Sum:
 def _all(file: IO[bytes]) -> bytes:
     file.seek(0)
     return read_all(file, SUMMARY)
-
-
-def _sha256(path: str) -> str:
-    digest = hashlib.sha256()
-    with os.fdopen(safefiles.opened(path), "rb") as file:
-        for chunk in iter(lambda: file.read(_CHUNK), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _phases(said: Ring) -> Dict[int, List[int]]:

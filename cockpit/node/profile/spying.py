@@ -45,8 +45,10 @@ _ERRORS = re.compile(r"Errors: (\d{1,12})")
 _LINE = re.compile(r"(?:process [^;]*;)?thread \((\d+)\)(?:: ([^;]*))?;(.+) (\d{1,12})")
 _FRAME = re.compile(r"(.*) \((.*?)(:\d+)?\)")
 
-MOST_STACKS = 20_000
-"""Of a rank; those that were seen least are left out."""
+MOST_STACKS, MOST_BYTES = 20_000, 7 << 20
+"""Of a rank; those that were seen least are left out. So many bytes fit on the wire, however they pack."""
+FRAME = 1000
+"""Characters of a function and its file: a program may call one as it likes."""
 
 
 def run(call: Call, asked: verbs.Profile) -> Dict[str, Any]:
@@ -143,7 +145,7 @@ class _Recording:
             return {**self._why(result), "t": began, "rate": rate}, b""
         home = os.path.expanduser("~")
         stacks = folded(result.out.decode("utf-8", "replace"), pids, kernel.folder(self._target.pid), home)
-        text = "".join("%s %d\n" % each for each in stacks.items()).encode("utf-8")
+        text = written(stacks)
         errors = _ERRORS.search(result.out[-1000:].decode("utf-8", "replace") + result.said)
         samples = sum(many for stack, many in stacks.items() if not stack.startswith(THREAD))
         last = {"state": "done", "t": began, "rate": rate, "samples": samples, "size": len(text)}
@@ -238,10 +240,22 @@ def folded(said: str, mains: Collection[int], cwd: str, home: str) -> Dict[str, 
     return dict(found.most_common(MOST_STACKS))
 
 
+def written(stacks: Dict[str, int]) -> bytes:
+    """Folded stacks, a line each, as many as there is room for."""
+    lines, left = [], MOST_BYTES
+    for stack, many in stacks.items():
+        line = ("%s %d\n" % (stack, many)).encode("utf-8", "replace")
+        left -= len(line)
+        if left < 0:
+            break
+        lines.append(line)
+    return b"".join(lines)
+
+
 def _frame(frame: str, cwd: str, home: str) -> str:
-    fits = _FRAME.fullmatch(frame)
+    fits = _FRAME.fullmatch(frame[-FRAME:])
     if not fits:
-        return frame
+        return frame[-FRAME:]
     name, file, line = fits.groups()
     return "%s (%s%s)" % (name, normalise(file, cwd, home), line or "")
 

@@ -1,8 +1,8 @@
 """Sum up the trace that torch's profiler wrote for a rank: ``sum FILE``.
 
 On stdout comes JSON: the fields of :class:`cockpit.base.profile.summary.RankProfile` that the trace can
-tell. Of each event a few integers are kept, so a file of 150 MB takes some 60 MB; see
-:mod:`cockpit.node.profile.events` for what is refused.
+tell, and the file's checksum, which takes as long as its program made it large. Of each event a few integers
+are kept, so a file of 150 MB takes some 60 MB; see :mod:`cockpit.node.profile.events` for what is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import sys
 from array import array
 from bisect import bisect_right
-from typing import IO, Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import IO, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.base.gate import COUNT, RANK_LIMIT, SIZE
 from cockpit.base.profile.summary import LENGTH, MOST_COLLECTIVES, MOST_OPERATIONS, NS
@@ -83,6 +83,7 @@ _SHOWN = 100
 """Characters of the sizes of a collective."""
 _BITS, _NAME_BITS = 53, 16
 _NICE = 10
+_CHUNK = 1 << 20
 _BESIDE = frozenset(("baseTimeNanoseconds", "distributedInfo", "cockpit"))
 
 
@@ -92,6 +93,7 @@ def main(argv: List[str]) -> int:
     try:
         with os.fdopen(safefiles.opened(argv[0]), "rb") as file:
             found = summed(file)
+            found["sha256"] = _sha256(file)
     except BadTrace as error:
         return _failed(str(error))
     except OSError as error:
@@ -101,6 +103,15 @@ def main(argv: List[str]) -> int:
     sys.stdout.write(json.dumps(found, separators=(",", ":")))
     sys.stdout.flush()
     return 0
+
+
+def _sha256(file: IO[bytes]) -> str:
+    """Of all of it."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    for chunk in iter(lambda: file.read(_CHUNK), b""):
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _failed(why: str) -> int:
@@ -304,6 +315,9 @@ class _Sum:
         for place, one in enumerate(order):
             self._ranked[one] = place
         self._kinds = [[self._span_kind(name, gpu) for name in self._named] for gpu in (False, True)]
+        self._starting = bytes(
+            name.kind == COMMUNICATION and name.category == _OPERATOR for name in self._named
+        )
         self._own, self._counts = [0] * len(order), [0] * len(order)
         self._training = {mark.lane for mark in kept.marks}
 
@@ -393,14 +407,15 @@ class _Sum:
         del lane.starts[:], lane.lengths[:], lane.names[:]
         spans = {DATA: Union(), COMPUTE: Union(), COMMUNICATION: Union()}
         kinds = self._kinds[lane.gpu]
+        waiting = self._waiting(order)
         open_ends: List[int] = []
         open_names: List[int] = []
-        for one in order:
+        for place, one in enumerate(order):
             name = one & names
             begin = one >> _BITS + _NAME_BITS
             end = begin + mask - (one >> _NAME_BITS & mask)
             kind = kinds[name]
-            if kind is not None:
+            if kind is not None and not (kind == COMPUTE and waiting and waiting[place]):
                 spans[kind].add(begin, end)
             if low <= begin < high:
                 counts[name] += 1
@@ -424,6 +439,30 @@ class _Sum:
             open_ends.append(end)
             open_names.append(name)
         return spans
+
+    def _waiting(self, order: Sequence[int]) -> bytearray:
+        """Which events start a collective in what they call: hooks of gradients, and functions with a
+        backward of their own, wait for it there. Only what else they call computes.
+
+        :param order: as :meth:`_lane` has them
+        :return: nothing: none does
+        """
+        mask, names, found = (1 << _BITS) - 1, (1 << _NAME_BITS) - 1, bytearray()
+        if not any(self._starting):
+            return found
+        opened: List[Tuple[int, int]] = []
+        for place, one in enumerate(order):
+            begin = one >> _BITS + _NAME_BITS
+            while opened and opened[-1][0] <= begin:
+                opened.pop()
+            if self._starting[one & names]:
+                found = found or bytearray(len(order))
+                for end, outer in reversed(opened):
+                    if found[outer]:
+                        break  # and so are those around it
+                    found[outer] = end > begin
+            opened.append((begin + mask - (one >> _NAME_BITS & mask), place))
+        return found
 
     def _span_kind(self, name: _Named, gpu: bool) -> Optional[str]:
         """The kind of span that an event of this name is part of; None: of none."""
@@ -558,7 +597,7 @@ def _object(value: Any) -> Dict[str, Any]:
 
 def _whole(value: Any) -> int:
     """A number that counts something; 0 if it is none."""
-    return int(value) if isinstance(value, str) and len(value) < 20 and value.isdigit() else 0
+    return int(value) if isinstance(value, str) and len(value) < 20 and value.isdecimal() else 0
 
 
 def _bytes(dtype: str) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import heapq
 import os
 from typing import Any, Dict, Union
 
 from cockpit.base import record, verbs
+from cockpit.base.shared_fields import REPORT_FILES
 from cockpit.node import safefiles
 from cockpit.node.calls import Call
 from cockpit.node.run.dumps import dumps
@@ -15,13 +18,22 @@ _CHUNK = 1 << 20
 
 
 def reports(call: Call) -> Dict[str, Any]:
-    """List the files in the run's reports folder, ``files`` [{name, size}] by name, and NCCL's dumps."""
+    """List the files in the run's reports folder, ``files`` [{name, size}] by name, and NCCL's dumps.
+
+    Of more than an answer has room for, the newest: a run of months is profiled often.
+    """
     run = call.asked(verbs.Reports).dir
     folder = os.path.join(run, record.REPORTS)
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    sizes = {name: safefiles.size(os.path.join(folder, name)) for name in names}
-    files = [{"name": name, "size": size} for name, size in sizes.items() if size is not None]
-    return {"files": files, "dumps": dumps(run)}
+    found = []
+    if os.path.isdir(folder):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_file(follow_symlinks=False):
+                        info = entry.stat(follow_symlinks=False)
+                        found.append((info.st_mtime_ns, entry.name, info.st_size))
+    newest = sorted((name, size) for _, name, size in heapq.nlargest(REPORT_FILES, found))
+    return {"files": [{"name": name, "size": size} for name, size in newest], "dumps": dumps(run)}
 
 
 def _open(asked: Union[verbs.Digest, verbs.Read]) -> int:

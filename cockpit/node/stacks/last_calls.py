@@ -9,6 +9,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from cockpit.base import record, verbs
+from cockpit.base.gate import PID
 from cockpit.base.progress import calls as noted
 from cockpit.base.stacks.file_names import normalise
 from cockpit.node import safefiles
@@ -56,7 +57,7 @@ def _read(path: str, rank: int, pid: int) -> Optional[noted.Calls]:
         found = noted.read(safefiles.read(path, noted.SIZE))
     except (OSError, ValueError):
         return None
-    return found if (found.rank, found.pid) == (rank, pid) else None
+    return found if (found.rank, found.pid) == (rank, pid) and pid <= PID.most else None
 
 
 def _told(one: noted.Calls, now_ns: int) -> Dict[str, Any]:

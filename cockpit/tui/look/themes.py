@@ -38,6 +38,7 @@ TABLES = {
         "log": "error warning time rank",
         "pace": "none usual plus15 plus30 plus50 double",
         "phase": "input forward backward update wait other",
+        "profile": "data compute communication wait",
         "ui": "key dim frame notice stall",
     }.items()
 }

@@ -17,6 +17,9 @@ from cockpit.core.pace.phases import NAMES
 PACE = ("none", "usual", "plus15", "plus30", "plus50", "double")
 """Colours of how slow a rank was, by level (:mod:`cockpit.core.pace.heat`)."""
 
+PROFILE = ("data", "compute", "communication", "wait")
+"""Colours of where a profiled step goes."""
+
 _RANK = ("waiting", "starting", "running", "done", "failed", "killed", "lost", "stale")
 _LINK = ("ok", "stale", "gone")
 
@@ -43,6 +46,7 @@ MEANINGS: Mapping[str, str] = {
     **{f"link-{state}": f"link-{state}" for state in _LINK},
     **{f"pace-{level}": f"pace-{name}" for level, name in enumerate(PACE)},
     **{f"phase-{name}": f"phase-{name}" for name in NAMES},
+    **{f"profile-{name}": f"profile-{name}" for name in PROFILE},
     "title": "bold",
     "strong": "bold",
     **dict.fromkeys(("name", "key", "likely", "chosen", "cursor", "mark"), "key bold"),

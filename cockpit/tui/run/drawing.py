@@ -177,7 +177,8 @@ class Drawing:
         self.screen.query_one(StallBanner).show(board.model, now, low=low)
         if self._nccl.due(seldom=True):
             self.screen.run_worker(self._nccl.read(), group="nccl")
-        beside = self._nccl.notable if self.screen.app.config.notices.nccl else ()
+        said = self._nccl.notable if self.screen.app.config.notices.nccl else ()
+        beside = [*self._nccl.tests, *said]
         banner = self.screen.query_one(FailureBanner)
         banner.show(board.model, board.model.judged, self.session.stops_at, now, beside)
         self._title_grid()
@@ -309,7 +310,7 @@ class Drawing:
                 SIZES[self.screen.app.units],
                 plain=self._plain,
                 nccl=self._nccl.table,
-                nccl_wrong=self._nccl.wrong,
+                nccl_wrong=[*self._nccl.tests, *self._nccl.wrong],
             )
         )
 

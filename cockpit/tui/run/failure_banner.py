@@ -18,9 +18,9 @@ from cockpit.core.run.notices.words import findings
 from cockpit.core.text import columns, one_line
 from cockpit.lang import word
 from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.text_pane import fold
-from cockpit.tui.run.banner import Banner
 
 GROUPS = 3
 """At most this many ways in which other ranks ended are listed."""
@@ -185,7 +185,7 @@ class FailureBanner(Banner):
 
     def _aside(self, found: Finding) -> list[Part]:
         """What is not urgent, in a line."""
-        head = found.what if self._lang == "en" else found.meaning
+        head = found.what if self._lang == "en" or not found.meaning else found.meaning
         step = found.steps[0]
         short = Part(((step.command, "dim"),), 1)
         return [Part(((head, "warn"),), 0), Part(((step.text, "dim"),), 1, short)]

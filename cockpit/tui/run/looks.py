@@ -1,11 +1,11 @@
-"""The screens that look at a run's ranks or nodes: its stacks, those of a stall, what was kept, the doctor's.
+"""The screens that look at a run's ranks or nodes: its stacks, what was kept, the doctor's, a profile.
 
 Imported at the first key that asks for one: they bring along much that the run's own screen does without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,9 @@ from pathlib import Path
 from cockpit.base.shell import join
 from cockpit.engine.doctor import examine, wanted_again, words_again
 from cockpit.engine.extra_facts import Facts
+from cockpit.engine.profile.choose import Wish
+from cockpit.engine.profile.known import known_of, store_of
+from cockpit.engine.profile.taking import Taking
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Ask, Party
@@ -22,6 +25,10 @@ from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import PER_NODE
 from cockpit.tui.command_screen import CommandScreen
+from cockpit.tui.panes.finder import Item
+from cockpit.tui.profile.form import ask
+from cockpit.tui.profile.job import Job, earlier_items
+from cockpit.tui.profile.screen import ProfileScreen
 from cockpit.tui.run.doctor_screen import DoctorScreen
 from cockpit.tui.stacks.evidence_screen import KeptScreen
 from cockpit.tui.stacks.screen import StackScreen
@@ -79,6 +86,47 @@ class Looks:
             return none_of(folder, model) or "what the nodes saved has not been fetched yet"
 
         self.screen.app.push_screen(KeptScreen(folder.name, folder.path / "stacks", why))
+
+    def profile(self, marked: Callable[[], Mapping[str, frozenset[int]]], why_not: Callable[[], str]) -> None:
+        """Ask what to profile, and show that, or an earlier one; see :class:`Job`."""
+        job = self._job(marked, why_not)
+        ask(self.screen, job, partial(self._show_profile, job))
+
+    def profiles(self, why_not: Callable[[], str]) -> Iterator[Item]:
+        """The profiles that are here, to find one by name."""
+        job = self._job(dict, why_not)
+        return earlier_items(job, partial(self._show_profile, job))
+
+    def _job(self, marked: Callable[[], Mapping[str, frozenset[int]]], why_not: Callable[[], str]) -> Job:
+        return Job(
+            self.board.folder,
+            store_of(self.board.folder),
+            self.session.pool,
+            self._prepare,
+            why_not,
+            self.noted,
+            {rank: at for node in self.board.manifest.nodes for at, rank in enumerate(node.ranks)},
+            marked,
+        )
+
+    def _show_profile(self, job: Job, shown: Taking | int | None) -> None:
+        if shown is not None:
+            self.screen.app.push_screen(ProfileScreen(job, shown))
+
+    async def _prepare(self, wish: Wish) -> Taking:
+        """Ask the nodes what a profile would meet.
+
+        :raises CockpitError: there can be none now, and why
+        """
+        board, session = self.board, self.session
+        party: Party = RunParty(board.manifest, board.model, session.pool.at_hand)
+        if board.manifest.launcher == PER_NODE:
+            party = await spawned(board.manifest, session.pool, party.nodes) or party
+        store = store_of(board.folder)
+        known = partial(known_of, store, party.command, board.model, session.saves, board.folder)
+        taking = Taking(party, wish, store, known)
+        await taking.prepare()
+        return taking
 
     def doctor(self) -> None:
         """Examine the run's nodes, and show what was found."""

@@ -31,15 +31,15 @@ def nccl_lines(sight: About, ranks: int, paper: Paper) -> Iterator[Line]:
     :param ranks: a mask
     """
     mine = sight.nccl.of(ranks)
-    if not mine:
+    wrong = [found for found in sight.nccl_wrong if found.ranks & ranks]
+    if not mine and not wrong:
         return
     yield from paper.heading("NCCL", "as it says itself")
     for one in sight.nccl.differences():
         yield from _apart(one, ranks, paper)
-    for found in sight.nccl_wrong:
-        if found.ranks & ranks:
-            yield from paper.text(found.what, "error" if found.severity == "error" else "warning")
-            yield from paper.text(found.meaning, "label")
+    for found in wrong:
+        yield from paper.text(found.what, "error" if found.severity == "error" else "warning")
+        yield from paper.text(found.meaning or found.detail, "label")
     groups = mine.alike()
     for group in groups:
         if len(groups) > 1:

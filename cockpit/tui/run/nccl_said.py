@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from cockpit.core.finding import Finding
 from cockpit.core.nccl.findings import found
 from cockpit.core.nccl.table import NOTHING, Table
+from cockpit.core.nccl_tests.findings import findings
 from cockpit.core.rules.explanation import translated
 from cockpit.engine.nccl import Heard
+from cockpit.engine.nccl_results import results
 from cockpit.engine.run.session import Session
 
 AGAIN_S, REST = 2.0, 20
@@ -26,6 +28,7 @@ class NcclSaid:
     """
 
     def __init__(self, session: Session, lang: str) -> None:
+        self._session = session
         self._heard = Heard(session.folder)
         self._lang = lang
         self._again = time.monotonic()
@@ -33,6 +36,8 @@ class NcclSaid:
         self.table: Table = NOTHING
         self.wrong: Sequence[Finding] = ()
         """What is wrong by that."""
+        self.tests: Sequence[Finding] = ()
+        """What is wrong with what programs of nccl-tests measured."""
 
     def due(self, *, seldom: bool = False) -> bool:
         """Whether to :meth:`read`."""
@@ -50,15 +55,17 @@ class NcclSaid:
         self._busy = True
         began = time.monotonic()
         try:
-            self.table, self.wrong = await asyncio.to_thread(self._read)
+            self.table, self.wrong, self.tests = await asyncio.to_thread(self._read)
         finally:
             self._busy = False
             now = time.monotonic()
             self._again = now + max(AGAIN_S, REST * (now - began))
 
-    def _read(self) -> tuple[Table, Sequence[Finding]]:
-        if not self._heard.read():
-            return self.table, self.wrong
+    def _read(self) -> tuple[Table, Sequence[Finding], Sequence[Finding]]:
+        grown, folder, model = self._heard.read(), self._session.folder, self._session.model
+        tests = findings(results(folder, model, self._heard))  # whether a table is whole, its nodes say later
+        if not grown:
+            return self.table, self.wrong, tests
         table = self._heard.table()
         table.differences()  # kept: they are drawn each time
-        return table, [translated(one, self._lang) for one in found(table)]
+        return table, [translated(one, self._lang) for one in found(table)], tests

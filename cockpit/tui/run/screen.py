@@ -19,7 +19,7 @@ from cockpit.base.shell import join, quote
 from cockpit.core.logs.levels import Level
 from cockpit.core.logs.sources import rank_of
 from cockpit.core.masks import ranks_of
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import Rank
 from cockpit.core.text import one_line
@@ -224,6 +224,9 @@ class RunScreen(CommandScreen):
                 needs(lambda: self.board.model.watch.snapshot, "the run has not stalled"),
             ),
             "evidence": Handler(lambda: self.deeds.looks.evidence(), self._no_evidence),
+            "profile": Handler(
+                lambda: self.deeds.looks.profile(self._marked_ranks, self._no_new_profile), self._no_profile
+            ),
             "doctor": Handler(
                 lambda: self.deeds.looks.doctor(), needs(lambda: not self.recorded, "the run has ended")
             ),
@@ -291,6 +294,29 @@ class RunScreen(CommandScreen):
             return "the run has ended: its processes are gone"
         return "" if self.board.model.alive() else "no rank runs yet"
 
+    def _no_new_profile(self) -> str:
+        if not self.board.model.over and self.app.read_only:
+            return "read-only"
+        return self._no_stacks()
+
+    def _no_profile(self) -> str:
+        why = self._no_new_profile()
+        return "" if why and (self.board.folder.path / "profiles").is_dir() else why
+
+    def _marked_ranks(self) -> dict[str, frozenset[int]]:
+        """The marked ranks, and those under the cursor, by what they are called."""
+        found = {}
+        chosen = self._view.chosen or self._grid.selected
+        for name, marks in (("marked", self._grid.marks), ("", {chosen} if chosen else ())):
+            ranks = {
+                each
+                for node, rank in marks
+                for each in ((rank,) if rank is not None else self._ranks_of.get(node, ()))
+            }
+            if ranks:
+                found[f"{name} {ranks_named(ranks)}".strip()] = frozenset(ranks)
+        return found
+
     def _no_open(self) -> str:
         pane = self.pane
         if isinstance(pane, RankGrid):
@@ -312,7 +338,7 @@ class RunScreen(CommandScreen):
         return "the log already shows only this rank" if alone else ""
 
     def places(self) -> Iterator[Item]:
-        """Nodes and ranks, to go to."""
+        """Nodes, ranks and profiles, to go to."""
         for node, ranks in self._ranks_of.items():
             go = partial(self._select, node, None)
             yield Item(
@@ -323,6 +349,8 @@ class RunScreen(CommandScreen):
                 yield Item(
                     str(rank), f"rank {rank}", partial(self._select, node, rank), "", "Ranks", f"on {node}"
                 )
+        if self.board.model.profiles:
+            yield from self.deeds.looks.profiles(self._no_new_profile)
 
     def _do_bell(self) -> None:
         self.app.rings = not self.app.rings

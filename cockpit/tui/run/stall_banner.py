@@ -13,9 +13,9 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.run.standstill import span, stuck
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text
+from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.text_pane import fold
-from cockpit.tui.run.banner import Banner
 from cockpit.tui.run.stall import stands_still
 
 MOST = 8

@@ -1,4 +1,4 @@
-"""What the banners of a run share: lines that take no room while there is nothing to say, and a click."""
+"""What banners of screens share: lines that take no room while there is nothing to say, and a click."""
 
 from __future__ import annotations
 
