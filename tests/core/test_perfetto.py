@@ -92,8 +92,6 @@ def test_a_large_trace_takes_little_memory() -> None:
         tracemalloc.stop()
     assert size > 30 << 20
     assert peak < 16 << 20
-    assert perfetto.size(io.BytesIO(data)) == size
-    assert perfetto.size(io.BytesIO(b"{}")) == 2
 
 
 def test_what_is_not_whole_and_what_is_too_large_is_said_with_its_rank(

@@ -455,6 +455,27 @@ def test_a_collection_without_summaries_says_why() -> None:
     assert as_lines(cpu, reading)[0] == "profile 1 of otter: 10 s, cpu, 1 of 2 ranks"
 
 
+@pytest.mark.parametrize(("many", "certainty"), [(7, "unsure"), (400, "likely")])
+def test_few_samples_do_not_prove_that_ranks_are_alike(many: int, certainty: str) -> None:
+    results = {rank: RankResult(rank, "n1", DONE, samples=many, folded=f"a;b {many}\n") for rank in range(2)}
+    cpu = Collection(1, "id", "otter", "cpu", 0.0, seconds=10.0, results=results)
+    reading = read(cpu)
+    assert (reading.finding.id, reading.finding.certainty) == ("same_stacks", certainty)
+    assert not any("done" in line for line in as_lines(cpu, reading))
+
+
+def test_what_takes_next_to_no_time_makes_a_rank_no_other_kind() -> None:
+    """As the last rank of DeepSpeed's ZeRO, whose part of the parameters is another one."""
+
+    def does(rank: int, step: int) -> Work:
+        small = {f"aten::small{at}": ("compute", 0.01, 2 + (rank == 3)) for at in range(30)}
+        return Work(data=5 + 300 * (rank == 3), operations={"aten::mm": ("compute", 240.0, 10), **small})
+
+    reading = read(collection(4, does))
+    assert len(reading.kinds) == 1
+    assert (reading.finding.id, reading.finding.ranks) == ("slow_rank", mask_of([3]))
+
+
 # Words
 
 

@@ -289,12 +289,39 @@ def test_times_are_on_our_clock(tmp_path: Path) -> None:
 def test_what_it_costs_is_said(tmp_path: Path) -> None:
     def scene() -> FakeJob:
         return two(
-            steps={step: 0.1 if step < 112 else 0.13 if step < 120 else 0.11 for step in range(80, 150)}
+            steps={
+                # It has become slow a while before: what counts are the steps directly before.
+                step: 0.05 if step < 105 else 0.1 if step < 112 else 0.13 if step < 120 else 0.11
+                for step in range(80, 150)
+            }
         )
 
     one, _, _ = taken(tmp_path, scene)
     assert one.first is not None
     assert (one.before, one.during, one.after) == pytest.approx((0.1, 0.13, 0.11))
+
+
+def test_what_is_all_here_is_not_cancelled_while_later_steps_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> Collection:
+        job: Any = two()
+        one = Taking(job, Wish(), Store(tmp_path), quotas=Quotas())
+        timed = asyncio.Event()
+
+        async def times(plan: Plan) -> None:
+            timed.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(one, "_times", times)
+        task = asyncio.create_task(one.take())
+        await timed.wait()
+        one.cancel("cancelled by Ctrl-C")
+        return await task
+
+    one = asyncio.run(scene())
+    assert (one.cancelled, one.missing, one.after) == ("", {}, None)
+    assert Store(tmp_path).load(1) == one
 
 
 def test_a_node_that_is_lost_costs_its_own_ranks_alone(tmp_path: Path) -> None:

@@ -82,17 +82,6 @@ def write(traces: Sequence[RankTrace], archive: BinaryIO) -> int:
     return total
 
 
-def size(file: BinaryIO) -> int:
-    """About how many bytes a trace is, unpacked, as its own last bytes say; it is at its start again."""
-    packed = file.read(2) == _GZIP
-    length = file.seek(0, 2)
-    if packed and length > 18:
-        file.seek(-4, 2)
-        length = int.from_bytes(file.read(4), "little")
-    file.seek(0)
-    return length
-
-
 def warning(total: int) -> str:
     """A sentence where an archive of so many bytes is large; else empty."""
     if total <= LARGE:

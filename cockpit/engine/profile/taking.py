@@ -308,11 +308,6 @@ class Taking:
             dict(self._told.since),
         )
 
-    @property
-    def fact(self) -> Profiled:
-        """It, for the journal."""
-        return fact_of(self.collection())
-
     async def _ask(self, name: str, node: _Node, targets: Sequence[RankProcess], plan: Plan) -> None:
         """One node, until it has said all; what goes wrong is said of its ranks."""
         own = {target.rank for target in targets}
