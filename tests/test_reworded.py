@@ -29,7 +29,13 @@ READ_OTHERS = frozenset(
         # What torch, NCCL, python, ssh, SLURM, the kernel, people and their programs write.
         *("base/recorder/reading", "base/secret", "base/shell", "cli/parsing", "config", "core/doctor/deep"),
         *("core/doctor/nccl_words", "core/nccl/lines", "core/run/notices/checkpoint_words"),
-        *("core/explain/judging", "core/explain/launchers", "core/explain/witnesses", "engine/run/board"),
+        *(
+            "core/nccl_tests/reading",
+            "core/explain/judging",
+            "core/explain/launchers",
+            "core/explain/witnesses",
+            "engine/run/board",
+        ),
         *("engine/run/foreign", "node/checkup/gpus", "node/checkup/machine", "node/facts"),
         *("node/measure/samples", "node/probe/hooks", "node/recorder/ras", "node/recorder/ras_text"),
         *("node/recorder/server", "node/memory_limits", "node/stacks/infer_ranks", "node/stacks/permission"),
