@@ -470,7 +470,7 @@ def _same_reports(case: Case) -> Iterator[str]:
 def _same_profiles(case: Case, code: int, out: bytes) -> Iterator[str]:
     """Ranks of the healthy node are there, whatever the other says; another case may have them just now, by
     a hook or a py-spy."""
-    busy = "another profile of it is being taken"
+    busy = "another profile of it is "
     if code == 2:
         if not ("window" in case.read("rewritten").decode() or busy in case.read("err").decode()):
             yield f"nothing is profiled: {case.read('err')[-300:]!r}"

@@ -34,7 +34,10 @@ _DEVICE = re.compile(r"#\s+Rank\s+(\d{1,7})\s.*?\bon\s+(\S+)\s+device\s+(\d{1,4}
 _HEADER = re.compile(r"#\s+size\s+count\s+type\s.*\bbusbw\b")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (\d{1,18})\b")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (\S+)")
-_NCCL = re.compile(r"(?:\[[\d :.-]{8,40}\] )?[A-Za-z][\w.-]*:\d+:\d+ \[\d+\] (?:\S+ )?NCCL ")
+_NCCL = re.compile(
+    r"(?:\[[\d :.-]{8,40}\] )?(?<![A-Za-z])[A-Za-z][\w.-]{0,100}:\d{1,10}:\d{1,10} \[\d{1,4}\] "
+    r"(?:\S{1,100} )?NCCL "
+)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?\Z")
 _WHOLE = re.compile(r"\d{1,18}\Z")
 _ROOT = re.compile(r"-?\d{1,9}\Z")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-_PROGRAM = re.compile(r"(?:[^\s'\"=]*/)?([A-Za-z0-9][\w.-]{0,63}_perf)(?=$|[\s'\";)])")
+_PROGRAM = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,63}_perf)(?=$|[\s'\";)])")
 
 
 def program_name(words: Iterable[str]) -> str:
