@@ -15,6 +15,8 @@ TOP = 50
 """Operations of a rank that are compared: those with most time."""
 SHARED = 0.8
 """Part of them that two ranks of one kind have in common."""
+ODD = 3
+"""So many of a few may differ all the same, where half are alike: a rank may have more to do in one."""
 LEAST = 0.001
 """Part of a step that such an operation takes: copying a few numbers for a rank makes it no other kind."""
 AS_OFTEN = 0.1
@@ -63,7 +65,8 @@ class _Signs:
         """Whether it calls what takes the other one's time."""
         known = [name for name in other.top if name in self.calls or self.whole]
         shared = sum(_as_often(self.calls.get(name, 0.0), other.calls[name]) for name in known)
-        return shared >= SHARED * len(known) and 2 * len(known) >= len(other.top)
+        enough = min(SHARED * len(known), max(len(known) - ODD, len(known) / 2))
+        return shared >= enough and 2 * len(known) >= len(other.top)
 
 
 def _as_often(one: float, other: float) -> bool:
