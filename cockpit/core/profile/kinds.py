@@ -1,8 +1,8 @@
 """Which ranks run the same operations: only these can be compared.
 
 Stages of a pipeline and experts have work of their own. Ranks are alike if they have the same collectives, in
-groups of the same size, and of the operations that take most time four in five are on both, as often. Ranks
-that send to each other may be stages, which differ little: they must have the very same operations.
+groups of the same size, and if of the operations that take one's time four in five are on the other, as often.
+Ranks that send to each other may be stages, which differ little: they must have the very same operations.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ TOP = 50
 """Operations of a rank that are compared: those with most time."""
 SHARED = 0.8
 """Part of them that two ranks of one kind have in common."""
-ODD = 3
-"""So many of a few may differ all the same, where half are alike: a rank may have more to do in one."""
 LEAST = 0.001
 """Part of a step that such an operation takes: copying a few numbers for a rank makes it no other kind."""
 AS_OFTEN = 0.1
@@ -59,14 +57,14 @@ class _Signs:
             return False
         if (self.sends or other.sends) and self.names != other.names:
             return False
-        return self._has(other) and other._has(self)
+        # One that does something else besides is slow because of that, and no other kind.
+        return self._has(other) or other._has(self)
 
     def _has(self, other: _Signs) -> bool:
         """Whether it calls what takes the other one's time."""
         known = [name for name in other.top if name in self.calls or self.whole]
         shared = sum(_as_often(self.calls.get(name, 0.0), other.calls[name]) for name in known)
-        enough = min(SHARED * len(known), max(len(known) - ODD, len(known) / 2))
-        return shared >= enough and 2 * len(known) >= len(other.top)
+        return shared >= SHARED * len(known) and 2 * len(known) >= len(other.top)
 
 
 def _as_often(one: float, other: float) -> bool:
