@@ -1,8 +1,8 @@
 """Which ranks run the same operations: only these can be compared.
 
 Stages of a pipeline and experts have work of their own. Ranks are alike if they have the same collectives, in
-groups of the same size, and if of the operations that take one's time four in five are on the other, as often.
-Ranks that send to each other may be stages, which differ little: they must have the very same operations.
+groups of the same size, and if four in five of one's longest operations are on the other, as often. Ranks
+that send to each other may be stages, which differ little: they must have the very same operations.
 """
 
 from __future__ import annotations
