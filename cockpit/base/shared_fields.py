@@ -49,6 +49,8 @@ REPORT_FILES = 10_000
 """Files of a reports folder that are listed."""
 PROFILE_STEPS = 100
 """Steps of one profile at most."""
+THREAD = "thread: "
+"""So begins the first frame of folded stacks that are not the main thread's."""
 
 
 class Target(Definition):

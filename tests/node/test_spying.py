@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cockpit.base import verbs
-from cockpit.base.shared_fields import Target
+from cockpit.base.shared_fields import THREAD, Target
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.profile import spying
@@ -120,7 +120,7 @@ def test_all_ranks_are_recorded_at_once_and_the_main_thread_apart(busy: int) -> 
         assert last["samples"] > 0
         assert 1 <= last["rate"] <= 20
         lines = done.folded[rank].splitlines()
-        assert any("read_shard" in line and not line.startswith(spying.THREAD) for line in lines)
+        assert any("read_shard" in line and not line.startswith(THREAD) for line in lines)
         assert any(line.startswith("thread: Thread (worker);") for line in lines)
     assert procfs.stat(busy) is not None
 

@@ -72,7 +72,10 @@ def run(tmp_path: Path, rings: Path) -> Path:
     """A run folder that knows them."""
     folder = tmp_path / "run"
     (folder / "probe").mkdir(parents=True)
-    (folder / "record.json").write_text(json.dumps({"rings": str(rings)}))
+    supervisor = {"pid": 1, "ticks": 1}
+    known = {"run": "r", "node": "n", "boot_id": "b", "ranks": [3, 4], "supervisor": supervisor}
+    told = {"format": record.FORMAT, **known, "rings": str(rings)}
+    (folder / "record.json").write_text(json.dumps(told))
     return folder
 
 

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 from statistics import median_high
 from typing import Any
 
+from cockpit.base.shared_fields import THREAD
 from cockpit.base.stacks.dump import Frame
 from cockpit.base.stacks.kinds import WAITING, kind
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.flamegraph import file_of, sampled, speedscope
 from cockpit.core.text import one_line
-
-THREAD = "thread: "
-"""What the first frame begins with of stacks that are not the main thread's."""
 
 MOST_STACKS, MOST_DEPTH, MOST_FRAMES = 20_000, 300, 100_000
 _LINE = re.compile(r"[^\n]+")

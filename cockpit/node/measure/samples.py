@@ -16,7 +16,7 @@ from cockpit.node.measure.disks import Disks
 from cockpit.node.measure.main_thread import main_thread
 from cockpit.node.measure.progress import Rings
 from cockpit.node.run.ranks import Identity, Start, recorded
-from cockpit.node.run.status import read_record
+from cockpit.node.run.status import read_record, ring_folder
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -141,15 +141,9 @@ class _Sampler:
 
     def _look_at_rings(self) -> Rings:
         if self._rings is None:
-            self._rings = Rings("" if self._targets else self._ring_folder())
+            self._rings = Rings("" if self._targets else ring_folder(self._folder))
         self._rings.look()
         return self._rings
-
-    def _ring_folder(self) -> str:
-        try:
-            return str(read_record(self._folder).get("rings") or "")
-        except NodeError:
-            return ""
 
     def _process(self, rank: int) -> Optional[procfs.Stat]:
         identity = self._targets.get(rank)

@@ -12,15 +12,13 @@ from collections import Counter
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
 from cockpit.base import verbs
-from cockpit.base.shared_fields import Target
+from cockpit.base.shared_fields import THREAD, Target
 from cockpit.base.stacks.file_names import normalise
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.run.helpers import Running
 from cockpit.node.stacks import inside, kernel, permission, pyspy, pyspy_process
 from cockpit.node.stacks.pyspy_process import Result
-
-THREAD = "thread: "
 
 PART = 0.02
 """Of the time that a rank may be held up."""

@@ -147,6 +147,14 @@ def _names(folder: str) -> List[str]:
         return []
 
 
+def ring_folder(folder: str) -> str:
+    """Where the rings of a run are; empty: it has none, or its record cannot be read."""
+    try:
+        return str(read_record(folder).get("rings") or "")
+    except NodeError:
+        return ""
+
+
 def read_record(folder: str) -> Dict[str, Any]:
     """The facts of a run folder.
 

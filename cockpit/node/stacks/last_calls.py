@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
@@ -14,6 +13,7 @@ from cockpit.base.progress import calls as noted
 from cockpit.base.stacks.file_names import normalise
 from cockpit.node import safefiles
 from cockpit.node.calls import Call
+from cockpit.node.run.status import ring_folder
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,6})\.([1-9][0-9]{0,9})" + re.escape(record.CALLS))
 
@@ -36,10 +36,9 @@ def calls(call: Call) -> Dict[str, Any]:
 
 def _folders(run: str) -> Iterator[str]:
     """Where the files are: in memory while the run lives, then in its folder."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        rings = safefiles.load(os.path.join(run, record.RECORD)).get("rings")
-        if isinstance(rings, str) and rings:
-            yield rings
+    rings = ring_folder(run)
+    if rings:
+        yield rings
     yield os.path.join(run, record.PROBE)
 
 
