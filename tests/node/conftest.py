@@ -10,9 +10,22 @@ from uuid import uuid4
 import pytest
 
 from cockpit.engine.links import payload
-from tests.node import runs
+from cockpit.node.stacks import pyspy
+from tests.node import runs, spies
 
 Launch = Callable[..., runs.Run]
+
+
+@pytest.fixture
+def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Put a shell script in the place of py-spy."""
+
+    def put(script: str) -> Path:
+        path = spies.fake(tmp_path / "fake-spy", script)
+        monkeypatch.setattr(pyspy._Known, "spy", str(path))
+        return path
+
+    return put
 
 
 @pytest.fixture(scope="session")

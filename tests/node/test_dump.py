@@ -18,7 +18,7 @@ from cockpit.base.stacks.dump import LEFT_OUT, Dump
 from cockpit.base.stacks.unpacking import unpack
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.stacks import dump, permission, pyspy, pyspy_output
+from cockpit.node.stacks import dump, permission, pyspy_output
 from tests.node import spies
 from tests.waiting import until
 
@@ -58,18 +58,6 @@ odd(*sys.argv[1:])
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that has learnt nothing yet."""
     spies.forget(monkeypatch)
-
-
-@pytest.fixture
-def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spy:
-    """Put a shell script in the place of py-spy."""
-
-    def put(script: str) -> Path:
-        path = spies.fake(tmp_path / "fake-spy", script)
-        monkeypatch.setattr(pyspy._Known, "spy", str(path))
-        return path
-
-    return put
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from cockpit.base.shared_fields import THREAD, Target
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.profile import spying
-from cockpit.node.stacks import pyspy
 from tests.node import spies
 from tests.waiting import until
 
@@ -46,18 +45,6 @@ Put = Callable[[str], Path]
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that has learnt nothing yet."""
     spies.forget(monkeypatch)
-
-
-@pytest.fixture
-def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
-    """Put a shell script in the place of py-spy."""
-
-    def put(script: str) -> Path:
-        path = spies.fake(tmp_path / "fake-spy", script)
-        monkeypatch.setattr(pyspy._Known, "spy", str(path))
-        return path
-
-    return put
 
 
 @pytest.fixture
