@@ -10,7 +10,7 @@ from typing import Any
 BASE = 1790857026000000000
 PID, MAIN, GLOO = 4000, 4000, 4077
 NAMES = ("step", "began", "took", "data", "compute", "communication", "idle", "overlapped", "phases")
-CALLS = ("step", "name", "group", "key", "size", "ranks", "began", "took", "exposed")
+CALLS = ("step", "name", "group", "key", "size", "ranks", "began", "took", "exposed", "phase")
 
 
 def us(ns: int) -> str:

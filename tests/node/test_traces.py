@@ -284,7 +284,7 @@ def test_on_a_gpu_kernels_and_copies_compute_and_operators_only_launch() -> None
     assert calls(found) == [
         {
             "step": 1, "name": "all_reduce", "group": "default_pg 0", "key": "0 812", "size": 2 << 20,
-            "ranks": 64, "began": 430, "took": 300, "exposed": 190,
+            "ranks": 64, "began": 430, "took": 300, "exposed": 190, "phase": -1,
         }
     ]  # fmt: skip
     times = own(found)

@@ -69,6 +69,8 @@ def _torch(ranks: Training, told: dict[str, object], number: int, who: tuple[int
         assert found.first is not None
         steps = [step.step for step in one.summary.steps]
         assert steps == list(range(found.first, found.first + found.steps))
+        # DDP waits for these at the end of its backward.
+        assert {call.phase for call in one.summary.collectives if call.name == "all_reduce"} == {2}
         assert any(found.id in trace.name for trace in ranks.traces(rank))
     assert found.before is not None
     assert found.after is not None

@@ -73,6 +73,8 @@ class Collective(Definition):
     :param began: after the step began; ``exposed``: of ``took``, with neither compute nor data beside it
     :param size: bytes that go in; 0: not known
     :param ranks: of its group; 0: not known
+    :param phase: in which it ended, by the marks of the training thread: 1 forward, 2 backward, 3 update; -1:
+        not known
     """
 
     step: int = bound(gate.COUNT)
@@ -84,6 +86,7 @@ class Collective(Definition):
     began: int = bound(LENGTH)
     took: int = bound(LENGTH)
     exposed: int = bound(LENGTH)
+    phase: int = bound(Whole(-1, 3), -1)
 
 
 class RankProfile(Definition):

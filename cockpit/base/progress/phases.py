@@ -44,6 +44,18 @@ class Mark(NamedTuple):
     mono_ns: int
 
 
+class Span(NamedTuple):
+    """When a rank was in a phase.
+
+    :param phase: its place in :data:`NAMES`
+    :param began: monotonic nanoseconds, as ``ended``
+    """
+
+    phase: int
+    began: int
+    ended: int
+
+
 class Phases(NamedTuple):
     """Nanoseconds of each phase of a step; None: not known."""
 
@@ -64,13 +76,18 @@ class Reader:
         """A batch was trained on: a step without one, as of a second optimizer, is on that batch."""
 
     def read(
-        self, steps: Sequence[Optional[Tuple[int, int]]], marks: Sequence[Mark], since_ns: int = 0
+        self,
+        steps: Sequence[Optional[Tuple[int, int]]],
+        marks: Sequence[Mark],
+        since_ns: int = 0,
+        spans: Optional[List[Span]] = None,
     ) -> List[Phases]:
         """The phases of steps.
 
         :param steps: when each began and ended, monotonic nanoseconds, in their order; None: not known
         :param marks: in their order
         :param since_ns: marks before this were overwritten
+        :param spans: takes when each forward, backward and update of these was, in their order
         """
         found, place = [], 0
         for step in steps:
@@ -83,12 +100,14 @@ class Reader:
             first = place
             while place < len(marks) and marks[place].mono_ns <= end:
                 place += 1
-            found.append(self._step(marks[first:place], start, end))
+            found.append(self._step(marks[first:place], start, end, spans))
         return found
 
-    def _step(self, marks: Sequence[Mark], start: int, end: int) -> Phases:
+    def _step(self, marks: Sequence[Mark], start: int, end: int, spans: Optional[List[Span]]) -> Phases:
         reading = _Reading(start, self._fed)
         found = reading.read(marks, end)
+        if spans is not None and found != UNKNOWN:
+            spans += reading.spans
         self._fed = reading.fed
         return found if self._fed else found._replace(input=None, forward=None)
 
@@ -124,6 +143,8 @@ class _Reading:
         """Input by batch that may be of an evaluation."""
         self._backwards = 0
         """How many began since then."""
+        self.spans: List[Span] = []
+        """When forward, backward and update were."""
 
     def read(self, marks: Sequence[Mark], end: int) -> Phases:
         """All of them, up to the end of the step; one that begins or ends in a backward has no phases."""
@@ -189,7 +210,7 @@ class _Reading:
         self._depth += 1
         if self._depth > 1:
             return
-        self._forward += at - self._since
+        self._forward += self._took(1, at)
         if self._pending:
             self._settle()
             last = self._pending[-1][0]
@@ -216,13 +237,18 @@ class _Reading:
     def _end(self, at: int) -> None:
         self._depth -= 1
         if not self._depth:
-            self._backward += at - self._since
+            self._backward += self._took(2, at)
             self._since, self._trained = at, True
 
     def _updated(self, at: int) -> None:
         # With a batch it is no update, unless that was taken ahead of one.
         if not self._loaded or (self._trained and not self._evaluates):
-            self._update += at - self._since
+            self._update += self._took(3, at)
             self._since = at
             self._asked = []
             self._starting.clear()
+
+    def _took(self, phase: int, at: int) -> int:
+        """How long a phase was that ends now, and began as the one before it ended."""
+        self.spans.append(Span(phase, self._since, at))
+        return at - self._since

@@ -84,15 +84,15 @@ class Joined:
 class Join:
     """All of them.
 
-    :param waits: by rank and step: how long it waited for others, nanoseconds; a step without collectives of
-        several ranks has none
+    :param waits: by rank and step: how long it waited for others, nanoseconds, by the phase in which; a step
+        without collectives of several ranks has none
     :param offsets: how far each node's clock is ahead of ours, seconds
     :param clock: how far the ends of one collective are apart on our clock, seconds, the median; None: not
         known
     """
 
     collectives: Sequence[Joined]
-    waits: Mapping[tuple[int, int], int]
+    waits: Mapping[tuple[int, int], Mapping[int, int]]
     offsets: Mapping[str, float]
     clock: float | None
 
@@ -108,14 +108,15 @@ def join(profiles: Mapping[int, RankProfile], nodes: Mapping[int, str], offsets:
     late = _corrections(found.values(), nodes, measured)
     refined = {node: offset + late.get(node, 0.0) for node, offset in measured.items()}
     ahead = {rank: round(refined[node] * _NS) for rank, node in nodes.items()}
-    collectives, waits = list[Joined](), defaultdict[tuple[int, int], int](int)
+    collectives, waits = list[Joined](), defaultdict[tuple[int, int], Counter[int]](Counter)
     for members in found.values():
         parts = list(_parted(members, ahead))
         collectives += parts
         if len(members) > 1:
+            phases = {rank: one.phase for rank, _, one in members}
             for part in parts:
                 for call in part.calls:
-                    waits[call.rank, part.step] += call.wait
+                    waits[call.rank, part.step][phases[call.rank]] += call.wait
     ends = [
         max(call.end for call in one.calls) - min(call.end for call in one.calls)
         for one in collectives

@@ -71,6 +71,8 @@ class Case:
     """What a profile tells of the ranks that are here.
 
     :param parts: by rank, means over the steps that count
+    :param phases: by rank, the same of its phases without its waiting, which is known where it ended; not of
+        a rank whose marks do not say so
     :param steps: these as pace knows them: places are those of the ranks in order
     :param waits: whether it is known what ranks wait for each other
     :param gpus: whether these compute on GPUs: the phases are those of CPUs that run ahead
@@ -81,6 +83,7 @@ class Case:
     profiles: Mapping[int, RankProfile]
     nodes: Mapping[int, str]
     parts: Mapping[int, Parts]
+    phases: Mapping[int, Phases]
     kinds: Sequence[Kind]
     steps: Sequence[PaceStep]
     waits: bool
@@ -169,7 +172,7 @@ def slow(case: Case) -> list[Named]:
             continue
         over = fmean(overs)
         part = phases.reason(case.parts[rank], case.others(rank), over)
-        phase = phases.why(place, case.steps, lambda: ()) if phased else None
+        phase = _phase(case, rank, over) or (phases.why(place, case.steps, lambda: ()) if phased else None)
         if phase is not None and case.gpus:
             phase = replace(phase, about="~")
         one = Named(rank, median(excesses), over, part, phase)
@@ -178,6 +181,15 @@ def slow(case: Case) -> list[Named]:
             one = replace(one, phase=None)
         found.append(one)
     return sorted(found, key=lambda one: (-one.excess, one.rank))
+
+
+def _phase(case: Case, rank: int, over: float) -> Reason | None:
+    """Why, by phases of which it is known how long ranks waited in each of them."""
+    peers = [one for one in case.kind_of(rank).ranks if one != rank]
+    if case.gpus or not all(one in case.phases for one in (rank, *peers)):
+        return None
+    others = phases.middle_phases([case.phases[one] for one in peers])
+    return phases.reason(case.phases[rank], others, over)
 
 
 def finding(case: Case, found: Sequence[Named]) -> Finding:

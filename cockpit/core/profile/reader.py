@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median, median_low
@@ -9,7 +10,7 @@ from statistics import fmean, median, median_low
 from cockpit.base.profile.summary import RankProfile, StepTimes
 from cockpit.core.finding import Finding
 from cockpit.core.masks import mask_of
-from cockpit.core.pace.phases import packed
+from cockpit.core.pace.phases import MARKED, Phases, packed
 from cockpit.core.pace.step import Step
 from cockpit.core.pace.steps import Steps
 from cockpit.core.profile import operations as beside
@@ -32,6 +33,9 @@ ALIKE = 0.03
 
 SHOWN = 0.3
 """Part of a rank's time: samples that show no smaller difference do not prove that there is none."""
+
+PLACED = 0.01
+"""Part of a step by which the waiting in a phase may be longer than that: marks and traces differ a bit."""
 
 CLOCK_S = 0.02
 """How far apart the ends of a collective may be on our clock before it is said."""
@@ -67,6 +71,7 @@ def read(collection: Collection) -> Reading:
         here,
         nodes,
         means,
+        _phases(found, table),
         alike,
         _paced(parts, table, alike, waits=waits),
         waits,
@@ -163,9 +168,38 @@ def _parts(found: Join, rank: int, step: StepTimes) -> Parts:
     data = min(step.data, step.took)
     compute = min(step.compute, step.took - data)
     exposed = min(step.communication, step.took - data - compute)
-    wait = min(found.waits.get((rank, step.step), 0), exposed)
+    wait = min(sum(found.waits.get((rank, step.step), {}).values()), exposed)
     idle = step.took - data - compute - exposed
     return Parts(data / _NS, compute / _NS, (exposed - wait) / _NS, wait / _NS, idle / _NS)
+
+
+def _phases(found: Join, table: _Table) -> dict[int, Phases]:
+    """Those of ranks of which all is known in every step, without their waiting: means over the steps."""
+    known = {
+        rank: [
+            _net(step.phases, step.took, found.waits.get((rank, step.step), {})) for step in steps.values()
+        ]
+        for rank, steps in table.items()
+    }
+    return {
+        rank: Phases._make(map(fmean, zip(*some, strict=True)))
+        for rank, each in known.items()
+        if (some := [one for one in each if one is not None]) and len(some) == len(each)
+    }
+
+
+def _net(marked: Sequence[int], took: int, waits: Mapping[int, int]) -> Phases | None:
+    """The phases of a step without the waiting in each; None: these do not go together, or are not known."""
+    if len(marked) != MARKED:
+        return None
+    gross = [*marked, max(0, took - sum(max(0, one) for one in marked))]
+    net = [one if one < 0 else one - waits.get(place, 0) for place, one in enumerate(gross[:-1])]
+    unplaced = sum(wait for place, wait in waits.items() if not 0 <= place < len(marked) or marked[place] < 0)
+    net.append(gross[-1] - unplaced)
+    if any(less < -PLACED * took for one, less in zip(gross, net, strict=True) if one >= 0):
+        return None
+    *four, other = (math.nan if one < 0 else max(0, less) / _NS for one, less in zip(gross, net, strict=True))
+    return Phases._make([*four, sum(waits.values()) / _NS, other])
 
 
 def _over(what: Callable[[Iterable[float]], float], some: Sequence[Parts]) -> Parts:

@@ -17,21 +17,18 @@ import subprocess
 import tempfile
 import time
 import zlib
-from typing import IO, Any, Dict, List, Optional
+from typing import IO, Any, Dict, Optional
 
 from cockpit.base import record, verbs
-from cockpit.base.gate import FILE_NAME, Malformed, fields
+from cockpit.base.gate import FILE_NAME, Malformed
 from cockpit.base.profile import order
 from cockpit.base.profile.order import Answer, Order
-from cockpit.base.profile.summary import StepTimes
-from cockpit.base.progress import ring
-from cockpit.base.progress.phases import UNKNOWN, Reader
 from cockpit.base.progress.ring import Ring
 from cockpit.base.regular import read_all
 from cockpit.base.shared_fields import Target
 from cockpit.node import archive, procfs, safefiles
 from cockpit.node.calls import Call, at_end
-from cockpit.node.profile import rings
+from cockpit.node.profile import phases, rings
 
 POLL_S = 0.2
 BESIDE = 5
@@ -44,7 +41,6 @@ SUM_S = 600.0
 """For one trace."""
 SUMMARY = 4 << 20
 """Bytes of a summary that are taken."""
-_PHASES = [name for name, _, _ in fields(StepTimes)].index("phases")
 _PR_SET_PDEATHSIG = 1
 _BUSY = (errno.EAGAIN, errno.EACCES)
 
@@ -173,11 +169,9 @@ class _Rank:
         answer, said = self.answer, self._said
         assert answer is not None
         assert said is not None
-        phases = _phases(said)
         return {
             **found,
-            # A step is a row, which begins with its number.
-            "steps": [[*step[:_PHASES], phases.get(step[0], ())] for step in found["steps"]],
+            **phases.phased(found["steps"], found["collectives"], said),
             "rank": self.target.rank,
             "file": self.file,
             "size": self.size,
@@ -371,13 +365,3 @@ class _Sum:
 def _all(file: IO[bytes]) -> bytes:
     file.seek(0)
     return read_all(file, SUMMARY)
-
-
-def _phases(said: Ring) -> Dict[int, List[int]]:
-    """Of each step: input, forward, backward, update; -1: not known."""
-    found = Reader().read(ring.spans(said.steps), said.marks, said.marks_since_ns)
-    return {
-        step.step: [-1 if one is None else one for one in each]
-        for step, each in zip(said.steps, found)
-        if each != UNKNOWN
-    }

@@ -534,6 +534,7 @@ class _Sum:
                     call.start - step.begin,
                     call.length,
                     call.length - busy.within(call.start, call.start + call.length),
+                    -1,
                 ]
             )
         return rows
