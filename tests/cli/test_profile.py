@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import locale
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,7 +21,7 @@ from cockpit.cli.verbs import profile
 from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError, Exit
-from tests.engine.test_profile import FakeJob, FakeNode, Part, well
+from tests.engine.test_profile import FakeJob, FakeNode, Part, done, summary, well
 from tests.waiting import soon
 
 Sends = Callable[[verbs.Profile], Sequence[Part | Exception]]
@@ -97,6 +98,35 @@ def test_what_is_missing_is_said(job: list[Any], run: RunFolder, capsys: pytest.
     assert "cockpit: ranks 2-3: connection refused" in err
     assert "ranks 2-3 gpu02: connection refused" in out
     assert profile.main(["show", "otter"]) == Exit.NODE_UNFIT
+
+
+@pytest.mark.parametrize("words", [["--md"], []])
+def test_where_only_ascii_is_shown_nothing_else_is_printed(
+    words: list[str],
+    job: list[Any],
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a C locale Python itself writes UTF-8."""
+    name = "".join(f"/opt/schön/{each}" for each in range(99))
+    job[1] = CockpitError(f"gone … {'x' * 3000}")
+    job[0] = lambda asked: [
+        done(rank, summary(rank, asked.first, asked.steps, operations=[[name, "compute", 50000000, 1]]))
+        for rank in (0, 1)
+    ]
+
+    def taken() -> str:
+        profile.main(["otter"])
+        profile.main(["show", "otter", *words])
+        return "".join(capsys.readouterr())
+
+    assert not taken().isascii()
+    monkeypatch.setattr(locale, "nl_langinfo", lambda what: "ANSI_X3.4-1968")
+    shown = taken()
+    assert shown.isascii()
+    assert "gone ..." in shown
+    assert "/opt/sch\\xf6n/" in shown
 
 
 @pytest.mark.parametrize(
