@@ -82,6 +82,23 @@ def test_twice_and_as_json(job: list[Any], run: RunFolder, capsys: pytest.Captur
     assert capsys.readouterr().out.startswith("# profile 1 of otter")
 
 
+def test_the_newest_whole_one_is_shown_where_a_cockpit_was_killed(
+    job: list[Any], run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run.path / "profiles" / "1").mkdir(parents=True)
+    with pytest.raises(CockpitError, match="no profile of it yet"):
+        profile.main(["show", "otter"])
+    profile.main(["otter"])
+    (run.path / "profiles" / "3").mkdir()
+    capsys.readouterr()
+    assert profile.main(["show", "otter"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("profile 2 of otter")
+    assert err == "cockpit: profile 3 is empty: not started yet, or its cockpit was killed; showing 2\n"
+    assert profile.main(["show", "otter", "2"]) == 0
+    assert not capsys.readouterr().err
+
+
 def test_a_job_of_others_is_kept_beside_runs(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert profile.main(["hostfile"]) == 0
     assert Store(paths.profiles()).numbers() == [1]

@@ -35,6 +35,8 @@ from tests.waiting import soon
 STEP_S = 0.1
 FRONT = 100
 
+NODES = ((1, [0, 1]), (2, [2, 3]))
+
 Part = tuple[dict[str, Any], bytes]
 
 
@@ -366,6 +368,27 @@ def test_ranks_that_cannot_or_will_not(tmp_path: Path) -> None:
     }
 
 
+def test_one_that_all_ranks_refuse_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another profile is under way; nor is it, for a moment, one that is over: others note those."""
+    kept: list[Collection] = []
+    save = Store.save
+    monkeypatch.setattr(Store, "save", lambda store, one: [kept.append(one), save(store, one)])
+
+    def refuses(asked: verbs.Profile) -> list[Part | Exception]:
+        what = "another profile of it is running"
+        return [({"rank": each.rank, "state": "refused", "what": what}, b"") for each in asked.targets]
+
+    taken(tmp_path, two)
+    kept.clear()
+    with pytest.raises(CockpitError, match="no rank can be profiled with torch: ranks 0-3: another profile"):
+        taken(tmp_path, lambda: FakeJob({f"gpu0{at}": FakeNode(own, refuses) for at, own in NODES}))
+    assert kept
+    assert not any(all(map(taking.is_over, one.results.values())) for one in kept)
+    assert Store(tmp_path).begun() == [1]
+
+
 def test_without_a_probe_py_spy_looks(tmp_path: Path) -> None:
     def folded(asked: verbs.Profile) -> list[Part | Exception]:
         assert (asked.kind, asked.seconds, asked.rate) == ("cpu", 10.0, 20)
@@ -536,7 +559,17 @@ def test_the_oldest_go(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for number in range(1, 4):
         assert store.begin(Quotas(profiles=2)) == number
-    assert store.numbers() == [2, 3]
+    assert store.begun() == [2, 3]
+
+
+def test_a_folder_alone_is_no_profile(tmp_path: Path) -> None:
+    taken(tmp_path, two)
+    (tmp_path / "2").mkdir()
+    store = Store(tmp_path)
+    assert (store.numbers(), store.begun()) == ([1], [1, 2])
+    with pytest.raises(CockpitError, match="no profile 2; it has 1"):
+        store.load(2)
+    assert taken(tmp_path, two)[0].number == 3
 
 
 def test_nothing_is_ordered_where_nothing_can_be_kept(tmp_path: Path) -> None:
