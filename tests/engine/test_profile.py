@@ -659,6 +659,45 @@ def test_who_watches_notes_profiles_of_others_once(tmp_path: Path, monkeypatch: 
     ]
 
 
+def test_profiles_that_were_forgotten_are_not_noted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota may keep more of them than a run remembers; each was noted when it was new."""
+    monkeypatch.setattr("cockpit.core.run.states.PROFILES", 2)
+    monkeypatch.setattr("cockpit.core.run.event_table.PROFILES", 2)
+    monkeypatch.setattr(known, "LOOK_S", 0.01)
+    store = Store(tmp_path / "profiles")
+    for _ in range(4):
+        taken(store.root, two)
+    journal: list[Event] = []
+
+    async def attach() -> None:
+        model, looked = RunModel.of(journal), list[int]()
+        numbers = store.numbers
+        monkeypatch.setattr(store, "numbers", lambda: [looked.append(1), *numbers()][1:])
+        tasks: list[asyncio.Task[None]] = []
+
+        def note(name: str, fact: Any) -> None:
+            journal.append(Event(1.0, "", fact))
+            model.apply(journal[-1])
+
+        session: Any = SimpleNamespace(
+            folder=SimpleNamespace(path=tmp_path),
+            model=model,
+            note=note,
+            act=lambda make, what: tasks.append(asyncio.create_task(make())),
+        )
+        monkeypatch.setattr(known, "store_of", lambda folder: store)
+        known.note_profiles(session)
+        await soon(lambda: len(looked) > 2)
+        tasks[0].cancel()
+        assert list(model.profiles) == [3, 4]
+
+    for _ in (1, 2):
+        asyncio.run(attach())
+    assert [event.fact.number for event in journal if isinstance(event.fact, Profiled)] == [1, 2, 3, 4]
+
+
 def test_what_the_model_and_people_are_told() -> None:
     model = RunModel.of([Event(0.0, "", Planned({"gpu01": (0, 1, 2)}))])
     said: set[str] = set()
