@@ -537,10 +537,12 @@ class DumpFile(Definition):
 
 
 class ReportsAnswer(Definition):
-    """name and size of each file, and NCCL's dumps with the folders they are in"""
+    """name and size of each file, and NCCL's dumps with the folders they are in; `older`: files beyond those
+    that an answer has room for"""
 
     files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), REPORT_FILES))
     dumps: Tuple[DumpFile, ...] = bound(ListOf(Of(DumpFile), gate.RANKS_A_NODE), ())
+    older: int = bound(gate.COUNT, 0)
 
 
 class NamedFile(Definition):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from cockpit.core.calls.alert import alert
 from cockpit.core.cutting import cut_middle
-from cockpit.core.text import clip, columns, one_line
+from cockpit.core.text import ASCII_SIGNS, clip, columns, one_line
 from cockpit.errors import CockpitError, ManyErrors
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def prompt(*lines: str) -> None:
 
 def draw(text: str, width: int) -> None:
     """The last line of the terminal on stderr, redrawn; what does not fit is cut off."""
-    _write(sys.stderr, f"\r\x1b[K{clip(one_line(text), width)}")
+    _write(sys.stderr, f"\r\x1b[K{clip(_showable(one_line(text), sys.stderr), width)}")
 
 
 def ring(call: Call, bell: bool = True) -> None:
@@ -151,7 +151,7 @@ def _padded(cell: str, width: int) -> str:
 def _write(stream: TextIO, text: str) -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.write(_showable(text, stream).encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
     except BrokenPipeError:
         raise
@@ -161,14 +161,26 @@ def _write(stream: TextIO, text: str) -> None:
         raise _unwritable("stdout", error) from None
 
 
+def _showable(text: str, stream: TextIO) -> str:
+    return text if text.isascii() or shows_unicode(stream) else text.translate(ASCII_SIGNS)
+
+
 def _unwritable(where: str, error: OSError) -> CockpitError:
     return CockpitError(f"cannot write: {error.strerror}", where=where)
 
 
-def shows_unicode() -> bool:
-    """Whether stdout accepts more than ASCII."""
-    encoding: Any = getattr(sys.stdout, "encoding", None)
-    return str(encoding or "").lower().startswith("utf")
+def shows_unicode(stream: TextIO | None = None) -> bool:
+    """Whether a stream accepts more than ASCII, and the locale has more: of ``LC_ALL=C``, Python takes UTF-8.
+
+    :param stream: None: stdout
+    """
+    import locale  # costs a start that has nothing to ask it
+
+    encoding: Any = getattr(stream or sys.stdout, "encoding", None)
+    charsets = [str(encoding or "")]
+    if hasattr(locale, "nl_langinfo"):
+        charsets.append(locale.nl_langinfo(locale.CODESET))
+    return all(charset.lower().startswith("utf") for charset in charsets)
 
 
 class StatusLine:

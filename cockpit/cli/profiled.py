@@ -17,7 +17,7 @@ from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.profile.flame_page import flame_page
 from cockpit.core.profile.reader import read
 from cockpit.core.ranks import ranks_named
-from cockpit.core.stacks.text import ascii_text
+from cockpit.core.text import ascii_text
 from cockpit.engine.collect import report_path
 from cockpit.engine.files import open_regular
 from cockpit.engine.profile.store import Store
@@ -41,11 +41,15 @@ def tell(one: Collection, store: Store, folder: RunFolder | None, args: Namespac
     elif args.html or args.folded or args.speedscope:
         _of_stacks(one, args)
     elif args.md:
-        out_lines(words.as_markdown(one, reading))
+        out_lines(map(_shown, words.as_markdown(one, reading)))
     else:
         width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
         lines = [*words.as_lines(one, reading, width), *_stacks(one), *_where(one, store, folder)]
-        out_lines(lines if shows_unicode() else map(ascii_text, lines))
+        out_lines(map(_shown, lines))
+
+
+def _shown(text: str) -> str:
+    return text if shows_unicode() else ascii_text(text)
 
 
 def grouped(whys: Mapping[int, str]) -> Iterator[str]:

@@ -216,3 +216,12 @@ def size(number: float) -> str:
                 f"{number / factor:.3g} {unit}" if number < 100 * factor else f"{number / factor:.0f} {unit}"
             )
     return f"{number / 1e3:.0f} kB"
+
+
+ASCII_SIGNS = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-", "×": "x"})
+"""What stands for our own signs where only ASCII is shown."""
+
+
+def ascii_text(text: str) -> str:
+    """The same for a terminal that shows only ASCII; what has no ASCII equivalent is escaped."""
+    return text.translate(ASCII_SIGNS).encode("ascii", "backslashreplace").decode("ascii")

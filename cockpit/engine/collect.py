@@ -173,6 +173,9 @@ class _Reports:
         answer = await link.call(verbs.Reports(node.dir))
         if others := [entry.name for entry in answer.files if not entry.name.endswith(SUFFIXES)]:
             collected.passed_over[node.name] = others
+        if answer.older and self._only is None:
+            what = f"{answer.older:,} older files are left out of {len(answer.files) + answer.older:,}"
+            collected.missing[node.name] = f"{what} in its reports folder; move or delete some there"
         found: list[Fetched] = []
         for entry in answer.files:
             if entry.name.endswith(SUFFIXES) and (self._only is None or entry.name in self._only):
@@ -257,6 +260,7 @@ def _fail(collected: Collected, node: str, error: CockpitError) -> None:
 async def _collect_over(
     link: Link, node: NodeEntry, collected: Collected, room: Space, index: int, seek: _Reports
 ) -> None:
+    collected.missing.pop(node.name, None)
     listed = await seek.list(link, node, collected, _of_node(index, node.name))
     known = {_key(report): report for report in collected.reports if report.node == node.name}
     for report in listed:
@@ -264,7 +268,8 @@ async def _collect_over(
             continue
         if len(known) >= room.quotas.report_files:
             what = f"lists more than {room.quotas.report_files} reports; the others are not fetched"
-            collected.missing[node.name] = f"{what} (report_files in [quotas], {SEE})"
+            what += f" (report_files in [quotas], {SEE})"
+            collected.missing[node.name] = "; ".join(filter(None, (collected.missing.get(node.name), what)))
             break
         known[_key(report)] = report
         collected.reports.append(report)

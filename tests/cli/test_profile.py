@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import locale
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,7 +21,7 @@ from cockpit.cli.verbs import profile
 from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError, Exit
-from tests.engine.test_profile import FakeJob, FakeNode, Part, well
+from tests.engine.test_profile import FakeJob, FakeNode, Part, done, summary, well
 from tests.waiting import soon
 
 Sends = Callable[[verbs.Profile], Sequence[Part | Exception]]
@@ -81,6 +82,23 @@ def test_twice_and_as_json(job: list[Any], run: RunFolder, capsys: pytest.Captur
     assert capsys.readouterr().out.startswith("# profile 1 of otter")
 
 
+def test_the_newest_whole_one_is_shown_where_a_cockpit_was_killed(
+    job: list[Any], run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run.path / "profiles" / "1").mkdir(parents=True)
+    with pytest.raises(CockpitError, match="no profile of it yet"):
+        profile.main(["show", "otter"])
+    profile.main(["otter"])
+    (run.path / "profiles" / "3").mkdir()
+    capsys.readouterr()
+    assert profile.main(["show", "otter"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("profile 2 of otter")
+    assert err == "cockpit: profile 3 is empty: not started yet, or its cockpit was killed; showing 2\n"
+    assert profile.main(["show", "otter", "2"]) == 0
+    assert not capsys.readouterr().err
+
+
 def test_a_job_of_others_is_kept_beside_runs(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert profile.main(["hostfile"]) == 0
     assert Store(paths.profiles()).numbers() == [1]
@@ -97,6 +115,35 @@ def test_what_is_missing_is_said(job: list[Any], run: RunFolder, capsys: pytest.
     assert "cockpit: ranks 2-3: connection refused" in err
     assert "ranks 2-3 gpu02: connection refused" in out
     assert profile.main(["show", "otter"]) == Exit.NODE_UNFIT
+
+
+@pytest.mark.parametrize("words", [["--md"], []])
+def test_where_only_ascii_is_shown_nothing_else_is_printed(
+    words: list[str],
+    job: list[Any],
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a C locale Python itself writes UTF-8."""
+    name = "".join(f"/opt/schön/{each}" for each in range(99))
+    job[1] = CockpitError(f"gone … {'x' * 3000}")
+    job[0] = lambda asked: [
+        done(rank, summary(rank, asked.first, asked.steps, operations=[[name, "compute", 50000000, 1]]))
+        for rank in (0, 1)
+    ]
+
+    def taken() -> str:
+        profile.main(["otter"])
+        profile.main(["show", "otter", *words])
+        return "".join(capsys.readouterr())
+
+    assert not taken().isascii()
+    monkeypatch.setattr(locale, "nl_langinfo", lambda what: "ANSI_X3.4-1968")
+    shown = taken()
+    assert shown.isascii()
+    assert "gone ..." in shown
+    assert "/opt/sch\\xf6n/" in shown
 
 
 @pytest.mark.parametrize(

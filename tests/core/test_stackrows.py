@@ -11,10 +11,11 @@ from cockpit.core.masks import mask_of
 from cockpit.core.stacks.classes import classes, movement
 from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
-from cockpit.core.stacks.text import as_lines, ascii_text
+from cockpit.core.stacks.text import as_lines
 from cockpit.core.stacks.tree import StackTree
 from cockpit.core.stacks.tree_lines import LEVELS, place, rows
 from cockpit.core.stacks.verdict import verdict
+from cockpit.core.text import ascii_text
 
 MAIN = Frame("main", "./train.py", 212)
 LIBRARY = tuple(Frame(f"inner{number}", "torch/x.py", number) for number in range(4))

@@ -310,6 +310,26 @@ def test_a_node_lists_no_end_of_reports(folder: RunFolder, tmp_path: Path) -> No
     assert "lists more than 3 reports; the others are not fetched" in collected.missing["node1"]
 
 
+def test_that_older_ones_are_left_out_is_said(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Node.call
+
+    async def call(self: Node, request: Any, **how: Any) -> Any:
+        answer = await whole(self, request, **how)
+        many = isinstance(answer, ReportsAnswer) and "a.nsys-rep" in self.reports
+        return replace(answer, older=1200) if many else answer
+
+    monkeypatch.setattr(Node, "call", call)
+    reports = {f"{name}.nsys-rep": b"x" for name in "ac"}
+    collected, _ = gather(folder, tmp_path, reports)
+    assert not collected.complete
+    older = "1,200 older files are left out of 1,202 in its reports folder; move or delete some there"
+    assert collected.missing == {"node1": older}
+    collected, _ = gather(folder, tmp_path, reports, cut_after=0, quotas=Quotas(report_files=1))
+    assert collected.missing["node1"].startswith(f"{older}; lists more than 1 reports; the others")
+
+
 # Files that a person names
 
 

@@ -35,6 +35,8 @@ from tests.waiting import soon
 STEP_S = 0.1
 FRONT = 100
 
+NODES = ((1, [0, 1]), (2, [2, 3]))
+
 Part = tuple[dict[str, Any], bytes]
 
 
@@ -366,6 +368,27 @@ def test_ranks_that_cannot_or_will_not(tmp_path: Path) -> None:
     }
 
 
+def test_one_that_all_ranks_refuse_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another profile is under way; nor is it, for a moment, one that is over: others note those."""
+    kept: list[Collection] = []
+    save = Store.save
+    monkeypatch.setattr(Store, "save", lambda store, one: [kept.append(one), save(store, one)])
+
+    def refuses(asked: verbs.Profile) -> list[Part | Exception]:
+        what = "another profile of it is running"
+        return [({"rank": each.rank, "state": "refused", "what": what}, b"") for each in asked.targets]
+
+    taken(tmp_path, two)
+    kept.clear()
+    with pytest.raises(CockpitError, match="no rank can be profiled with torch: ranks 0-3: another profile"):
+        taken(tmp_path, lambda: FakeJob({f"gpu0{at}": FakeNode(own, refuses) for at, own in NODES}))
+    assert kept
+    assert not any(all(map(taking.is_over, one.results.values())) for one in kept)
+    assert Store(tmp_path).begun() == [1]
+
+
 def test_without_a_probe_py_spy_looks(tmp_path: Path) -> None:
     def folded(asked: verbs.Profile) -> list[Part | Exception]:
         assert (asked.kind, asked.seconds, asked.rate) == ("cpu", 10.0, 20)
@@ -536,7 +559,17 @@ def test_the_oldest_go(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for number in range(1, 4):
         assert store.begin(Quotas(profiles=2)) == number
-    assert store.numbers() == [2, 3]
+    assert store.begun() == [2, 3]
+
+
+def test_a_folder_alone_is_no_profile(tmp_path: Path) -> None:
+    taken(tmp_path, two)
+    (tmp_path / "2").mkdir()
+    store = Store(tmp_path)
+    assert (store.numbers(), store.begun()) == ([1], [1, 2])
+    with pytest.raises(CockpitError, match="no profile 2; it has 1"):
+        store.load(2)
+    assert taken(tmp_path, two)[0].number == 3
 
 
 def test_nothing_is_ordered_where_nothing_can_be_kept(tmp_path: Path) -> None:
@@ -624,6 +657,45 @@ def test_who_watches_notes_profiles_of_others_once(tmp_path: Path, monkeypatch: 
         (2, (0, 1, 2, 3), ()),
         (3, (0, 1, 2, 3), ()),
     ]
+
+
+def test_profiles_that_were_forgotten_are_not_noted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota may keep more of them than a run remembers; each was noted when it was new."""
+    monkeypatch.setattr("cockpit.core.run.states.PROFILES", 2)
+    monkeypatch.setattr("cockpit.core.run.event_table.PROFILES", 2)
+    monkeypatch.setattr(known, "LOOK_S", 0.01)
+    store = Store(tmp_path / "profiles")
+    for _ in range(4):
+        taken(store.root, two)
+    journal: list[Event] = []
+
+    async def attach() -> None:
+        model, looked = RunModel.of(journal), list[int]()
+        numbers = store.numbers
+        monkeypatch.setattr(store, "numbers", lambda: [looked.append(1), *numbers()][1:])
+        tasks: list[asyncio.Task[None]] = []
+
+        def note(name: str, fact: Any) -> None:
+            journal.append(Event(1.0, "", fact))
+            model.apply(journal[-1])
+
+        session: Any = SimpleNamespace(
+            folder=SimpleNamespace(path=tmp_path),
+            model=model,
+            note=note,
+            act=lambda make, what: tasks.append(asyncio.create_task(make())),
+        )
+        monkeypatch.setattr(known, "store_of", lambda folder: store)
+        known.note_profiles(session)
+        await soon(lambda: len(looked) > 2)
+        tasks[0].cancel()
+        assert list(model.profiles) == [3, 4]
+
+    for _ in (1, 2):
+        asyncio.run(attach())
+    assert [event.fact.number for event in journal if isinstance(event.fact, Profiled)] == [1, 2, 3, 4]
 
 
 def test_what_the_model_and_people_are_told() -> None:

@@ -122,8 +122,9 @@ def test_of_more_than_an_answer_has_room_for_the_newest_are_listed(
     os.mkfifo(folder / "f.trace.json.gz")
     (folder / "g.trace.json.gz").mkdir()
     call = Call({"id": 1, "dir": str(tmp_path)}, b"", lambda head, data: None)
-    told = read(ReportsAnswer, collect.reports(call)).files
-    assert [(one.name[0], one.size) for one in told] == [("a", 1), ("b", 3), ("c", 2)]
+    told = read(ReportsAnswer, collect.reports(call))
+    assert [(one.name[0], one.size) for one in told.files] == [("a", 1), ("b", 3), ("c", 2)]
+    assert told.older == 1
 
 
 def test_nsys_and_a_polite_stop(launch: Launch, tmp_path: Path) -> None:

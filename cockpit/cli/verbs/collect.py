@@ -101,8 +101,9 @@ async def fetch(
             out(f"{report.node}: {name}: {report.why}")
         else:
             out(f"{report.node}: {name}: {report.state}: {report.why}")
+    some = {report.node for report in collected.reports}
     for node, why in collected.missing.items():
-        out(f"{node}: {why}" if files else f"{node}: no report: {why}")
+        out(f"{node}: {why}" if files or node in some else f"{node}: no report: {why}")
     for node, words in collected.absent.items():
         if rest := [word for word in words if f"no such file: {word}" not in collected.missing.get(node, "")]:
             say(f"{node}: has no {', '.join(rest)}")

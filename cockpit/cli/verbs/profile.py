@@ -275,6 +275,8 @@ def _show(args: argparse.Namespace) -> int:
             f"not the number of a profile: {number[0]!r}", hint=f"the newest: cockpit profile {SHOW} {run}"
         )
     folder, store, known = _kept(run)
+    if not number and (empty := [each for each in store.begun() if each > known[-1]]):
+        say(f"profile {empty[-1]} is empty: not started yet, or its cockpit was killed; showing {known[-1]}")
     one = store.load(int(number[0]) if number else known[-1])
     if args.fetch and folder is not None:
         asyncio.run(_fetch(folder, one))

@@ -28,8 +28,9 @@ from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
 from cockpit.core.stacks.merging import merged
 from cockpit.core.stacks.page import as_page
 from cockpit.core.stacks.snapshot import Place, Snapshot
-from cockpit.core.stacks.text import as_lines, ascii_text
+from cockpit.core.stacks.text import as_lines
 from cockpit.core.stacks.verdict import verdict
+from cockpit.core.text import ascii_text
 from cockpit.engine.extra_facts import Facts
 from cockpit.engine.recorder import Heard
 from cockpit.engine.records.folder import RunFolder

@@ -23,7 +23,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.failure import how
 from cockpit.core.run.notices import words
 from cockpit.core.run.notices.rule import span
-from cockpit.core.run.states import HUNG, LIVE, Node, Rank, RankState, Run, renewed
+from cockpit.core.run.states import HUNG, LIVE, PROFILES, Node, Rank, RankState, Run, renewed
 from cockpit.core.text import one_line
 
 NOTES = 200
@@ -37,9 +37,6 @@ EVIDENCE = 200
 
 NOTICES = 256
 """Notices kept at a time; further ones are only told."""
-
-PROFILES = 100
-"""Profiles that are remembered, the newest ones."""
 
 ALIKE = 32
 """How many warnings of filling memory are printed one by one: a whole cluster may fill up at once."""

@@ -49,6 +49,9 @@ _JOB_ENDS_WITH = (signal.SIGTERM, signal.SIGKILL)
 
 T = TypeVar("T", "Node", "Rank")
 
+PROFILES = 100
+"""Profiles that are remembered, the newest ones."""
+
 LIVE = frozenset({RankState.WAITING, RankState.STARTING, RankState.RUNNING})
 
 
@@ -316,6 +319,11 @@ class Run:
         if not self.job_end_final:
             self._job_end, self.job_end_final = why, final
             self.job_ended_at = self.job_ended_at or at
+
+    def new_profile(self, number: int) -> bool:
+        """Whether a profile is not known here, and not older than all that are remembered."""
+        oldest = min(self.profiles) if len(self.profiles) >= PROFILES else 0
+        return number > oldest and number not in self.profiles
 
     def alive(self) -> int:
         """How many ranks are running."""

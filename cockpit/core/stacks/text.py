@@ -51,14 +51,6 @@ def as_lines(snapshot: Snapshot, verdict: Finding, *, threads: str = "", command
     return [*lines, *last_calls.lines(snapshot.calls)]
 
 
-_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-", "×": "x"})
-
-
-def ascii_text(text: str) -> str:
-    """The same for a terminal that shows only ASCII; what has no ASCII equivalent is escaped."""
-    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
-
-
 def _verdict_lines(verdict: Finding, command: str) -> Iterator[str]:
     yield verdict.what
     if verdict.where:

@@ -197,7 +197,7 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
         able = {rank: window for rank, window in able.items() if rank not in unable}
     ranks, left_out = _ranks(wish, met, known, able, {**met.absent, **unable})
     if not ranks:
-        raise _nobody(met, left_out)
+        raise nobody(met, left_out)
     _check_moves(met, known, step_s)
     if met.kind == "cpu":
         seconds = _seconds(wish, step_s)
@@ -247,7 +247,8 @@ def _ranks(
     return tuple(sorted(chosen)), {}
 
 
-def _nobody(met: Met, left_out: Mapping[int, str]) -> CockpitError:
+def nobody(met: Met, left_out: Mapping[int, str]) -> CockpitError:
+    """That nothing can be profiled, and why: a reason for each rank."""
     by_why: dict[str, list[int]] = {}
     for rank, why in left_out.items():
         by_why.setdefault(why, []).append(rank)

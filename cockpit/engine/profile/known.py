@@ -92,7 +92,9 @@ def note_profiles(session: Session) -> None:
 async def _note_all(session: Session) -> None:
     store, done = store_of(session.folder), set[int]()
     while True:
-        for number in set(store.numbers()) - done - set(session.model.profiles):
+        for number in await asyncio.to_thread(store.numbers):
+            if number in done or not session.model.new_profile(number):
+                continue
             with suppress(CockpitError):
                 one = await asyncio.to_thread(store.head, number)
                 if all(map(is_over, one.results.values())):

@@ -110,7 +110,11 @@ class Store:
         """Ranks of the collection under way whose file is written."""
 
     def numbers(self) -> list[int]:
-        """Of all collections here, the oldest first."""
+        """Of all collections here, the oldest first; not of folders without one."""
+        return [number for number in self.begun() if (self.folder(number) / MAIN).exists()]
+
+    def begun(self) -> list[int]:
+        """The same with those that have only a folder: not ordered yet, or their cockpit was killed then."""
         try:
             names = os.listdir(self.root)
         except OSError:
@@ -129,7 +133,7 @@ class Store:
         try:
             private_dir(self.root)
             Space(self.root, quotas).check(LIMIT)
-            known = self.numbers()
+            known = self.begun()
             for number in known[: max(0, len(known) - max(1, quotas.profiles) + 1)]:
                 shutil.rmtree(self.folder(number), ignore_errors=True)
             number = known[-1] + 1 if known else 1
@@ -146,8 +150,7 @@ class Store:
 
     def discard(self, number: int) -> None:
         """Remove one that has not begun."""
-        with suppress(OSError):
-            self.folder(number).rmdir()
+        shutil.rmtree(self.folder(number), ignore_errors=True)
 
     def save(self, one: Collection) -> None:
         """Write what is not written yet; each file is whole, or as it was before.
@@ -200,7 +203,7 @@ class Store:
         fields["cancelled"] = one_line(head.cancelled, limit=300)
         return Collection(number, results=results, **fields)
 
-    def absent(self, number: int | None) -> CockpitError:
+    def absent(self, number: int) -> CockpitError:
         """That there is no such collection, and what there is."""
         known = self.numbers()
         if not known:

@@ -28,7 +28,7 @@ from cockpit.core.profile.folded import MOST_STACKS
 from cockpit.core.stacks.snapshot import Place
 from cockpit.core.text import one_line
 from cockpit.engine.links.link import Link, RemoteError, Stream, streaming
-from cockpit.engine.profile.choose import Known, Met, Plan, Wish, choose
+from cockpit.engine.profile.choose import Known, Met, Plan, Wish, choose, nobody
 from cockpit.engine.profile.store import Store
 from cockpit.engine.stacks.ask import Party, RankProcess
 from cockpit.engine.stacks.probes import PySpy
@@ -245,6 +245,9 @@ class Taking:
             await asyncio.gather(*self._work)
             if self._ending is not None:
                 await self._ending
+            if self._refused:
+                await asyncio.to_thread(self._store.discard, self.number)
+                raise nobody(self._met, {rank: one.why for rank, one in self.results.items()})
             times: tuple[float | None, float | None, float | None] = (None, None, None)
             if not self.cancelled:
                 self._timing = asyncio.create_task(self._times(plan))
@@ -282,6 +285,12 @@ class Taking:
     def over(self) -> int:
         """How many ranks there is nothing more to come of."""
         return sum(map(is_over, self.results.values()))
+
+    @property
+    def _refused(self) -> bool:
+        """Whether every rank has refused: it has not begun, as where another profile is under way."""
+        ranks = self.plan.ranks if self.plan is not None else ()
+        return all(self.results[rank].state == "refused" for rank in ranks)
 
     def collection(
         self, before: float | None = None, during: float | None = None, after: float | None = None
@@ -457,6 +466,8 @@ class Taking:
 
     async def _save(self, *times: float | None) -> None:
         async with self._saving:
+            if self._refused:
+                return
             try:
                 await asyncio.to_thread(self._store.save, self.collection(*times))
                 self.trouble = ""

@@ -154,5 +154,5 @@ def is_news(model: RunModel, event: Event) -> bool:
     if isinstance(event.fact, events.RestKept):
         return not model.rest_kept
     if isinstance(event.fact, events.Profiled):
-        return event.fact.number not in model.profiles
+        return model.new_profile(event.fact.number)
     return isinstance(event.fact, events.StopAsked) and not model.stop_reason

@@ -20,7 +20,8 @@ _CHUNK = 1 << 20
 def reports(call: Call) -> Dict[str, Any]:
     """List the files in the run's reports folder, ``files`` [{name, size}] by name, and NCCL's dumps.
 
-    Of more than an answer has room for, the newest: a run of months is profiled often.
+    Of more than an answer has room for, the newest, and how many are ``older``: a run of months is profiled
+    often.
     """
     run = call.asked(verbs.Reports).dir
     folder = os.path.join(run, record.REPORTS)
@@ -33,7 +34,11 @@ def reports(call: Call) -> Dict[str, Any]:
                         info = entry.stat(follow_symlinks=False)
                         found.append((info.st_mtime_ns, entry.name, info.st_size))
     newest = sorted((name, size) for _, name, size in heapq.nlargest(REPORT_FILES, found))
-    return {"files": [{"name": name, "size": size} for name, size in newest], "dumps": dumps(run)}
+    return {
+        "files": [{"name": name, "size": size} for name, size in newest],
+        "dumps": dumps(run),
+        "older": len(found) - len(newest),
+    }
 
 
 def _open(asked: Union[verbs.Digest, verbs.Read]) -> int:

@@ -185,7 +185,7 @@ class ProfileScreen(CommandScreen):
             if taking.trouble:
                 self.app.notify(f"not all of it is saved: {one_line(taking.trouble)}", severity="warning")
         except CockpitError as error:
-            self._trouble = error
+            self._trouble, self._sight, self._number = error, None, 0
         finally:
             self._progress = None
         self._draw()
