@@ -11,11 +11,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cockpit.base.answers import RecorderItem
+from cockpit.base.gate import read
+from cockpit.base.recorder.trace import Trace
+from cockpit.base.recorder.unpacking import unpack
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.engine.links import payload
 from cockpit.engine.profile.store import Store
 from cockpit.engine.stacks import saved
+from cockpit.node.calls import Call
 from cockpit.node.measure.gpu import Gpus
+from cockpit.node.recorder.recorder import recorder
 from tests.cli.verbs import HERE, Verbs
 from tests.gpu import parts
 from tests.gpu.parts import Lacking
@@ -31,11 +37,12 @@ _ASK = (
 
 
 class Look(NamedTuple):
-    """The stacks of a rank that waits, without and with native frames, and what is told with them."""
+    """The stacks of a rank that waits, without and with native frames, and what its recorder says then."""
 
     snapshot: Snapshot
     native: Snapshot
-    told: dict[str, Any]
+    item: RecorderItem
+    traces: list[Trace]
 
 
 class Job:
@@ -46,10 +53,15 @@ class Job:
         self._looks: dict[str, Look] = {}
 
     @property
+    def _start(self) -> Path:
+        """What its wrapper says of the rank, in the run folder on the node."""
+        (file,) = self.folder.glob("nodes/cockpit-*/gpu/*/rank-0.start.json")
+        return file
+
+    @property
     def pid(self) -> int:
         """Of the rank."""
-        (file,) = self.folder.glob("nodes/cockpit-*/gpu/*/rank-0.start.json")
-        return int(json.loads(file.read_text())["pid"])
+        return int(json.loads(self._start.read_text())["pid"])
 
     @property
     def own(self) -> list[float]:
@@ -61,7 +73,7 @@ class Job:
         """The JSON object that a verb prints."""
         done = self.verbs.call(*words, "--json")
         assert done.out, done.both
-        found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
+        found: dict[str, Any] = json.loads(done.out)
         return found
 
     def waiting(self, how: str) -> Look:
@@ -69,9 +81,24 @@ class Job:
         if how not in self._looks:
             (self.folder / how).touch()
             until(lambda: f"waits: {how}" in self.verbs.on_node("gpu", 0).read_text(), how, timeout=60)
-            told, native = self.told("stacks", "gpu"), self.told("stacks", "gpu", "--native")
-            self._looks[how] = Look(*(saved.load(Path(one["snapshot"])) for one in (told, native)), told)
+            told = [self.told("stacks", "gpu", *more) for more in ((), ("--native",))]
+            plain, native = (saved.load(Path(one["snapshot"])) for one in told)
+            self._looks[how] = Look(plain, native, *self._recorder())
         return self._looks[how]
+
+    def _recorder(self) -> tuple[RecorderItem, list[Trace]]:
+        found: list[tuple[RecorderItem, list[Trace]]] = []
+
+        def take(told: dict[str, Any], data: bytes) -> None:
+            item, at, traces = read(RecorderItem, told["item"]), 0, list[Trace]()
+            for length in item.lengths:
+                traces.append(unpack(data[at : at + length], str))
+                at += length
+            found.append((item, traces))
+
+        header = {"id": 1, "do": "recorder", "dir": str(self._start.parent), "ranks": [0]}
+        recorder(Call(header, b"", take))
+        return found[0]
 
 
 def torch_of(python: str) -> str:
@@ -137,7 +164,12 @@ def measured(job: Job) -> str:
 
 def phases(job: Job) -> str:
     """What its steps are made of."""
-    return parts.phases(job.told("metrics", "gpu")["steps"][5:], job.own)
+
+    def rows() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = job.told("metrics", "gpu")["steps"][5:]
+        return found if len(found) > 20 and found[-10]["forward_s"] is not None else []
+
+    return parts.phases(until(rows, "phases of steps", timeout=120), job.own)
 
 
 def profiled(job: Job) -> str:
@@ -157,7 +189,8 @@ def synchronizes(job: Job) -> str:
 
 def recorded(job: Job) -> str:
     """The flight recorder, while a collective waits for the device."""
-    return parts.recorded(job.waiting("synchronize").told["collectives"])
+    look = job.waiting("synchronize")
+    return parts.recorded(look.item, look.traces)
 
 
 def heard(job: Job) -> str:

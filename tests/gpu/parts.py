@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from cockpit.base.answers import RecorderItem
 from cockpit.base.profile.summary import RankProfile
+from cockpit.base.recorder.trace import GOING, Trace
 from cockpit.core.stacks.class_facts import kind_of
 from cockpit.core.stacks.classes import classes
 from cockpit.core.stacks.ras import Ras
 from cockpit.core.stacks.snapshot import Snapshot
 
-PHASES = ("input_s", "forward_s", "backward_s", "update_s", "wait_s", "other_s")
+PHASES = ("input_s", "forward_s", "backward_s", "update_s", "other_s")
+"""Those that one rank alone has: it waits for nobody."""
 
 
 class Lacking(Exception):
@@ -97,19 +100,13 @@ def profiled(summary: RankProfile, steps: int) -> str:
     return f"compute {share:.0%} of {steps} steps; most in {most[:60]}; {', '.join(sorted(collectives))}"
 
 
-def recorded(told: Mapping[str, Any] | None, backend: str = "nccl") -> str:
-    """What the flight recorder says while a collective waits for the device.
-
-    :param told: ``collectives`` of ``cockpit stacks --json``
-    """
-    assert told is not None, "a probe answers"
-    assert (told["heard"], told["silent"]) == ("0", {}), f"rank 0 is heard: {told['silent']}"
-    found = [one for one in (*told["waits"], *told["last"]) if one["backend"] == backend]
-    assert found, f"collectives of {backend} are noted: {told}"
-    waiting = [
-        f"{one['op']} {one['number']} is under way" for one in told["waits"] if one["backend"] == backend
-    ]
-    return f"{backend}: {'; '.join(waiting) or 'nothing is under way'}"
+def recorded(item: RecorderItem, traces: Sequence[Trace], backend: str = "nccl") -> str:
+    """What the flight recorder says while a collective waits for the device."""
+    assert not item.kind, f"it answers: {item.what}"
+    entries = [one for trace in traces for one in trace.entries if one.call.group.backend == backend]
+    assert any(one.call.op == "all_reduce" for one in entries), f"collectives of {backend}: {len(entries)}"
+    going = [f"{one.call.op} {one.number}" for one in entries if one.state == GOING]
+    return f"{len(entries)} collectives of {backend}, under way: {', '.join(going[-3:]) or 'none'}"
 
 
 def heard(ras: Ras | None) -> str:

@@ -1,8 +1,8 @@
-"""The parts of ``make gpu`` over stand-ins: what each takes for right, and for wrong; a machine without a GPU."""
+"""Parts of ``make gpu`` over stand-ins: what each takes for right, and for wrong; a machine without a GPU."""
 
 from __future__ import annotations
 
-import copy
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
+from cockpit.base.answers import RecorderItem
 from cockpit.base.gate import read
 from cockpit.base.profile.summary import RankProfile
+from cockpit.base.recorder import trace as flight
 from cockpit.base.stacks.dump import Frame
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.node.measure import gpu
 from cockpit.node.profile import traces
 from tests import needs
 from tests.core.test_ras import comm, ras
-from tests.core.test_verdict import MAIN, SYNC, USER, snapshot, still
+from tests.core.test_verdict import MAIN, SYNC, USER, dump, snapshot, still
 from tests.gpu import __main__ as program
 from tests.gpu import job, parts
 from tests.gpu.parts import Lacking
@@ -57,7 +59,7 @@ def test_a_rank_that_waits_in_cuda() -> None:
     inner = Frame("cudaStreamSynchronize", "libcudart.so.12", 0, native=True)
     native = snapshot(1, still((*SYNC, inner)))
     assert parts.waits(snapshot(1, still(SYNC)), native).endswith("; cudaStreamSynchronize")
-    by_line = snapshot(1, lambda look: replace(still(MAIN)(look), source="loss.item()"))
+    by_line = snapshot(1, lambda look: replace(dump(look, MAIN), source="loss.item()"))
     assert "at 'loss.item()'" in parts.waits(by_line, snapshot(1, still(MAIN)))
     with pytest.raises(AssertionError, match="it waits for its device, it is said"):
         parts.waits(snapshot(1, still(USER)), native)
@@ -95,12 +97,20 @@ def test_a_profile_with_kernels() -> None:
 
 
 def test_the_flight_recorder() -> None:
-    told: dict[str, Any] = {"heard": "0", "silent": {}, "last": []}
-    told["waits"] = [{"backend": "nccl", "op": "all_reduce", "number": 7}]
-    assert parts.recorded(told) == "nccl: all_reduce 7 is under way"
-    for name, value in (("heard", ""), ("silent", {"0": "no probe"}), ("waits", [])):
+    call = flight.Call(flight.Group("nccl", "0", "default_pg"), "all_reduce", "8", 8, 8, "Float", -1)
+    entries = flight.Entry(call, 6, 1, flight.DONE), flight.Entry(call, 7, 2, flight.GOING)
+    item, trace = RecorderItem(0, 1.0), flight.Trace("fr_trace_json", "2.10", entries)
+    said = parts.recorded(item, [trace])
+    assert said == "2 collectives of nccl, under way: all_reduce 7"
+    for wrong in (
+        (replace(item, kind="absent", what="no probe"), [trace]),
+        (item, []),
+        (item, [trace._replace(entries=())]),
+    ):
         with pytest.raises(AssertionError):
-            parts.recorded({**copy.deepcopy(told), name: value})
+            parts.recorded(*wrong)
+    with pytest.raises(AssertionError):
+        parts.recorded(item, [trace], "gloo")
 
 
 def test_nccls_ras() -> None:
@@ -164,8 +174,6 @@ def test_a_part_that_fails_costs_no_other(
 def test_the_same_run_without_a_gpu(tmp_path: Path) -> None:
     """Over gloo, on the CPU: everything that the parts look at is there but for what is a GPU's."""
     needs.require_module("torch")
-    import sys
-
     with job.training(tmp_path, sys.executable, "cpu", "--probe", "on") as run:
         with pytest.raises(Lacking, match="finds no GPU"):
             job.measured(run)
@@ -173,7 +181,7 @@ def test_the_same_run_without_a_gpu(tmp_path: Path) -> None:
         with pytest.raises(AssertionError, match="the trace has kernels"):
             job.profiled(run)
         look = run.waiting("synchronize")
-        assert parts.recorded(look.told["collectives"], "gloo")
+        assert parts.recorded(look.item, look.traces, "gloo")
         assert isinstance(look.native, Snapshot)
         with pytest.raises(Lacking):
             job.heard(run)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,14 @@ import torch.distributed as dist
 HELD_S = 40.0
 GPU = sys.argv[1] == "gpu"
 DEVICE = "cuda" if GPU else "cpu"
+
+
+class Batches(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """They never end."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while True:
+            yield torch.randn(4096 if GPU else 16, 512)
 
 
 def hold() -> None:
@@ -48,16 +57,19 @@ def main() -> None:
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to(DEVICE))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     waited: set[str] = set()
+    began = time.perf_counter()
     with open("own", "w", buffering=1) as own:
-        while not os.path.exists("end"):
-            began = time.perf_counter()
+        for batch in torch.utils.data.DataLoader(Batches(), batch_size=None):
+            if os.path.exists("end"):
+                break
             optimizer.zero_grad()
-            loss = model(torch.randn(4096 if GPU else 16, 512, device=DEVICE)).square().mean()
+            loss = model(batch.to(DEVICE)).square().mean()
             loss.backward()
             optimizer.step()
             loss.item()  # a step ends when the device is through with it
             time.sleep(0.02)
             print(time.perf_counter() - began, file=own)
+            began = time.perf_counter()
             for how in ("synchronize", "item"):
                 if how not in waited and os.path.exists(how):
                     waited.add(how)

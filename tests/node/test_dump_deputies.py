@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -105,7 +106,12 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[D
     with (folder / "held.lock").open() as _:
         looks = [spies.look(*(process.pid for process in started)) for _ in range(3)]
         # On a busy machine one that is to ask again may wait for a CPU whenever it is looked at.
-        until(lambda: pause(looks[-1]) or looks.append(spies.look(*(each.pid for each in started))), "pauses")
+
+        def paused() -> bool:
+            looks.append(spies.look(*(process.pid for process in started)))
+            return pause(looks[-1])
+
+        until(lambda: pause(looks[-1]) or paused(), "those that poll pause")
     yield {kind: [look[place] for look in looks[-3:]] for place, kind in enumerate(KINDS)}
     for process in started:
         for child in procfs.children().get(process.pid, ()):
@@ -198,14 +204,14 @@ def test_a_lock_is_named_though_its_poller_was_awake_at_first(
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.readline() == b"\n"
-        found: list[Dump] = []
-        until(lambda: found.extend(spies.look(process.pid)) or found[-1].lock, "the lock is named")
+        looks = (spies.look(process.pid)[0] for _ in itertools.count())
+        found = until(lambda: next((one for one in [next(looks)] if one.lock), None), "the lock is named")
         process.kill()
-    lock = found[-1].lock
-    assert lock is not None
-    assert lock.path == str(tmp_path / "held.lock")
-    assert found[-1].process is not None
-    assert found[-1].process.call == ""
+    assert found is not None
+    assert found.lock is not None
+    assert found.lock.path == str(tmp_path / "held.lock")
+    assert found.process is not None
+    assert found.process.call == ""
 
 
 def test_for_how_long_a_thread_has_slept() -> None:
