@@ -79,7 +79,7 @@ def ahead_of(folder: RunFolder) -> Ahead:
         found = left(folder, model, logs, Pace(), time.time())
         source = None if model.over else speaker(logs)
         said = told(logs.tail(source, TAIL), source[1]).series("tokens_s") if source else ()
-    return Ahead(found and found.seconds, said[-1][1] if said else None)
+    return Ahead(None if found is None else found.seconds, said[-1][1] if said else None)
 
 
 def _earlier(store: Store) -> Collection | None:
