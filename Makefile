@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
+.PHONY: help venv demo test test-all quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test test-all quick properties hostile slowpool whypool profilepool faultpool ends calm weeks: export PYTHONDONTWRITEBYTECODE :=
+test test-all quick properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow $(ARGS)
@@ -77,6 +77,9 @@ calm: $(STAMP)  ## healthy runs that pause for a minute: does the watch raise an
 
 weeks: $(STAMP)  ## a month of 16 nodes in simulated time: is all told, kept, bounded? half an hour
 	$(BIN)/python -m tests.weeks $(ARGS)
+
+gpu: $(STAMP)  ## what only a machine with an NVIDIA GPU shows, part by part; five minutes; ARGS='--python PATH': whose torch
+	$(BIN)/python -m tests.gpu $(ARGS)
 
 bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md keeps
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -26,6 +26,7 @@ WAITING = {
     "demo/test_demo.py": 80,
     "engine/test_evidence.py": 30,
     "engine/test_memory.py": 25,
+    "gpu/test_gpu.py": 90,
     "hostile/test_hostile.py": 80,
     "hostile/test_ssh.py": 40,
     "lab/test_collect.py": 30,

@@ -15,11 +15,13 @@ from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
 from cockpit.core.profile import folded, perfetto, words
 from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.profile.flame_page import flame_page
+from cockpit.core.profile.gain import Ahead
 from cockpit.core.profile.reader import read
 from cockpit.core.ranks import ranks_named
 from cockpit.core.text import ascii_text
 from cockpit.engine.collect import report_path
 from cockpit.engine.files import open_regular
+from cockpit.engine.profile.known import ahead_of
 from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, os_error
@@ -43,8 +45,13 @@ def tell(one: Collection, store: Store, folder: RunFolder | None, args: Namespac
     elif args.md:
         out_lines(map(_shown, words.as_markdown(one, reading)))
     else:
+        ahead = Ahead() if folder is None or reading.kept_up is None else ahead_of(folder)
         width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
-        lines = [*words.as_lines(one, reading, width), *_stacks(one), *_where(one, store, folder)]
+        lines = [
+            *words.as_lines(one, reading, width, ahead=ahead),
+            *_stacks(one),
+            *_where(one, store, folder),
+        ]
         out_lines(map(_shown, lines))
 
 

@@ -16,11 +16,15 @@ import pytest
 
 from cockpit import paths
 from cockpit.base import verbs
-from cockpit.cli import job_options, node_options, slurm_options
+from cockpit.cli import job_options, node_options, profiled, slurm_options
 from cockpit.cli.verbs import profile
+from cockpit.config import Quotas
+from cockpit.core.profile.gain import Ahead
 from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError, Exit
+from tests.core.profiled import Work, collection
+from tests.core.test_profile import one_of
 from tests.engine.test_profile import FakeJob, FakeNode, Part, done, summary, well
 from tests.waiting import soon
 
@@ -115,6 +119,18 @@ def test_what_is_missing_is_said(job: list[Any], run: RunFolder, capsys: pytest.
     assert "cockpit: ranks 2-3: connection refused" in err
     assert "ranks 2-3 gpu02: connection refused" in out
     assert profile.main(["show", "otter"]) == Exit.NODE_UNFIT
+
+
+def test_what_would_be_gained_is_said_of_a_run_that_tells_its_pace(
+    job: list[Any], run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = collection(4, one_of(Work(data=305), rank=2), run="otter", before=0.5)
+    Store(run.path / "profiles").begin(Quotas())
+    Store(run.path / "profiles").save(slow)
+    monkeypatch.setattr(profiled, "ahead_of", lambda folder: Ahead(7200.0, 1000.0))
+    assert profile.main(["show", "otter"]) == 0
+    said = "  without it: ~4 steps/s, ~2,000 tokens/s, ETA ~1 h 00 min"
+    assert said in capsys.readouterr().out.split("\n")
 
 
 @pytest.mark.parametrize("words", [["--md"], []])

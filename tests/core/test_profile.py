@@ -14,6 +14,7 @@ from cockpit.base.gate import fields
 from cockpit.base.profile.summary import Collective, Operation, RankProfile, StepTimes
 from cockpit.core.masks import mask_of
 from cockpit.core.profile.collection import DONE, Collection, RankResult
+from cockpit.core.profile.gain import Ahead, gain
 from cockpit.core.profile.joined import join
 from cockpit.core.profile.reader import operations, read
 from cockpit.core.profile.reading import Parts, Reading
@@ -529,6 +530,28 @@ def test_what_takes_next_to_no_time_makes_a_rank_no_other_kind() -> None:
     reading = read(collection(4, does))
     assert len(reading.kinds) == 1
     assert (reading.finding.id, reading.finding.ranks) == ("slow_rank", mask_of([3]))
+
+
+# What would be gained
+
+
+def test_how_fast_it_would_be_without_who_is_slow() -> None:
+    made = collection(4, one_of(Work(data=305), rank=2), before=0.5)
+    reading = read(made)
+    assert reading.parts is not None
+    assert (reading.parts.took, reading.kept_up) == pytest.approx((0.6, 0.3))
+    # Half of what it takes outside of the profile.
+    assert gain(reading, Ahead()) == "without it: ~4 steps/s"
+    whole = gain(reading, Ahead(7200.0, 1000.0))
+    assert whole == "without it: ~4 steps/s, ~2,000 tokens/s, ETA ~1 h 00 min"
+    assert whole in as_lines(made, reading, ahead=Ahead(7200.0, 1000.0))[3]
+    two = collection(8, lambda rank, step: Work(data=305 if rank in (2, 3) else 5), before=0.6)
+    assert gain(read(two), Ahead()).startswith("without them: ~3.3 steps/s")
+    assert gain(read(collection(4, lambda rank, step: Work())), Ahead(7200.0, 1000.0)) == ""
+    fast = gain(reading, Ahead(tokens_s=12_345_678.0))
+    assert fast == "without it: ~4 steps/s, ~25,000,000 tokens/s"
+    later = read(collection(4, one_of(Work(data=305), rank=2), before=0.3))
+    assert gain(later, Ahead()) == "", "it was not slow before the profile"
 
 
 # Words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from cockpit.base.events import Watched
 from cockpit.core.pace.pace import Pace
+from cockpit.core.profile.gain import Ahead
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.profile.known import ahead_of
 from cockpit.engine.records.folder import RunFolder, planned
 from cockpit.engine.run.eta import left
 from tests.engine.books import CREATED, Writer, run_folder
@@ -30,6 +33,20 @@ def folder(tmp_path: Path) -> RunFolder:
         writer.tick(CREATED + 2 * step)
     writer.close()
     return folder
+
+
+def test_a_log_says_how_many_tokens_a_second(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "a-run", {"gpu1": [0, 1]})
+    writer = Writer(folder)
+    for step in range(1, 101):
+        writer.write("gpu1", 0, b"step %d/400 loss 2.1 tokens/s: %d\n" % (step, 1000 + step))
+        writer.tick(time.time() - 202 + 2 * step)
+    writer.close()
+    ahead = ahead_of(folder)
+    assert ahead.tokens_s == 1100
+    assert ahead.left_s == pytest.approx(600, abs=30)
+    ended = run_folder(tmp_path / "ended", {"gpu1": [0]})
+    assert ahead_of(ended) == Ahead()
 
 
 def found(folder: RunFolder, pace: Pace, now: float, state: str = "") -> tuple[int, int, int | None] | None:

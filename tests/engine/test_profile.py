@@ -374,7 +374,12 @@ def test_one_that_all_ranks_refuse_leaves_nothing_behind(
     """As where another profile is under way; nor is it, for a moment, one that is over: others note those."""
     kept: list[Collection] = []
     save = Store.save
-    monkeypatch.setattr(Store, "save", lambda store, one: [kept.append(one), save(store, one)])
+
+    def keep(store: Store, one: Collection) -> None:
+        kept.append(one)
+        save(store, one)
+
+    monkeypatch.setattr(Store, "save", keep)
 
     def refuses(asked: verbs.Profile) -> list[Part | Exception]:
         what = "another profile of it is running"
@@ -672,9 +677,13 @@ def test_profiles_that_were_forgotten_are_not_noted_again(
     journal: list[Event] = []
 
     async def attach() -> None:
-        model, looked = RunModel.of(journal), list[int]()
-        numbers = store.numbers
-        monkeypatch.setattr(store, "numbers", lambda: [looked.append(1), *numbers()][1:])
+        model, looked, numbers = RunModel.of(journal), list[int](), Store(store.root).numbers
+
+        def look() -> list[int]:
+            looked.append(1)
+            return numbers()
+
+        monkeypatch.setattr(store, "numbers", look)
         tasks: list[asyncio.Task[None]] = []
 
         def note(name: str, fact: Any) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ import pytest
 from cockpit.base.stacks.dump import Dump
 from cockpit.core.stacks.classes import movement
 from cockpit.node import procfs
-from cockpit.node.stacks import idle
+from cockpit.node.stacks import idle, kernel
 from tests.needs import beyond
 from tests.node import spies
+from tests.waiting import until
 
 PROGRAM = """
 import concurrent.futures, os, select, selectors, socket, subprocess, sys, threading, time
@@ -75,6 +77,8 @@ KINDS = (
     *("selects", "epolls", "receives", "works"),
 )
 
+POLLING = ("stale", "held")
+
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +87,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Dump]]]:
-    """Three dumps of each, from some time after it has come to rest."""
+    """Three dumps of each, some time after it has come to rest; in the last one those that poll pause."""
     folder = tmp_path_factory.mktemp("deputies")
     script = folder / "train.py"
     script.write_text(PROGRAM)
@@ -101,12 +105,25 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[D
         spies.in_state(process.pid, "S")
     with (folder / "held.lock").open() as _:
         looks = [spies.look(*(process.pid for process in started)) for _ in range(3)]
-    yield {kind: [look[place] for look in looks] for place, kind in enumerate(KINDS)}
+        # On a busy machine one that is to ask again may wait for a CPU whenever it is looked at.
+
+        def paused() -> bool:
+            looks.append(spies.look(*(process.pid for process in started)))
+            return pause(looks[-1])
+
+        until(lambda: pause(looks[-1]) or paused(), "those that poll pause")
+    yield {kind: [look[place] for look in looks[-3:]] for place, kind in enumerate(KINDS)}
     for process in started:
         for child in procfs.children().get(process.pid, ()):
             os.kill(child.pid, 9)
         process.kill()
         process.communicate()
+
+
+def pause(look: Sequence[Dump]) -> bool:
+    """Whether those that poll are in a pause, as far as the kernel said before py-spy came."""
+    calls = [dump.main and dump.main.call for kind, dump in zip(KINDS, look, strict=True) if kind in POLLING]
+    return calls == ["clock_nanosleep"] * len(POLLING)
 
 
 @pytest.mark.parametrize(("kind", "deputy"), [("join", "thread"), ("future", "thread"), ("child", "child")])
@@ -131,8 +148,7 @@ def test_who_only_runs_beside_it_is_not(dumps: dict[str, list[Dump]], kind: str)
 def test_what_sampling_causes_is_no_movement_and_polling_is(dumps: dict[str, list[Dump]]) -> None:
     assert {kind: movement(each) for kind, each in dumps.items()} == {
         **dict.fromkeys(KINDS, "frozen"),
-        "stale": "polls",
-        "held": "polls",
+        **dict.fromkeys(POLLING, "polls"),
         "works": "moving",
     }
 
@@ -169,6 +185,33 @@ def test_the_file_of_a_lock_that_is_polled_is_named(dumps: dict[str, list[Dump]]
     assert (os.path.basename(held.path), held.holder) == ("held.lock", os.getpid())
     assert dumps["stale"][-1].loop == "while os.path.exists(lock_path):"
     assert [kind for kind in KINDS if dumps[kind][-1].lock] == ["stale", "held"]
+
+
+def test_a_lock_is_named_though_its_poller_was_awake_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two pauses it asks for the file, and may wait for a CPU for long."""
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "held.lock").touch()
+    look = kernel.look
+
+    def awake(pid: int, ticks: int) -> kernel.ProcessFacts | None:
+        found = look(pid, ticks)
+        return found and found._replace(process=found.process._replace(state="R", call="", wchan=""))
+
+    monkeypatch.setattr(kernel, "look", awake)
+    command = [sys.executable, str(tmp_path / "train.py"), "held", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"\n"
+        looks = (spies.look(process.pid)[0] for _ in itertools.count())
+        found = until(lambda: next((one for one in [next(looks)] if one.lock), None), "the lock is named")
+        process.kill()
+    assert found is not None
+    assert found.lock is not None
+    assert found.lock.path == str(tmp_path / "held.lock")
+    assert found.process is not None
+    assert found.process.call == ""
 
 
 def test_for_how_long_a_thread_has_slept() -> None:

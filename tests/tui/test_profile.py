@@ -13,6 +13,7 @@ import pytest
 from cockpit.base.profile.summary import RankProfile
 from cockpit.config import Config, Quotas
 from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.profile.gain import Ahead
 from cockpit.core.profile.reading import Parts, Row
 from cockpit.core.profile.words import VIEWER
 from cockpit.core.run.events import Event
@@ -415,6 +416,21 @@ def test_z_shows_one_pane_alone_where_there_is_room_for_all() -> None:
         assert all(each.display for each in panes)
 
     played_with(test, lambda: App(4, lambda: shown(4, reads(3))))
+
+
+@pytest.mark.parametrize("ahead", [Ahead(7200.0, 1000.0), Ahead()])
+def test_how_fast_the_run_would_be_without_who_is_slow(ahead: Ahead) -> None:
+    async def test(app: App, pilot: Any) -> None:
+        await until(pilot, lambda: "if rank 3 kept up" in text_of(app), "it is shown")
+        told = "without it: ~0.58 steps/s, ~1,500 tokens/s, ETA ~1 h 18 min" in text_of(app)
+        assert told == (ahead != Ahead())
+
+    def make() -> App:
+        app = App(4, lambda: replace(shown(4, reads(3)), before=2.6))
+        app.job = replace(app.job, ahead=lambda: ahead)
+        return app
+
+    played_with(test, make)
 
 
 def test_stacks_have_no_collectives() -> None:

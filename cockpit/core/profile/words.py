@@ -11,6 +11,7 @@ from cockpit.base.shell import quote
 from cockpit.core.cutting import SIGN, cut_middle
 from cockpit.core.masks import mask_of
 from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.profile.gain import Ahead, gain
 from cockpit.core.profile.reading import CollectiveRow, FileRow, Parts, Reading, Row, seconds
 from cockpit.core.ranks import mask_within, ranks_named, ranks_text
 from cockpit.core.text import clip, columns, counted, one_line, size
@@ -175,12 +176,17 @@ def _bytes(number: int) -> str:
 # Text
 
 
-def as_lines(collection: Collection, reading: Reading, width: int = 100) -> list[str]:
-    """The sentence, ranks, operations, collectives, files and cost, as lines of at most so many columns."""
+def as_lines(
+    collection: Collection, reading: Reading, width: int = 100, *, ahead: Ahead | None = None
+) -> list[str]:
+    """The sentence, ranks, operations, collectives, files and cost, as lines of at most so many columns.
+
+    :param ahead: what the run says of itself; None: nothing is known
+    """
     found = reading.finding
     lines = [*_wrapped(title(collection, reading), width), ""]
     lines += _wrapped(f"{found.what} ({found.sureness})", width)
-    for text in filter(None, (found.detail, found.where, *found.evidence)):
+    for text in filter(None, (gain(reading, ahead or Ahead()), found.detail, found.where, *found.evidence)):
         lines += _wrapped(text, width, "  ")
     for place, step in enumerate(found.steps):
         lines += _wrapped(step.text, width, "        " if place else "  next: ")

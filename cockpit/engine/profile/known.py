@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from cockpit.base.gate import Malformed
+from cockpit.core.logs.causes import TAIL
+from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import past_of
 from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.profile.gain import Ahead
 from cockpit.core.run import standstill
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.notices.slow import since
+from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.logs.step_log import speaker
 from cockpit.engine.profile.choose import Known
 from cockpit.engine.profile.store import Store
 from cockpit.engine.profile.taking import fact_of, is_over
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.eta import left, told
 from cockpit.engine.run.past_file import PastFile
 from cockpit.errors import CockpitError
 
@@ -64,6 +70,16 @@ def _slowest(folder: RunFolder) -> int | None:
         if lines:
             return past_of(lines[-1]).slowest
     return None
+
+
+def ahead_of(folder: RunFolder) -> Ahead:
+    """How far a run has still to go, and what it says of its speed; without asking anybody."""
+    model = folder.model()
+    with closing(SpooledLogs(folder)) as logs:
+        found = left(folder, model, logs, Pace(), time.time())
+        source = None if model.over else speaker(logs)
+        said = told(logs.tail(source, TAIL), source[1]).series("tokens_s") if source else ()
+    return Ahead(None if found is None else found.seconds, said[-1][1] if said else None)
 
 
 def _earlier(store: Store) -> Collection | None:

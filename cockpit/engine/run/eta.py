@@ -86,13 +86,22 @@ def _alike(log: _Log, front: tuple[int, float], usual: float) -> bool:
     return abs(ahead * usual - took) <= max(ALIKE_S, ALIKE * abs(took))
 
 
-def _log(folder: RunFolder, model: RunModel, logs: SpooledLogs, source: Output) -> _Log | None:
-    metrics, (node, rank) = Metrics(), source
-    tail = logs.tail(source, TAIL)
+def told(tail: bytes, rank: int | None) -> Metrics:
+    """What the end of a log says.
+
+    :param rank: whose it is; None: a launcher's
+    """
+    metrics = Metrics()
     for line in tail.replace(b"\r", b"\n").split(b"\n")[:-1]:
         if hinted(line):
             metrics.feed(rank, line + b"\n", 0.0)
-    place = metrics.place
+    return metrics
+
+
+def _log(folder: RunFolder, model: RunModel, logs: SpooledLogs, source: Output) -> _Log | None:
+    node, rank = source
+    tail = logs.tail(source, TAIL)
+    place = told(tail, rank).place
     if place is None:
         return None
     size = logs.size(logs.number(source))

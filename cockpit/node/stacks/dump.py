@@ -239,7 +239,7 @@ class _Look:
             deputy=deputy,
             unanswered=self._dumps.connections.unanswered(pid),
         )
-        return replace(dump, lock=self._lock(dump, facts)) if locks.polls(dump) else dump
+        return replace(dump, lock=self._lock(dump, facts)) if self._polls(dump) else dump
 
     def _deputy(self, process: Process, seen: _Seen, slept: Dict[int, int]) -> Tuple[Optional[Deputy], _Seen]:
         """Who works while the main thread waits for it; and what was seen, with the place of that one.
@@ -291,6 +291,19 @@ class _Look:
             if kernel.switches(self._pid, tid) == before and not kernel.runs(self._pid, tid):
                 break
         return kernel.switches(self._pid, tid)
+
+    def _polls(self, dump: Dump) -> bool:
+        """Whether it may be polling a lock.
+
+        Between two pauses it runs, on a busy machine for as long as a pause: so it is looked at again, now
+        that py-spy is through.
+        """
+        main, deputy = dump.main, dump.deputy
+        if main is None or locks.polls(dump, main.call):
+            return main is not None
+        tid = deputy.thread.tid if deputy is not None and deputy.kind == "thread" else main.pid
+        again = kernel.thread(main.pid, tid, main.ticks) if dump.loop else None
+        return again is not None and locks.polls(dump, again.call)
 
     def _lock(self, dump: Dump, facts: kernel.ProcessFacts) -> Optional[LockFile]:
         """The file of the lock that it polls: which one is in its variables."""

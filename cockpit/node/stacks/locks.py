@@ -23,15 +23,17 @@ FRAMES = 8
 """Innermost frames whose variables are looked through."""
 
 
-def polls(dump: Dump) -> bool:
-    """Whether a rank may be polling a lock that is a file."""
+def polls(dump: Dump, call: str) -> bool:
+    """Whether a rank may be polling a lock that is a file.
+
+    :param call: the system call that its main thread is in; empty: none
+    """
     if not dump.threads:
         return False
     inner = dump.frames[-3:]
     if any(_POLLS.match(frame.file) for frame in inner):
         return True
-    main = dump.main
-    return bool(dump.loop) and main is not None and main.call in _PAUSES
+    return bool(dump.loop) and call in _PAUSES
 
 
 def file_of(pid: int, frames: Sequence[Frame], variables: Sequence[Dict[str, str]]) -> Optional[LockFile]:

@@ -104,14 +104,15 @@ class CollectivePane(TextPane):
 
     sizes: Sizes
     _reading: Reading | None = None
-    _why = ""
+    _why = _gain = ""
 
-    def show(self, reading: Reading | None, sizes: Sizes, why: str = "") -> None:
+    def show(self, reading: Reading | None, sizes: Sizes, why: str = "", gain: str = "") -> None:
         """Draw these.
 
         :param why: there are none
+        :param gain: how fast the run would be without who is slow
         """
-        self._reading, self.sizes, self._why = reading, sizes, why
+        self._reading, self.sizes, self._why, self._gain = reading, sizes, why, gain
         self.rebuild()
 
     def build(self, width: int) -> Sequence[Line]:
@@ -124,6 +125,7 @@ class CollectivePane(TextPane):
             lines += [Line(), *self._arrivals(reading, reading.arrivals, width)]
         if kept := [*_kept_up(reading)]:
             lines += [Line(), *kept]
+            lines += [Line.of(cut_sentence(self._gain, width), "label")] if self._gain else []
         return lines
 
     def _table(self, reading: Reading, width: int) -> Iterator[Line]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cockpit.core.profile.collection import Collection
+from cockpit.core.profile.gain import Ahead
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.profile.choose import Wish
@@ -28,6 +29,7 @@ class Job:
     :param noted: adds to the list of commands: a title, and the words to type
     :param local: of each rank its place among those of its node
     :param marked: ranks that are marked, or chosen, by what they are called
+    :param ahead: what is left of the run
     """
 
     folder: RunFolder
@@ -38,6 +40,7 @@ class Job:
     noted: Callable[[str, Sequence[str]], None] = lambda title, words: None
     local: Mapping[int, int] = field(default_factory=dict)
     marked: Callable[[], Mapping[str, frozenset[int]]] = dict
+    ahead: Callable[[], Ahead] = Ahead
 
 
 def about(one: Collection) -> str:

@@ -20,6 +20,7 @@ from cockpit.base.shell import join
 from cockpit.core.finding import Finding
 from cockpit.core.masks import ranks_of
 from cockpit.core.profile.collection import DONE
+from cockpit.core.profile.gain import Ahead, gain
 from cockpit.core.profile.reader import operations
 from cockpit.core.profile.reading import Row
 from cockpit.core.ranks import nodes_text, ranks_named
@@ -331,7 +332,9 @@ class ProfileScreen(CommandScreen):
             pane.show(rank, reading.parts.took if reading.parts else 0.0, of.rows if of else ())
         told = sight is not None and sight.reading.parts is not None
         why = "no collective is in the traces" if told else "nothing is here"
-        self._collectives.show(None if sight is None else sight.reading, SIZES[self.app.units], why)
+        ahead = self._job.ahead()
+        text = gain(sight.reading, ahead) if sight is not None and ahead != Ahead() else ""
+        self._collectives.show(None if sight is None else sight.reading, SIZES[self.app.units], why, text)
 
     def _draw_files(self, sight: Sight | None) -> None:
         pane = self._files

@@ -5,12 +5,14 @@ Imported at the first key that asks for one: they bring along much that the run'
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from cockpit.base.shell import join
+from cockpit.core.profile.gain import Ahead
 from cockpit.engine.doctor import examine, wanted_again, words_again
 from cockpit.engine.extra_facts import Facts
 from cockpit.engine.profile.choose import Wish
@@ -107,7 +109,14 @@ class Looks:
             self.noted,
             {rank: at for node in self.board.manifest.nodes for at, rank in enumerate(node.ranks)},
             marked,
+            self._ahead,
         )
+
+    def _ahead(self) -> Ahead:
+        metrics = self.board.metrics
+        tokens = () if self.board.model.over else metrics.series("tokens_s")[-1:]
+        left_s = None if self.board.model.over else metrics.time_left(time.time())
+        return Ahead(left_s, tokens[0][1] if tokens else None)
 
     def _show_profile(self, job: Job, shown: Taking | int | None) -> None:
         if shown is not None:
