@@ -8,7 +8,7 @@ from array import array
 from typing import Dict, Iterable, List, NamedTuple, Tuple
 
 DATA, COMPUTE, COMMUNICATION = "data", "compute", "communication"
-COPY, PYTHON, SYSTEM, OTHER = "copy", "python", "system", "other"
+COPY, PYTHON, SYSTEM, SAMPLE, OTHER = "copy", "python", "system", "sample", "other"
 
 OPERATOR, ANNOTATION, FUNCTION, RUNTIME, KERNEL, COPYING, CALL, RUNNING = range(8)
 """Categories of events: an operator of torch, a range that the program marks, a function of Python, a call of
