@@ -19,6 +19,8 @@ MOST_ROWS = 4_000_000
 MOST_STRINGS = 200_000
 _STRING = 400
 """Characters of one."""
+_LIMIT_LENGTH = 0
+"""SQLITE_LIMIT_LENGTH, which sqlite3 names from 3.11 on."""
 _LENGTH = 16 << 20
 """Bytes of a value beyond which SQLite gives up."""
 _STEPS = 100_000
@@ -56,7 +58,7 @@ class Database:
             self._db = sqlite3.connect(uri, uri=True)
             self._db.text_factory = lambda data: data.decode("utf-8", "replace")
             if hasattr(self._db, "setlimit"):  # from 3.11 on
-                self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LENGTH)
+                self._db.setlimit(_LIMIT_LENGTH, _LENGTH)
             self._db.execute("PRAGMA trusted_schema=OFF")
             self._db.execute("PRAGMA cell_size_check=ON")
             self._db.execute("PRAGMA query_only=ON")

@@ -57,6 +57,8 @@ class _Sums:
         self._child: Optional[Child] = None
         self._said: Dict[int, Tuple[str, ...]] = {}
         self._done: Set[int] = set()
+        self._why: Dict[int, Tuple[str, str]] = {}
+        """Of ranks of which nothing is here: the report, and why."""
         self._pids = dict(_pids(asked))
 
     def run(self) -> None:
@@ -71,6 +73,9 @@ class _Sums:
                 if self._call.cancelled:
                     return
                 self._file(name)
+            for rank, (name, why) in sorted(self._why.items()):
+                if rank not in self._done:
+                    self._say(rank, "failed", name, why)
         finally:
             at_end.remove(self._kill)
             self._kill()
@@ -93,12 +98,12 @@ class _Sums:
                 self._say_all(ranks, "reading", name)
                 for found in self._sum(export, path, ranks, alone=alone is not None):
                     self._tell(found, name)
-            why = "the report has no events of it"
+            why = "no report has events of it"
         except OSError as error:
             why = error.strerror or str(error)
-        for rank in ranks or {0: None}:
-            if rank not in self._done:
-                self._say(rank, "failed", name, why)
+        # Another report may have it.
+        for rank in ranks or (0,):
+            self._why.setdefault(rank, (name, why))
 
     def _say_all(self, ranks: Iterable[int], state: str, name: str) -> None:
         for rank in ranks:
@@ -118,7 +123,7 @@ class _Sums:
         if type(rank) is not int or rank in self._done:
             return
         if "error" in found:
-            self._say(rank, "failed", name, str(found["error"]))
+            self._why[rank] = name, str(found["error"])
             return
         self._done.add(rank)
         found["file"] = name
@@ -230,23 +235,26 @@ class _Sums:
             self._kill()
 
 
-def _starts(asked: verbs.SumUp) -> Iterator[Start]:
-    """What wrappers wrote of the ranks of a run."""
+def _processes(asked: verbs.SumUp) -> Iterator[Tuple[int, int, int]]:
+    """Rank, pid and start time of each rank's process, as it was asked for, or as wrappers wrote it."""
+    for target in asked.targets:
+        yield target.rank, target.pid, target.ticks
     for rank in asked.ranks if not asked.named else ():
         with contextlib.suppress(OSError, ValueError):
-            yield recorded(Start, os.path.join(asked.dir, record.rank_start(rank)), rank)
+            start = recorded(Start, os.path.join(asked.dir, record.rank_start(rank)), rank)
+            yield rank, start.pid, start.ticks
 
 
 def _pids(asked: verbs.SumUp) -> Iterator[Tuple[int, Optional[int]]]:
     """Each rank's process, as the run has recorded it; None: not known."""
     for rank in asked.ranks:
         yield rank, None
-    for one in (*asked.targets, *_starts(asked)):
-        yield one.rank, one.pid
+    for rank, pid, _ in _processes(asked):
+        yield rank, pid
 
 
 def _running(asked: verbs.SumUp) -> Iterator[Tuple[int, int]]:
-    return ((one.pid, one.ticks) for one in (*asked.targets, *_starts(asked)))
+    return ((pid, ticks) for _, pid, ticks in _processes(asked))
 
 
 def _free(folder: str) -> int:
