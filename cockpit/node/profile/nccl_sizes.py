@@ -58,9 +58,10 @@ class Payloads:
             offset = 0 if offset is None else offset
             if word is None or not isinstance(name, str) or name not in (_MESSAGE, _GROUP, _RANKS):
                 continue
-            if type(domain) is int and type(schema) is int and type(offset) is int:
+            whole = type(domain) is int and type(schema) is int and type(offset) is int
+            if whole and 0 <= offset < MOST_BLOB:
                 fields = self._fields.setdefault((domain, schema), [])
-                if 0 <= offset < MOST_BLOB and len(fields) < _FIELDS:
+                if len(fields) < _FIELDS:
                     fields.append((name, word, offset))
 
     def __bool__(self) -> bool:

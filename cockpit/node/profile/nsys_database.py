@@ -44,6 +44,7 @@ class Database:
         except ImportError:
             raise BadTrace("this Python has no sqlite3 module") from None
         self._error = sqlite3.Error
+        self._db: Any = None
         self._file = os.fdopen(safefiles.opened(path), "rb")
         self._end = time.monotonic() + deadline_s
         self.cut: List[str] = []
@@ -55,21 +56,23 @@ class Database:
         # By descriptor: nobody can put another file there, and no journal beside it is looked for.
         uri = "file:/proc/self/fd/%d?mode=ro&immutable=1" % self._file.fileno()
         try:
-            self._db = sqlite3.connect(uri, uri=True)
-            self._db.text_factory = lambda data: data.decode("utf-8", "replace")
+            self._db = db = sqlite3.connect(uri, uri=True)
+            db.text_factory = lambda data: data.decode("utf-8", "replace")
             if hasattr(self._db, "setlimit"):  # from 3.11 on
-                self._db.setlimit(_LIMIT_LENGTH, _LENGTH)
-            self._db.execute("PRAGMA trusted_schema=OFF")
-            self._db.execute("PRAGMA cell_size_check=ON")
-            self._db.execute("PRAGMA query_only=ON")
-            self._db.set_progress_handler(lambda: time.monotonic() > self._end, _STEPS)
+                db.setlimit(_LIMIT_LENGTH, _LENGTH)
+            db.execute("PRAGMA trusted_schema=OFF")
+            db.execute("PRAGMA cell_size_check=ON")
+            db.execute("PRAGMA query_only=ON")
+            db.set_progress_handler(lambda: time.monotonic() > self._end, _STEPS)
             self._find_tables()
         except sqlite3.Error as error:
+            self.close()
             raise self._bad(error) from None
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        if self._db is not None:
+            self._db.close()
         self._file.close()
 
     def _bad(self, error: Exception) -> BadTrace:

@@ -7,12 +7,12 @@ the report is of this one rank. On stdout comes a line of JSON for each rank: fi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import resource
 import sys
-from contextlib import suppress
 from typing import Dict, List, Optional, Tuple
 
 from cockpit.base.gate import RANK, RANKS_A_NODE, Digits, Malformed
@@ -34,7 +34,7 @@ _PART = 10
 def main(argv: List[str]) -> int:
     """Sum up the export, print JSON; a sentence on stderr and 1 if that cannot be done."""
     os.nice(_NICE)
-    with suppress(ValueError, OSError):
+    with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     try:
         asked = safefiles.parse(sys.stdin.buffer.read(1 << 20))
@@ -55,7 +55,11 @@ def _failed(why: str) -> int:
 
 
 def _sum_up(export: str, source: str, ranks: Dict[int, Optional[int]], *, alone: bool) -> None:
-    database = Database(export, TAKES_S)
+    with contextlib.closing(Database(export, TAKES_S)) as database:
+        _tell(database, source, ranks, alone=alone)
+
+
+def _tell(database: Database, source: str, ranks: Dict[int, Optional[int]], *, alone: bool) -> None:
     pids, note = processes(database, ranks, alone=alone)
     report = Report(database, pids.values())
     size, digest = _sha256(source)

@@ -234,6 +234,7 @@ class Report:
             thread, lane = number & _PID, _thread(number)
             found = _STEP.match(text)
             if found and len(one.steps) < _STYLES and _times(start, end):
+                one.events += 1
                 steps = one.steps.setdefault(found.group(1).lower(), [])
                 steps.append(_Step(start, end - start, int(found.group(2)), lane, text))
                 continue
@@ -360,7 +361,7 @@ def _choose_steps(one: _Process) -> None:
     for some in one.steps.values():
         for step in some:
             if some is not found or not one.kept.mark(step.start, step.length, step.number, step.where):
-                one.add(ANNOTATION, step.start, step.start + step.length, step.where, step.text)
+                one.kept.add(ANNOTATION, step.start, step.length, step.where, step.text)
 
 
 def _run(one: _Process) -> None:
