@@ -18,6 +18,7 @@ LAUNCH = "launch"
 SUFFIX = ".nsys-rep"
 
 _ID = re.compile(r"\.([0-9]{6}-[0-9]{6}-[0-9a-f]{6})(?:\.[0-9A-Za-z-]{1,40})?\.nsys-rep\Z")
+_RANK = re.compile(r"\.rank-(0|[1-9][0-9]{0,6})\.")
 _COUNT = re.compile(r" #[0-9]+\Z")
 
 UNMATCHED = "its window has more or fewer collectives than others': waiting for each other is unknown"
@@ -27,6 +28,12 @@ def collection_of(name: str) -> str:
     """The id of the collection that a report is part of."""
     found = _ID.search(name)
     return found[1] if found else LAUNCH
+
+
+def ranks_in(names: Iterable[str], ranks: Iterable[int]) -> set[int]:
+    """Ranks of a node that its reports are of: those that they name, or all."""
+    named = [_RANK.search(name) for name in names]
+    return {int(found[1]) for found in named if found} if all(named) else set(ranks)
 
 
 def newest(ids: Iterable[str]) -> str:

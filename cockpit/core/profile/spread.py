@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from operator import attrgetter
 from statistics import median
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from cockpit.core.profile.collection import DONE, Collection
@@ -115,14 +116,15 @@ def spread(collection: Collection) -> Spread:
     for (_, size, _), some in sorted(alike.items()):
         usual = median(_longest(one) for one in some)
         for one in some:
-            odd = len(some) >= SOME and size > 0 and _longest(one) > max(OUT * usual, usual + OUT_NS)
-            mine = [
-                Point(one.name, size, each.rank, nodes[each.rank], each.end - each.began, each, one, odd)
-                for each in one.calls
-            ]
+            limit = max(OUT * usual, usual + OUT_NS) if len(some) >= SOME and size else math.inf
+            mine = []
+            for call in one.calls:
+                took = call.end - call.began
+                mine.append(Point(one.name, size, call.rank, nodes[call.rank], took, call, one, took > limit))
             points += mine
-            if odd:
-                out.append(Outlier(max(mine, key=attrgetter("took")), usual, _last(one, nodes)))
+            longest = max(mine, key=attrgetter("took"))
+            if longest.out:
+                out.append(Outlier(longest, usual, _last(one, nodes)))
     out.sort(key=lambda one: -one.point.took / max(1.0, one.usual))
     return Spread(points, sum(not point.size for point in points), out, sorted(here))
 
@@ -169,8 +171,9 @@ class _Axes:
 
 def _ends(least: float, most: float, base: int) -> tuple[float, float]:
     """Powers between which all are."""
-    low = math.floor(math.log(least, base))
-    return base**low, base ** max(low + 1, math.ceil(math.log(most, base)))
+    log = math.log2 if base == 2 else math.log10
+    low = math.floor(log(least))
+    return base**low, base ** max(low + 1, math.ceil(log(most)))
 
 
 def _place(number: float, ends: tuple[float, float]) -> float:
@@ -209,7 +212,8 @@ def as_lines(found: Spread, width: int, height: int = 20) -> list[str]:
     names = sorted({point.name for point in sized})
     legend = [f"{_LETTERS.get(name, _ELSE)} {name}" for name in names[:12]]
     lines.append(clip(f"  {'  '.join(legend)}; capital: more than {OUT:g} times the usual", width))
-    lines += [f"  {text}" for text in said(found)]
+    for text in said(found):
+        lines += wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return lines
 
 

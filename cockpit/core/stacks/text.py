@@ -51,7 +51,7 @@ def as_lines(snapshot: Snapshot, verdict: Finding, *, threads: str = "", command
     return [*lines, *last_calls.lines(snapshot.calls)]
 
 
-_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-", "×": "x"})
+_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-", "×": "x", "µ": "u"})
 
 
 def ascii_text(text: str) -> str:

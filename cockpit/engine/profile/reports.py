@@ -96,6 +96,10 @@ async def sum_up(
         offsets[node.name] = link.clock.offset_s
         request = verbs.SumUp(node.dir, files[node.name], tuple(node.ranks), tools=tools(manifest))
         await _ask(link, _Asked(node.name, request, frozenset(node.ranks)), results, progress)
+        for rank in nsys.ranks_in(files[node.name], node.ranks) & set(node.ranks):
+            one = results.setdefault(rank, RankResult(rank, node.name))
+            if one.state not in (DONE, "failed"):
+                results[rank] = replace(one, why="its node said no more of it")
 
     work = {node.name: ask(node) for node in manifest.nodes if files.get(node.name)}
     _, failed = await settle(work)
