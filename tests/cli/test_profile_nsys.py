@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.base.events import RankStarted
 from cockpit.cli.verbs import profile
+from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError
 from tests.cli.schemas import fits
@@ -97,9 +99,6 @@ def test_a_report_of_a_run_has_its_ranks(
     run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the processes that the run has recorded."""
-    from cockpit.base.events import RankStarted
-    from cockpit.core.run.events import Event
-
     assert run.lock()
     for rank, pid in ((2, 4712), (3, 4711)):
         run.write(Event(1.0, "gpu02", RankStarted(rank, pid=pid, ticks=5)))
@@ -122,6 +121,7 @@ def test_a_report_of_a_run_has_its_ranks(
         (["show", "otter", "more", "--report", "x.sqlite"], "unexpected argument 'more'"),
         (["show", "--report", "gone.sqlite"], "No such file"),
         (["show", "--nsys"], "which run?"),
+        (["show", "otter", "--nsys", "--report", "x.sqlite"], "give one of them"),
     ],
 )
 def test_refused(words: list[str], said: str, run: RunFolder) -> None:

@@ -37,7 +37,7 @@ SHOW = "show"
 OF_TORCH = ("stack", "memory", "no_shapes")
 OF_SHOW = ("md", "html", "folded", "speedscope", "perfetto", "nsys", "report", "spread", "svg", "csv")
 
-USUAL = "--kind --ranks --steps --seconds --stack --fetch --json --md --html --perfetto"
+USUAL = "--kind --ranks --steps --seconds --stack --fetch --json --md --html --perfetto --nsys --spread"
 """The options that are used most."""
 
 EPILOG = f"""examples:
@@ -61,6 +61,8 @@ def main(words: list[str]) -> int:
     args = parser().parse_args(words)
     if args.target == SHOW:
         _refuse(args, ("kind", "ranks", "steps", "seconds", *OF_TORCH), "cockpit profile RUN")
+        if args.nsys and args.report:
+            raise CockpitError("--nsys asks the nodes, --report reads a file: give one of them")
         return _show_report(args) if args.report else _show(args)
     if args.more:
         hint = f"to show a profile: cockpit profile {SHOW} RUN [N]"
@@ -144,9 +146,8 @@ def parser() -> Parser:
     add_flag(form, "--spread", "show: size against duration of collectives, and which stick out")
     add_word(form, "--svg", "FILE", "show: the same as a picture")
     add_word(form, "--csv", "FILE", "show: the same as a table, a row per collective and rank")
-    source = group.add_mutually_exclusive_group()
-    add_flag(source, "--nsys", "show: sum up the nsys reports of RUN on its nodes first")
-    add_word(source, "--report", "FILE", "show: an nsys report, or its SQLite export, on this machine")
+    add_flag(group, "--nsys", "show: sum up the nsys reports of RUN on its nodes first")
+    add_word(group, "--report", "FILE", "show: an nsys report, or its SQLite export, on this machine")
     add_flag(group, "--fetch", "fetch the traces too, verified, as `cockpit collect` does")
     return made
 
