@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import random
 import sqlite3
 import struct
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,8 @@ PID = 4711
 
 def told(path: Path, pid: int = PID) -> dict[str, Any]:
     """What is summed up of one process; it fits its definition."""
-    database = Database(str(path), 60.0)
-    try:
+    with contextlib.closing(Database(str(path), 60.0)) as database:
         found = Report(database, [pid]).told(pid)
-    finally:
-        database.close()
     read(RankProfile, {**found, "rank": 0, "file": "x", "size": 1, "sha256": "0" * 64})
     return found
 
@@ -168,7 +166,7 @@ def test_ranges_whose_numbers_begin_again_are_no_steps(made: Export) -> None:
 def summed(path: Path, ranks: dict[str, Any], *, alone: bool = False) -> list[dict[str, Any]]:
     """What the program prints."""
     out = io.StringIO()
-    with redirect_stdout(out):
+    with contextlib.redirect_stdout(out):
         nsys_sum._sum_up(str(path), str(path), {int(rank): pid for rank, pid in ranks.items()}, alone=alone)
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
@@ -243,10 +241,10 @@ def test_rows_without_end_are_cut_and_it_is_said(made: Export, monkeypatch: pyte
 def test_queries_without_end_end(made: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nsys_database, "_STEPS", 10)
     made.kernel(PID, "k", 0, 100)
-    database = Database(str(made.done()), 60.0)
-    database._end = 0.0
-    with pytest.raises(BadTrace, match="takes too long"):
-        Report(database, [PID])
+    with contextlib.closing(Database(str(made.done()), 60.0)) as database:
+        database._end = 0.0
+        with pytest.raises(BadTrace, match="takes too long"):
+            Report(database, [PID])
 
 
 def test_what_is_no_database(tmp_path: Path) -> None:
@@ -263,6 +261,38 @@ def test_what_is_no_database(tmp_path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(OSError, match="regular"):
         told(path)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_file_with_any_bytes_changed_is_read_or_refused(tmp_path: Path, new: bool) -> None:
+    whole = job(tmp_path / "x.sqlite", (PID,), new=new).read_bytes()
+    path, came = tmp_path / "y.sqlite", 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        data = bytearray(whole)
+        for _ in range(rng.choice((1, 5, 100))):
+            data[rng.randrange(100, len(data))] = rng.randrange(256)
+        path.write_bytes(data)
+        with contextlib.suppress(BadTrace):
+            told(path)
+            came += 1
+    assert 0 < came < 150
+
+
+def test_values_of_any_type_are_read_or_refused(made: Export) -> None:
+    odd = ("x", b"\xff", 1 << 62, -(1 << 62), 0.5, "", 7)
+    rng = random.Random(1)
+    tables = {
+        name: [row[1] for row in made.db.execute(f"PRAGMA table_info({name})")]
+        for (name,) in made.db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    }
+    for name, columns in tables.items():
+        for _ in range(200):
+            row = {one: global_pid(PID) + PID if "global" in one else rng.choice(odd) for one in columns}
+            with contextlib.suppress(sqlite3.IntegrityError):
+                made.insert(name, **row)
+    made.kernel(PID, "k", 0, 100)
+    assert own(told(made.done()))["k"] == ("compute", 100, 1)
 
 
 def test_a_report_without_events(made: Export) -> None:

@@ -43,7 +43,7 @@ class Database:
             import sqlite3
         except ImportError:
             raise BadTrace("this Python has no sqlite3 module") from None
-        self._error = sqlite3.Error
+        self._errors = (sqlite3.Error, UnicodeError, OverflowError)
         self._db: Any = None
         self._file = os.fdopen(safefiles.opened(path), "rb")
         self._end = time.monotonic() + deadline_s
@@ -65,7 +65,7 @@ class Database:
             db.execute("PRAGMA query_only=ON")
             db.set_progress_handler(lambda: time.monotonic() > self._end, _STEPS)
             self._find_tables()
-        except sqlite3.Error as error:
+        except self._errors as error:
             self.close()
             raise self._bad(error) from None
 
@@ -130,7 +130,7 @@ class Database:
                     self.cut.append(f"only the first {most:,} rows of {table} are read")
                     break
                 yield row
-        except (self._error, OverflowError) as error:
+        except self._errors as error:
             raise self._bad(error) from None
         finally:
             if not few:
@@ -148,7 +148,7 @@ class Database:
         sql += " ORDER BY many DESC, pid"
         try:
             found = self._db.execute(sql % (column, table)).fetchmany(1000)
-        except (self._error, OverflowError) as error:
+        except self._errors as error:
             raise self._bad(error) from None
         return [(pid, many) for pid, many in found if type(pid) is int and pid > 0]
 
@@ -161,7 +161,7 @@ class Database:
             try:
                 sql = "SELECT substr(value, 1, %d) FROM StringIds WHERE id = ? LIMIT 1" % _STRING
                 row = self._db.execute(sql, (number,)).fetchone()
-            except (self._error, OverflowError) as error:
+            except self._errors as error:
                 raise self._bad(error) from None
             found = row[0] if row and isinstance(row[0], str) else ""
             if len(self._strings) < MOST_STRINGS:

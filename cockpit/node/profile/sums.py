@@ -139,7 +139,8 @@ class Sum:
             self._notes.append(
                 "the %s does not mark its steps: it is summed up as if it were one step" % what
             )
-            return [_Step(COUNT.nearest(first), begin, max(end, begin + 1))]
+            end = min(max(end, begin + 1), begin + LENGTH.most)
+            return [_Step(COUNT.nearest(first), begin, end)]
         found = [
             _Step(mark.step, mark.start, following.start if following else mark.start + mark.length)
             for mark, following in zip(marks, [*marks[1:], None])
