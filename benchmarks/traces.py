@@ -50,10 +50,8 @@ def run() -> Result:
         with gzip.open(small, "wt", 1) as file:
             file.writelines(trace(STEPS * STEP))
         size = large.stat().st_size / 1e6
-        found = interleave(
-            {"ours": lambda: _cost(_OURS, large), "other": lambda: _cost(_OTHER, large)}, ROUNDS
-        )
-        node = [[_cost(_OURS, small) for _ in range(RANKS)] for _ in range(ROUNDS)]
+        found = interleave({"ours": lambda: cost(_OURS, large), "other": lambda: cost(_OTHER, large)}, ROUNDS)
+        node = [[cost(_OURS, small) for _ in range(RANKS)] for _ in range(ROUNDS)]
     ours, other = found["ours"], found["other"]
     of_a_node = f"a node of {RANKS} ranks, {STEPS} steps each, one after another"
     return Result(
@@ -76,7 +74,7 @@ def run() -> Result:
     )
 
 
-def _cost(program: str, file: Path) -> Cost:
+def cost(program: str, file: Path) -> Cost:
     """Of a fresh Python.
 
     :raises BenchmarkError: it failed

@@ -402,7 +402,7 @@ SCHEMAS: dict[str, Schema] = {
                         "t": "number: when it was over, unix seconds",
                         "number": "integer: of the profile",
                         "id": "string: by which nodes know it",
-                        "profiler": "string: torch or cpu",
+                        "profiler": "string: torch, cpu or nsys",
                         "ranks": each("ranks of which it is here", "integer: a rank"),
                         "missing": each("other ranks that were meant", "integer: a rank"),
                         "first": "integer|null: its first step; null: it was as long as seconds says",
@@ -585,7 +585,7 @@ SCHEMAS: dict[str, Schema] = {
             "profile": "integer: its number",
             "id": "string: by which nodes know it",
             "run": "string: its name; empty: cockpit did not start the job",
-            "kind": {"description": "how it was taken", "enum": ["torch", "cpu"]},
+            "kind": {"description": "how it was taken", "enum": ["torch", "cpu", "nsys"]},
             "options": each("options of torch's profiler", "string: shapes, stack or memory"),
             "at": "number: when it was ordered, unix seconds",
             "first": "integer|null: its first step; null: it was as long as seconds says",
@@ -634,7 +634,7 @@ SCHEMAS: dict[str, Schema] = {
                             "an operation",
                             {
                                 "name": "string: as torch calls it",
-                                "kind": "string: data, compute, communication, copy, python or other",
+                                "kind": "string: what it is (data, compute, copy, python, system, other, …)",
                                 "own_s": "number: a step, without what it calls",
                                 "median_s": "number|null: the same of the median rank",
                                 "calls": "number: a step",
@@ -701,7 +701,33 @@ SCHEMAS: dict[str, Schema] = {
             "clock_s": "number|null: how well the ends of collectives agree on our clock",
             "apart_s": "number|null: seconds from the first rank's begin to the last one's",
             "cancelled": "string: who ended it early; empty: nobody",
-            "folder": "string: where it is kept",
+            "folder": "string: where it is kept; empty: nowhere",
+            "spread": obj(
+                "sizes and durations of collectives",
+                {
+                    "calls": "integer: of all ranks",
+                    "unsized": "integer: of these without a size",
+                    "outliers_all": "integer: collectives that stick out",
+                    "outliers": each(
+                        "of these those that stick out most",
+                        obj(
+                            "a collective, and the rank that was in it longest",
+                            {
+                                "collective": "string: what it is",
+                                "bytes": "integer: size of the message",
+                                "step": "integer: in which step",
+                                "rank": "integer: who was in it longest",
+                                "node": "string: where that rank runs",
+                                "took_s": "number: how long",
+                                "usual_s": "number: the same of others of its kind and size, median",
+                                "last": "integer|null: the rank that came last; null: only one is known",
+                                "last_node": "string|null: where that rank runs",
+                                "last_after_s": "number|null: how long after the first one",
+                            },
+                        ),
+                    ),
+                },
+            ),
             "taken": by(
                 "every rank that was meant",
                 obj(

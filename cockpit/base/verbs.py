@@ -314,6 +314,18 @@ class Profile(Request["answers.ProfileAnswer", "answers.ProfileItem"], at="profi
     deadline_s: float = bound(Number(1.0, 86400.0), 600.0)
 
 
+class SumUp(Request["answers.ProfileAnswer", "answers.ProfileItem"], at="profile.nsys_reports"):
+    """sums up nsys reports of a run, or (`named`) of a folder, one after the other, with the first of `tools`
+    that is there; `targets`: processes of `ranks`, where no run folder has records of them"""
+
+    dir: str = bound(gate.PATH)
+    files: Tuple[str, ...] = bound(ListOf(gate.FILE_NAME, 1000))
+    ranks: Tuple[int, ...] = bound(gate.RANKS, ())
+    targets: Tuple[Target, ...] = bound(_TARGETS, ())
+    tools: Tuple[str, ...] = bound(ListOf(_LINE, 100), ())
+    named: bool = bound(gate.FLAG, False)
+
+
 class Reports(Request["answers.ReportsAnswer", "answers.Nothing"], at="run.collect"):
     """what the profiler wrote, and NCCL's watchdog"""
 

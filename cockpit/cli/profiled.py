@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import shutil
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from cockpit.base.shell import quote
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
-from cockpit.core.profile import folded, perfetto, words
+from cockpit.core.profile import folded, nsys, perfetto, spread, words
 from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.profile.flame_page import flame_page
 from cockpit.core.profile.gain import Ahead
 from cockpit.core.profile.reader import read
 from cockpit.core.ranks import ranks_named
-from cockpit.core.text import ascii_text
+from cockpit.core.text import ascii_text, one_line
 from cockpit.engine.collect import report_path
 from cockpit.engine.files import open_regular
 from cockpit.engine.profile.known import ahead_of
+from cockpit.engine.profile.reports import recipe_of
 from cockpit.engine.profile.store import Store
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, os_error
@@ -30,11 +31,16 @@ NAMED = 3
 """Ranks and frames that are printed, of those in which ranks differ."""
 
 
-def tell(one: Collection, store: Store, folder: RunFolder | None, args: Namespace) -> None:
+def tell(one: Collection, store: Store | None, folder: RunFolder | None, args: Namespace) -> None:
     """Print it, or write it to a file, as the options say.
 
+    :param store: where it is kept; None: nowhere
     :param folder: of the run; None: cockpit did not start the job
     """
+    width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
+    if args.spread or args.svg or args.csv:
+        _spread(one, args, width)
+        return
     reading = read(one)
     if args.json:
         out_json(_as_json(one, words.as_json(one, reading), store, folder))
@@ -43,20 +49,36 @@ def tell(one: Collection, store: Store, folder: RunFolder | None, args: Namespac
     elif args.html or args.folded or args.speedscope:
         _of_stacks(one, args)
     elif args.md:
-        out_lines(map(_shown, words.as_markdown(one, reading)))
+        _print(words.as_markdown(one, reading))
     else:
         ahead = Ahead() if folder is None or reading.kept_up is None else ahead_of(folder)
-        width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
-        lines = [
-            *words.as_lines(one, reading, width, ahead=ahead),
-            *_stacks(one),
-            *_where(one, store, folder),
-        ]
-        out_lines(map(_shown, lines))
+        _print(
+            [
+                *words.as_lines(one, reading, width, ahead=ahead),
+                *_stacks(one),
+                *_where(one, store, folder),
+            ]
+        )
 
 
-def _shown(text: str) -> str:
-    return text if shows_unicode() else ascii_text(text)
+def _print(lines: Iterable[str]) -> None:
+    out_lines(lines if shows_unicode() else map(ascii_text, lines))
+
+
+def _spread(one: Collection, args: Namespace, width: int) -> None:
+    """Sizes and durations of collectives, as text, picture or table."""
+    found = spread.spread(one)
+    if one.kind == "cpu" or not found.points:
+        raise CockpitError(spread.nothing(found), where=f"profile {one.number}")
+    if args.svg:
+        to_file(args.svg, spread.as_svg(found, f"collectives of {one_line(one.run or 'a report')}"))
+    elif args.csv:
+        to_file(args.csv, spread.as_csv(found))
+    else:
+        _print(spread.as_lines(found, width))
+        return
+    for text in spread.said(found):
+        say(text)
 
 
 def grouped(whys: Mapping[int, str]) -> Iterator[str]:
@@ -93,7 +115,7 @@ def _stacks(one: Collection) -> Iterator[str]:
     yield f"flame graph of all ranks: cockpit profile show {quote(one.run or 'RUN')} {one.number} --html FILE"
 
 
-def _where(one: Collection, store: Store, folder: RunFolder | None) -> Iterator[str]:
+def _where(one: Collection, store: Store | None, folder: RunFolder | None) -> Iterator[str]:
     """Where traces are, and what makes one timeline of them."""
     files = {rank: result for rank, result in one.results.items() if result.file}
     if folder is not None and files:
@@ -103,7 +125,12 @@ def _where(one: Collection, store: Store, folder: RunFolder | None) -> Iterator[
             yield f"fetched: {ranks_named(here)}, in {path and path.parent.parent}"
         again = f"cockpit profile show {quote(folder.name)} {one.number}"
         fetch = "" if len(here) == len(files) else " --fetch"
-        yield f"all ranks on one timeline: {again}{fetch} --perfetto FILE.tar"
+        if one.kind == "torch":
+            yield f"all ranks on one timeline: {again}{fetch} --perfetto FILE.tar"
+        if one.kind == nsys.KIND and here and (recipe := recipe_of(path and path.parent.parent)):
+            yield f"NVIDIA's own summary: {recipe}"
+    if store is None:
+        return
     if folder is None:
         yield f"to show it again: cockpit profile show {quote(str(store.folder(one.number)))}"
     else:
@@ -171,13 +198,16 @@ def _archive(one: Collection, offsets: Mapping[str, float], folder: RunFolder | 
         say(large)
 
 
-def _as_json(one: Collection, told: dict[str, Any], store: Store, folder: RunFolder | None) -> dict[str, Any]:
+def _as_json(
+    one: Collection, told: dict[str, Any], store: Store | None, folder: RunFolder | None
+) -> dict[str, Any]:
     return {
         "event": "profile",
         **told,
         "first": one.first,
         "cancelled": one.cancelled,
-        "folder": str(store.folder(one.number)),
+        "folder": str(store.folder(one.number)) if store is not None else "",
+        "spread": spread.as_json(spread.spread(one)),
         "taken": {
             str(rank): {
                 "node": result.node,

@@ -28,12 +28,18 @@ def main() -> int:
         from cockpit.node.profile import traces
 
         return traces.main(sys.argv[2:])
+    if word == "nsyssum":
+        from cockpit.node.profile import nsys_sum
+
+        return nsys_sum.main(sys.argv[2:])
     if word == "agent":
         from cockpit.node import agent
 
         agent.main()
         return 0
-    sys.stderr.write("cockpit: unknown part %r, expected agent, supervise, look, sum or wrap\n" % word)
+    sys.stderr.write(
+        "cockpit: unknown part %r, expected agent, supervise, look, nsyssum, sum or wrap\n" % word
+    )
     return 2
 
 

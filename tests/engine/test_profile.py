@@ -608,7 +608,7 @@ def test_a_collection_that_is_damaged_or_absent(tmp_path: Path) -> None:
     main.write_text(json.dumps({**told, "format": 99, "version": "9"}))
     with pytest.raises(CockpitError, match="newer"):
         store.load(1)
-    main.write_text(json.dumps({**told, "kind": "nsys"}))
+    main.write_text(json.dumps({**told, "kind": "gdb"}))
     with pytest.raises(CockpitError, match="is damaged"):
         store.load(1)
     assert store.heads() == []

@@ -15,11 +15,11 @@ from typing import Any
 
 from cockpit.base.profile.summary import RankProfile
 from cockpit.config import Quotas
-from cockpit.core.profile import folded, words
+from cockpit.core.profile import folded, spread, words
 from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.profile.flame_page import flame_page
 from cockpit.core.profile.reader import operations, read
-from cockpit.engine.profile import store
+from cockpit.engine.profile import reports, store
 from cockpit.engine.profile.choose import Estimate, Plan
 from cockpit.engine.profile.store import MAIN, Store
 from cockpit.engine.profile.taking import _opened
@@ -75,6 +75,8 @@ def _of(told: dict[str, Any], first: int) -> dict[str, Any]:
 def keep_damaged(root: Path, rng: random.Random) -> None:
     """A damaged collection in this folder."""
     kept, one = Store(root), collection(rng.choice(("torch", "cpu")), rng)
+    if one.kind == "torch" and rng.random() < 0.3:
+        one = replace(one, kind="nsys")
     number = kept.begin(Quotas())
     kept.save(replace(one, number=number))
     _damaged(kept.folder(number), rng)
@@ -129,7 +131,7 @@ def profiles(count: int, seed: int) -> Outcome:
     outcome = Outcome()
     with TemporaryDirectory(prefix="cockpit-profiles-") as top:
         for number in range(count):
-            for name, does in (("sent", _sent), ("kept", _kept)):
+            for name, does in (("sent", _sent), ("report", _report), ("kept", _kept)):
                 rng = random.Random(f"{seed}.profile.{name}.{number}")
                 outcome.counts["profiles", name] += 1
                 try:
@@ -156,6 +158,15 @@ def _sent(rng: random.Random, top: Path) -> bool:
     return result.state == DONE
 
 
+def _report(rng: random.Random, top: Path) -> bool:
+    """The same of reports of nsys, whose steps may be any."""
+    one = collection("torch", rng)
+    rank = rng.randrange(4)
+    result = reports._opened(one.results[rank], summary(rank, FIRST, rng), 4 << 20)
+    _show(reports._collection("launch", one.run, {**one.results, rank: result}, one.offsets))
+    return result.state == DONE
+
+
 def _kept(rng: random.Random, top: Path) -> bool:
     """A damaged collection is read and shown, or there is an error."""
     keep_damaged(top, rng)
@@ -175,6 +186,9 @@ def _show(one: Collection) -> None:
     for rank in reading.ranks:
         operations(one, reading, rank)
     json.dumps(words.as_json(one, reading), allow_nan=False)
+    found = spread.spread(one)
+    texts += [*spread.as_lines(found, 80), *spread.as_csv(found).split("\n"), spread.as_svg(found, "title")]
+    json.dumps(spread.as_json(found), allow_nan=False)
     samples = {rank: folded.parsed(each.folded) for rank, each in one.results.items() if each.folded}
     texts += [folded.to_folded(samples), flame_page(samples, "title", "facts", folded.odd_ranks(samples))]
     json.dumps(folded.to_speedscope(samples, "title"))

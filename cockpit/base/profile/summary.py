@@ -53,8 +53,9 @@ class Operation(Definition):
 
     :param own: its time without that of what it calls on its thread; on a GPU the kernel's
     :param count: those that begin in a step
-    :param kind: ``data``, ``compute``, ``communication``, ``copy``, ``python`` or ``other``: where the
-        trace has kernels, also operators of torch, which only launch them
+    :param kind: ``data``, ``compute``, ``communication``, ``copy``, ``python``, ``system`` (calls of the
+        operating system), ``sample`` (a function, by how often it was sampled) or ``other``: where the trace
+        has kernels, also operators of torch, which only launch them
     """
 
     name: str = bound(NAME)

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cockpit import paths
@@ -19,12 +19,14 @@ from cockpit.cli.awaiting import EVERY_S
 from cockpit.cli.output import StatusLine, say
 from cockpit.cli.parsing import Parser, add_flag, add_word, rank_set, seconds, whole
 from cockpit.cli.profiled import grouped, tell
-from cockpit.core.profile.collection import DONE, Collection
+from cockpit.core.profile.collection import DONE, Collection, RankResult
+from cockpit.core.profile.nsys import KIND as NSYS
 from cockpit.core.ranks import ranks_named
 from cockpit.core.text import counted
 from cockpit.engine.collect import collect
 from cockpit.engine.profile.choose import ALL, LONGEST_S, RATE, SECONDS, STEPS, Wish
 from cockpit.engine.profile.known import keep_event, known_of, store_of
+from cockpit.engine.profile.reports import keep, read_here, sum_up
 from cockpit.engine.profile.store import MAIN, NUMBER, Store
 from cockpit.engine.profile.taking import Taking
 from cockpit.engine.records.folder import RunFolder
@@ -33,8 +35,9 @@ from cockpit.errors import CockpitError, Exit
 
 SHOW = "show"
 OF_TORCH = ("stack", "memory", "no_shapes")
+OF_SHOW = ("md", "html", "folded", "speedscope", "perfetto", "nsys", "report", "spread", "svg", "csv")
 
-USUAL = "--kind --ranks --steps --seconds --stack --fetch --json --md --html --perfetto"
+USUAL = "--kind --ranks --steps --seconds --stack --fetch --json --md --html --perfetto --nsys --spread"
 """The options that are used most."""
 
 EPILOG = f"""examples:
@@ -45,6 +48,8 @@ EPILOG = f"""examples:
   cockpit profile show last                what the newest profile says
   cockpit profile show last 2 --json
   cockpit profile show last --fetch --perfetto all.tar
+  cockpit profile show last --nsys         sum up the nsys reports of a run on its nodes
+  cockpit profile show last --spread       sizes and durations of its collectives
 
 Exit codes: 0 all ranks are in it, 3 some are missing (it says why), 2 no profile can be taken now (it says
 why), 130 Ctrl-C.
@@ -56,11 +61,13 @@ def main(words: list[str]) -> int:
     args = parser().parse_args(words)
     if args.target == SHOW:
         _refuse(args, ("kind", "ranks", "steps", "seconds", *OF_TORCH), "cockpit profile RUN")
-        return _show(args)
+        if args.nsys and args.report:
+            raise CockpitError("--nsys asks the nodes, --report reads a file: give one of them")
+        return _show_report(args) if args.report else _show(args)
     if args.more:
         hint = f"to show a profile: cockpit profile {SHOW} RUN [N]"
         raise CockpitError(f"unexpected argument {args.more[0]!r}", hint=hint)
-    _refuse(args, ("md", "html", "folded", "speedscope", "perfetto"), f"cockpit profile {SHOW} RUN")
+    _refuse(args, OF_SHOW, f"cockpit profile {SHOW} RUN")
     if args.kind == "cpu":
         _refuse(args, OF_TORCH, "--kind torch")
     slurm_options.take_step(args)
@@ -136,6 +143,11 @@ def parser() -> Parser:
     add_word(form, "--folded", "FILE", "show: of cpu, folded stacks")
     add_word(form, "--speedscope", "FILE", "show: of cpu, for speedscope")
     add_word(form, "--perfetto", "FILE", "show: of torch, all traces on one timeline, a .tar for Perfetto")
+    add_flag(form, "--spread", "show: size against duration of collectives, and which stick out")
+    add_word(form, "--svg", "FILE", "show: the same as a picture")
+    add_word(form, "--csv", "FILE", "show: the same as a table, a row per collective and rank")
+    add_flag(group, "--nsys", "show: sum up the nsys reports of RUN on its nodes first")
+    add_word(group, "--report", "FILE", "show: an nsys report, or its SQLite export, on this machine")
     add_flag(group, "--fetch", "fetch the traces too, verified, as `cockpit collect` does")
     return made
 
@@ -270,18 +282,67 @@ def _show(args: argparse.Namespace) -> int:
         what = f"unexpected argument {args.more[2]!r}" if args.more else "which run?"
         raise CockpitError(what, hint=f"cockpit profile {SHOW} RUN [N]; see: cockpit ps")
     run, *number = args.more
-    if number and not re.fullmatch(NUMBER, number[0]):
-        raise CockpitError(
-            f"not the number of a profile: {number[0]!r}", hint=f"the newest: cockpit profile {SHOW} {run}"
-        )
+    if args.nsys:
+        return asyncio.run(_show_nsys(run, number, args))
+    wanted = [_number(text, run) for text in number]
     folder, store, known = _kept(run)
     if not number and (empty := [each for each in store.begun() if each > known[-1]]):
         say(f"profile {empty[-1]} is empty: not started yet, or its cockpit was killed; showing {known[-1]}")
-    one = store.load(int(number[0]) if number else known[-1])
+    one = store.load(wanted[0] if wanted else known[-1])
     if args.fetch and folder is not None:
         asyncio.run(_fetch(folder, one))
     tell(one, store, folder, args)
     return Exit.NODE_UNFIT if one.missing else Exit.OK
+
+
+async def _show_nsys(run: str, number: list[str], args: argparse.Namespace) -> int:
+    """``cockpit profile show RUN [N] --nsys``."""
+    folder = RunFolder.find(run)
+    store = store_of(folder)
+    wanted = ""
+    if number:
+        wanted = store.head(_number(number[0], run)).id
+    progress = StatusLine()
+
+    def tell_how_far(results: Mapping[int, RankResult]) -> None:
+        states: dict[str, list[int]] = {}
+        for rank, one in results.items():
+            states.setdefault(one.state, []).append(rank)
+        progress.show("nsys: " + "; ".join(f"{state}: {ranks_named(some)}" for state, some in states.items()))
+
+    async with pool_for(folder.manifest) as pool:
+        try:
+            one = await sum_up(folder, pool, wanted, tell_how_far)
+        finally:
+            progress.clear()
+    one = await asyncio.to_thread(keep, store, one)
+    keep_event(folder, one)
+    if args.fetch:
+        await _fetch(folder, one)
+    tell(one, store, folder, args)
+    return Exit.NODE_UNFIT if one.missing else Exit.OK
+
+
+def _show_report(args: argparse.Namespace) -> int:
+    """``cockpit profile show [RUN] --report FILE``."""
+    if len(args.more) > 1:
+        hint = f"cockpit profile {SHOW} [RUN] --report FILE"
+        raise CockpitError(f"unexpected argument {args.more[1]!r}", hint=hint)
+    folder = RunFolder.find(args.more[0]) if args.more else None
+    one = asyncio.run(read_here(Path(args.report), folder))
+    tell(one, None, None, args)
+    return Exit.NODE_UNFIT if one.missing else Exit.OK
+
+
+def _number(text: str, run: str) -> int:
+    """That of a profile.
+
+    :raises CockpitError: it is none
+    """
+    if not re.fullmatch(NUMBER, text):
+        hint = f"the newest: cockpit profile {SHOW} {run}"
+        raise CockpitError(f"not the number of a profile: {text!r}", hint=hint)
+    return int(text)
 
 
 def _kept(target: str) -> tuple[RunFolder | None, Store, list[int]]:
@@ -296,5 +357,6 @@ def _kept(target: str) -> tuple[RunFolder | None, Store, list[int]]:
     store = store_of(folder)
     if known := store.numbers():
         return folder, store, known
-    hint = f"cockpit profile {quote(folder.name)}"
+    again = f"{SHOW} {quote(folder.name)} --nsys" if NSYS in (folder.manifest.profile or {}) else ""
+    hint = f"cockpit profile {again or quote(folder.name)}"
     raise CockpitError("no profile of it yet", where=folder.name, hint=hint)

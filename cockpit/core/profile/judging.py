@@ -51,7 +51,11 @@ SPENDS = {
     "idle": "runs no operation {} of each step (Python, sleep, launching kernels)",
 }
 
-OPERATIONS = {"data": ("data", "python"), "compute": ("compute", "copy"), "idle": ("python", "other")}
+OPERATIONS = {
+    "data": ("data", "python"),
+    "compute": ("compute", "copy"),
+    "idle": ("python", "other", "system", "sample"),
+}
 """Kinds of operations in which a part of a step is spent."""
 
 LOADER = "_SingleProcessDataLoaderIter"

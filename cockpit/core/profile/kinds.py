@@ -44,9 +44,10 @@ class _Signs:
         self.sends = any(name.endswith(("send", "recv")) for name, _ in self.collectives)
         self.whole = profile.operations_all <= len(profile.operations)
         self.calls = {one.name: one.count / steps for one in profile.operations}
-        # Frames of Python come with an option, and are the caller's as much as the operation's.
+        # Frames of Python come with an option, and are the caller's as much as the operation's; how often
+        # a thread waits in the system is no sign of what it does.
         least = LEAST * sum(step.took for step in profile.steps)
-        known = [one for one in profile.operations if one.kind != "python"]
+        known = [one for one in profile.operations if one.kind not in ("python", "system", "sample")]
         torch = [one for one in known if one.own >= least] or known
         longest = sorted(torch, key=lambda one: (-one.own, one.name))
         self.top = [one.name for one in longest[:TOP]]

@@ -268,7 +268,7 @@ def _missing(collection: Collection, ranks: Sequence[int]) -> list[Row]:
     for rank in ranks:
         one = collection.results[rank]
         why = one.why
-        if one.state == DONE and not why and collection.kind == "torch":
+        if one.state == DONE and not why and collection.kind != "cpu":
             steps = ranks_text(step.step for step in one.summary.steps) if one.summary else ""
             why = f"it profiled other steps: {steps}" if steps else "no step is in its profile"
         alike.setdefault((one_line(one.node), one_line(one.state), one_line(why)), []).append(rank)
@@ -276,11 +276,13 @@ def _missing(collection: Collection, ranks: Sequence[int]) -> list[Row]:
 
 
 def _files(collection: Collection) -> tuple[FileRow, ...]:
-    return tuple(
-        FileRow(rank, one_line(one.node), one_line(one.file), one.size)
-        for rank, one in sorted(collection.results.items())
-        if one.file
-    )
+    # A report of a node is that of all its ranks.
+    found: dict[tuple[str, str], FileRow] = {}
+    for rank, one in sorted(collection.results.items()):
+        if one.file:
+            row = FileRow(rank, one_line(one.node), one_line(one.file), one.size)
+            found.setdefault((one.node, one.file), row)
+    return tuple(found.values())
 
 
 def _cost(collection: Collection, profiles: Mapping[int, RankProfile], during: float) -> Cost:

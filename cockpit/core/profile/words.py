@@ -43,19 +43,21 @@ MD_LINES = 60
 
 VIEWER = "https://ui.perfetto.dev"
 """Opens a trace in the browser; nothing is uploaded."""
+_OPENS = {"torch": f"; each opens at {VIEWER}", "nsys": "; to open one: nsys-ui FILE"}
 
 
 def title(collection: Collection, reading: Reading) -> str:
     """``profile 1 of otter: steps 700-704, torch, 56 of 64 ranks``."""
     here, about = reading.asked - len(collection.missing), [collection.kind, *collection.options]
-    if steps := (*reading.steps, *reading.left_out):
-        about[:0] = [f"steps {ranks_text(steps)}"]
-    elif collection.seconds is not None:
+    if collection.seconds is not None:
         about[:0] = [f"{collection.seconds:g} s"]
+    elif steps := (*reading.steps, *reading.left_out):
+        about[:0] = [f"steps {ranks_text(steps)}"]
     about += [
         f"{here} of {counted(reading.asked, 'rank')}" if here < reading.asked else counted(here, "rank")
     ]
-    return one_line(f"profile {collection.number} of {collection.run or 'a job'}: {', '.join(about)}")
+    what = f"profile {collection.number}" if collection.number else "a report"
+    return one_line(f"{what} of {collection.run or 'a job'}: {', '.join(about)}")
 
 
 def bar(parts: Parts, width: int) -> str:
@@ -283,9 +285,9 @@ def _last(collection: Collection, reading: Reading) -> Iterator[str]:
         )
     if cost.stop:
         yield f"stopping the profiler paused a rank for {cost.stop:.2f} s at most"
-    if reading.files:
+    if reading.files and collection.number:
         whole = sum(one.size for one in reading.files)
-        opens = f"; each opens at {VIEWER}" if collection.kind == "torch" else ""
+        opens = _OPENS.get(collection.kind, "")
         fetch = f" (to fetch: cockpit collect {quote(collection.run)})" if collection.run else ""
         yield f"{counted(len(reading.files), 'file')}, {size(whole)}, on the nodes{fetch}{opens}"
         yield _pattern(reading.files)

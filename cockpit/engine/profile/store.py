@@ -2,7 +2,7 @@
 
 ====================  =================================================================================
 ``collection.json``   who was asked for what, when, and what came of each rank
-``rank-N.json.gz``    of ``torch``: the summary of global rank N
+``rank-N.json.gz``    of ``torch`` and ``nsys``: the summary of global rank N
 ``rank-N.folded``     of ``cpu``: its stacks, folded
 ====================  =================================================================================
 """
@@ -76,7 +76,7 @@ class _Head(Definition):
 
     id: str = bound(PROFILE_ID)
     run: str = bound(Text(255))
-    kind: str = bound(Text(10, "torch|cpu"))
+    kind: str = bound(Text(10, "torch|cpu|nsys"))
     at: float = bound(gate.TIME)
     first: int | None = maybe(gate.COUNT)
     steps: int = bound(gate.Whole(0, PROFILE_STEPS), 0)
@@ -224,7 +224,7 @@ class Store:
             return result
         folder = self.folder(one.number)
         try:
-            if one.kind == "torch":
+            if one.kind != "cpu":
                 packed = files.read_small(folder / f"rank-{result.rank}.json.gz", LIMIT)
                 text = zlib.decompressobj(31).decompress(packed, LIMIT)
                 summary = read(RankProfile, gate.parsed(text))

@@ -7,28 +7,22 @@ kernel ends with this agent. A hook whose agent was killed does the steps that w
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
-import fcntl
 import json
 import os
-import signal
-import subprocess
-import tempfile
 import time
 import zlib
-from typing import IO, Any, Dict, Optional
+from typing import Any, Dict, Optional
 
 from cockpit.base import record, verbs
 from cockpit.base.gate import FILE_NAME, Malformed
 from cockpit.base.profile import order
 from cockpit.base.profile.order import Answer, Order
 from cockpit.base.progress.ring import Ring
-from cockpit.base.regular import read_all
 from cockpit.base.shared_fields import Target
 from cockpit.node import archive, procfs, safefiles
 from cockpit.node.calls import Call, at_end
 from cockpit.node.profile import phases, rings
+from cockpit.node.profile.child import Child, Turn
 
 POLL_S = 0.2
 BESIDE = 5
@@ -41,8 +35,6 @@ SUM_S = 600.0
 """For one trace."""
 SUMMARY = 4 << 20
 """Bytes of a summary that are taken."""
-_PR_SET_PDEATHSIG = 1
-_BUSY = (errno.EAGAIN, errno.EACCES)
 
 
 def profile(call: Call) -> Dict[str, Any]:
@@ -192,7 +184,7 @@ class _Profiles:
         self._deadline_ns = self._number + int(asked.deadline_s * 1e9)
         self._ranks = [_Rank(call, asked, target) for target in asked.targets]
         self._sum: Optional[_Sum] = None
-        self._turn = _Turn(os.path.join(asked.dir, record.REPORTS))
+        self._turn = Turn(os.path.join(asked.dir, record.REPORTS))
 
     def run(self) -> Dict[str, Any]:
         """Until all ranks are through, or nobody wants it."""
@@ -275,33 +267,6 @@ class _Profiles:
                         os.unlink(os.path.join(folder, name))
 
 
-class _Turn:
-    """Of all on this node who would sum up a trace of a run, one does."""
-
-    def __init__(self, folder: str) -> None:
-        self._number = -1
-        with contextlib.suppress(OSError):
-            self._number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-    def take(self) -> bool:
-        """Whether it is ours now, until it is given back or closed."""
-        try:
-            fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            return error.errno not in _BUSY  # without locks there is no turn to wait for
-        return True
-
-    def give(self) -> None:
-        """It may be another's."""
-        with contextlib.suppress(OSError):
-            fcntl.flock(self._number, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """For good."""
-        if self._number >= 0:
-            os.close(self._number)
-
-
 class _Sum:
     """The process that sums up the trace of one rank.
 
@@ -310,58 +275,17 @@ class _Sum:
 
     def __init__(self, rank: _Rank, path: str) -> None:
         self._rank = rank
-        command, numbers = archive.command("sum", path)
-        libc, parent = ctypes.CDLL(None), os.getpid()
-
-        def tied() -> None:
-            # It ends with the thread of this request, however that ends.
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:
-                os._exit(1)
-
-        self._files = contextlib.ExitStack()
-        self._out, self._errors = map(self._files.enter_context, map(tempfile.TemporaryFile, ("w+b", "w+b")))
-        self._end = time.monotonic() + SUM_S
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._out,
-            stderr=self._errors,
-            pass_fds=numbers,
-            start_new_session=True,
-            preexec_fn=tied,
-        )
-
-    def done(self) -> bool:
-        """Whether it has ended; one that takes too long does."""
-        if self._process.poll() is None and time.monotonic() > self._end:
-            self.kill()
-        return self._process.poll() is not None
-
-    def kill(self) -> None:
-        """Nobody wants it any more."""
-        self._process.kill()
-        self._process.wait()
+        self._child = Child(*archive.command("sum", path), limit_s=SUM_S)
+        self.done, self.kill = self._child.done, self._child.kill
 
     def tell(self) -> None:
         """Send what it has found out, or why it has not."""
-        code = self._process.returncode
         try:
-            with self._files:
-                if code:
-                    lines = _all(self._errors).decode("utf-8", "replace").split("\n")
-                    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-                    why = "killed by signal %d" % -code if code < 0 else "status %d" % code
-                    raise OSError(0, said.replace("cockpit: ", "", 1) or why)
-                found = safefiles.parse(_all(self._out))
-            found = self._rank.profile(found)
+            found = self._rank.profile(safefiles.parse(self._child.written(SUMMARY)))
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self._rank.end("failed", "its trace is there, but not its summary: %s" % why)
             return
+        finally:
+            self._child.close()
         self._rank.end("done", "", zlib.compress(json.dumps(found).encode()))
-
-
-def _all(file: IO[bytes]) -> bytes:
-    file.seek(0)
-    return read_all(file, SUMMARY)

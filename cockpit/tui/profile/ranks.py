@@ -194,5 +194,5 @@ def _padded(text: str, width: int) -> str:
 def title_of(sight: Sight) -> str:
     """``64 · slowest first, alike folded``."""
     many = len({rank for row in sight.rows for rank in row.ranks})
-    first = "slowest first" if sight.collection.kind == "torch" else "odd ones first"
+    first = "slowest first" if sight.collection.kind != "cpu" else "odd ones first"
     return f"{many} · {first}, alike folded"
