@@ -18,6 +18,10 @@ from cockpit.base import record
 from cockpit.base.noroom import NO_ROOM
 from cockpit.node import cgroups, procfs
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cockpit.node.run import around
+
 FORWARDED = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -42,7 +46,7 @@ HOLD_S = 60.0
 """Longest wait of a failed rank's wrapper for the evidence of the others, whatever it is told."""
 RELEASE = signal.SIGURG
 """What the supervisor sends to end that wait. Nobody minds it who does not wait for it."""
-_ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 """Somebody wants the end: nothing is waited for."""
 _LOOK_S = 0.1
 """Between two looks, during that wait, at whether there is still a supervisor."""
@@ -99,12 +103,13 @@ def main(argv: list[str]) -> int:
     supervisor = _supervisor()
     _keep_room(folder, record.rank_exit(rank))
     kills_before = cgroups.oom_kills()
-    pid = os.fork()
+    started = _below_profiler(folder, rank, attempt, command, log, user_umask, mask)
+    pid = started.pid if started else os.fork()
     if pid == 0:
-        _child(command, rank, wrapper, log, user_umask, mask)
+        become_rank(command, rank, wrapper, log, user_umask, mask)
     os.close(log)
     ticks = procfs.ticks(pid)
-    facts: dict[str, int | float | None] = {
+    facts: dict[str, int | float | str | None] = {
         "t": time.time(),
         "rank": rank,
         "attempt": attempt,
@@ -118,9 +123,9 @@ def main(argv: list[str]) -> int:
         "parent_ticks": procfs.ticks(parent),
         "max_restarts": max_restarts,
     }
-    _record(folder, record.rank_start(rank), facts)
+    write_record(folder, record.rank_start(rank), facts)
     scribe = _record_environ(folder, rank, pid, ticks)
-    status, usage, told_to_end = _wait(pid, parent, signals)
+    status, usage, told_to_end = _wait(started or Child(pid), parent, signals)
     _see_off(scribe)
     facts = {
         "t": time.time(),
@@ -134,7 +139,7 @@ def main(argv: list[str]) -> int:
         "stime_s": usage.ru_stime,
         "oom_kills": _oom_kills(kills_before) if status else None,
     }
-    _record(folder, record.rank_exit(rank), facts)
+    write_record(folder, record.rank_exit(rank), facts)
     if status and not told_to_end:
         _hold(supervisor)
     return _end_like(status)
@@ -207,13 +212,16 @@ def _keep_room(folder: str, name: str) -> None:
         os.close(number)
 
 
-def _json(facts: dict[str, int | float | None]) -> bytes:
+def _json(facts: dict[str, int | float | str | None]) -> bytes:
     pairs = ['"%s": %s' % (key, "null" if value is None else value) for key, value in facts.items()]
     return ("{%s}\n" % ", ".join(pairs)).encode("ascii")
 
 
-def _record(folder: str, name: str, facts: dict[str, int | float | None]) -> None:
-    """Write a record, or tell it where there is no room; the training process does not depend on it."""
+def write_record(folder: str, name: str, facts: dict[str, int | float | str | None]) -> None:
+    """Write a record, or tell it where there is no room; the training process does not depend on it.
+
+    :param facts: a text is JSON already
+    """
     text = _json(facts)
     try:
         _write(folder, name, text)
@@ -301,10 +309,15 @@ def _see_off(scribe: int) -> None:
         pass  # it ended long ago, and was waited for with the rank
 
 
-def _child(
+def become_rank(
     command: list[str], rank: int, wrapper: int, log: int, user_umask: int, mask: set[int | signal.Signals]
 ) -> None:
-    """Become the training process. Never returns."""
+    """Become the training process. Never returns.
+
+    :param wrapper: pid of the parent, with which it dies
+    :param log: where its output goes
+    :param mask: signals that are blocked in it
+    """
     code = 126
     try:
         # A signal to the launcher's process group then reaches the rank once, through the wrapper.
@@ -367,21 +380,69 @@ def _tie(wrapper: int) -> None:
         prctl(_PR_SET_PTRACER, ctypes.c_ulong(int(supervisor)), 0, 0, 0)
 
 
-def _wait(pid: int, parent: int, signals: set[signal.Signals]) -> tuple[int, resource.struct_rusage, bool]:
+class Child:
+    """A training process that is our child."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def ended(self) -> tuple[int, resource.struct_rusage] | None:
+        """Wait status and usage; None: it runs."""
+        while True:
+            done, status, usage = os.wait4(-1, os.WNOHANG)
+            if done == self.pid:
+                return status, usage
+            if not done:
+                return None
+            # else the environment is recorded
+
+    def send(self, number: int) -> None:
+        """Pass a signal on."""
+        os.kill(self.pid, number)  # not waited for yet, so the pid cannot be somebody else's
+
+    def signalled(self, signals: set[signal.Signals]) -> signal.struct_siginfo | None:
+        """The next of these signals."""
+        return signal.sigwaitinfo(signals)
+
+
+def _below_profiler(
+    folder: str,
+    rank: int,
+    attempt: int,
+    command: list[str],
+    log: int,
+    user_umask: int,
+    mask: set[int | signal.Signals],
+) -> around.Rank | None:
+    """The rank, started below its profiler; None: it is to have none, or is started without."""
+    if str(rank) not in os.environ.pop(record.ENV_AROUND, "").split(","):
+        return None
+    from cockpit.node.run import around
+
+    def tell(text: str) -> None:
+        if not _tell(folder, record.TELL_NOTE, text):
+            _complain(text)
+
+    return around.start(folder, rank, attempt, command, log, user_umask, mask, tell)
+
+
+def _wait(
+    rank: Child | around.Rank, parent: int, signals: set[signal.Signals]
+) -> tuple[int, resource.struct_rusage, bool]:
     """Pass signals on until the rank has ended; the last word: whether one of them asked it to."""
     told_to_end = False
     # DeepSpeed's launch.py signals the whole tree below it: the rank got that one already.
     tree_killer = parent if "CROSS_RANK" in os.environ else -1
     while True:
-        done, status, usage = os.wait4(-1, os.WNOHANG)
-        if done == pid:
-            return status, usage, told_to_end
-        if done:
-            continue  # the environment is recorded
-        info = signal.sigwaitinfo(signals)
-        told_to_end = told_to_end or info.si_signo in _ENDINGS
+        end = rank.ended()
+        if end is not None:
+            return (*end, told_to_end)
+        info = rank.signalled(signals)
+        if info is None:
+            continue
+        told_to_end = told_to_end or info.si_signo in ENDINGS
         if info.si_signo != signal.SIGCHLD and info.si_pid != tree_killer:
-            os.kill(pid, info.si_signo)  # not waited for yet, so the pid cannot be somebody else's
+            rank.send(info.si_signo)
 
 
 def _supervisor() -> tuple[int, int]:
@@ -404,7 +465,7 @@ def _hold(supervisor: tuple[int, int]) -> None:
     end = time.monotonic() + left
     procfs.send(*supervisor, signal.SIGCHLD)  # it need not wait for its next look at the folder
     while left > 0 and procfs.alive(*supervisor):
-        if signal.sigtimedwait({*_ENDINGS, RELEASE}, min(left, _LOOK_S)) is not None:
+        if signal.sigtimedwait({*ENDINGS, RELEASE}, min(left, _LOOK_S)) is not None:
             return
         left = end - time.monotonic()
 
