@@ -24,7 +24,8 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from cockpit.base import record
 from cockpit.node import procfs
-from cockpit.node.run import wrapper
+from cockpit.node.run.become import ENDINGS, become_rank
+from cockpit.node.run.written import write_record
 
 START_S = 60.0
 """Seconds that a profiler may take to start the rank; then the rank is started without it."""
@@ -197,7 +198,7 @@ class _Try:
             "status": status,
             "report": json.dumps(self._report),
         }
-        wrapper.write_record(self._folder, record.rank_profiler(self._rank, self._attempt), facts)
+        write_record(self._folder, record.rank_profiler(self._rank, self._attempt), facts)
 
 
 def report_name(wanted: str, rank: int, attempt: int) -> str:
@@ -226,7 +227,7 @@ def _how(status: int) -> bytes:
 
 
 def _wanted_to_end() -> bool:
-    return bool(signal.sigpending() & set(wrapper.ENDINGS))
+    return bool(signal.sigpending() & set(ENDINGS))
 
 
 def _kill(profiler: int) -> None:
@@ -280,7 +281,7 @@ def inner(argv: List[str]) -> int:
                 signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
             except (OSError, ValueError):
                 pass  # the threading library's own
-        wrapper.become_rank(command, rank, me, output, user_umask, mask)
+        become_rank(command, rank, me, output, user_umask, mask)
     wake, sleeping = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(sleeping, False)
