@@ -143,6 +143,11 @@ def rank_profiler(rank: int, attempt: int) -> str:
     return "rank-%d.profiler%s.json" % (rank, ".%d" % attempt if attempt else "")
 
 
+def rank_window(rank: int) -> str:
+    """Name of the file that is there once nsys records the steps that were asked for of a global rank."""
+    return "%s/%d.window" % (PROBE, rank)
+
+
 def logged_rank(name: str) -> int | None:
     """The global rank whose log has this name; None for any other name."""
     return _numbered(name, ".log")

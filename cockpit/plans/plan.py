@@ -188,6 +188,9 @@ def _check_ranks(job: LaunchJob) -> None:
     if job.launcher == PER_NODE:
         what = f"--per-rank does not apply to --launcher {PER_NODE}: the program starts its own ranks"
         raise CockpitError(what, hint="leave it out: nsys around the program covers all its ranks")
+    if job.profiler.steps and job.probe == "off":
+        hint = "leave --probe off out, or give --delay and --duration"
+        raise CockpitError("--profile-steps needs the probe, which counts steps", hint=hint)
     beyond = [rank for rank in job.profiler.ranks or () if rank >= job.world_size]
     if beyond:
         what = f"no rank {ranks_text(beyond)}: the run has ranks 0-{job.world_size - 1}"

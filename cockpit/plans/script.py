@@ -122,8 +122,8 @@ def profile(plan: NodePlan) -> dict[str, str] | None:
     if profiler is None:
         return None
     told = {profiler.name: plan.tool, "report": plan.report}
-    if profiler.capture_range:
-        told["range"] = profiler.capture_range
+    if profiler.waits_for:
+        told["range"] = profiler.waits_for
     if profiler.per_rank:
         told["ranks"] = ranks_text(range(plan.world_size) if profiler.ranks is None else profiler.ranks)
     return told

@@ -206,7 +206,7 @@ def test_a_window_that_never_began_is_said(profiling: Any) -> None:
     assert texts == {
         f"rank {rank}: its profiler ended without a report; see launcher.log" for rank in range(2)
     }
-    assert profiled.hint({"range": "nvtx"}) == "no range was started: nsys waited for nvtx"
+    assert profiled.hint({"range": "nvtx"}) == "nsys recorded nothing: it waited for nvtx"
 
 
 def test_ranks_are_found_without_a_run_folder(profiling: Any) -> None:

@@ -344,7 +344,7 @@ class Hooks:
     def _begin_window(self, torch: Any) -> None:
         if not self._window or self._steps.ring.window is not None:
             return
-        window = _beside("windows.py")["Window"](self._window, torch.cuda)
+        window = _beside("windows.py")["made"](self._window, torch.cuda)
 
         def stepped(step: int) -> bool:
             try:

@@ -12,6 +12,8 @@ nsys; nsys writes its report after the end of the rank, when wrapper and launche
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
 import resource
@@ -54,7 +56,7 @@ class Rank:
     ) -> None:
         self.pid = pid
         self._ticks = procfs.ticks(pid)
-        self._profiler = profiler
+        self.profiler = profiler
         self._told = told
         self._holds = holds
         self._note = note
@@ -83,7 +85,7 @@ class Rank:
                 return
             if not pid:
                 return
-            if pid == self._profiler:
+            if pid == self.profiler:
                 self._note(pid, status)
 
     def send(self, number: int) -> None:
@@ -114,15 +116,18 @@ def start(
     why = ""
     for _ in range(TRIES):
         try:
-            found = _Try(folder, rank, attempt).begin(command, log, user_umask, mask)
+            attempted = _Try(folder, rank, attempt)
+            found = attempted.begin(command, log, user_umask, mask)
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = str(error)
             break
         if isinstance(found, Rank):
+            attempted.record_steps(found, tell)
             return found
         why = found
         if _wanted_to_end():
             break
+    os.environ.pop(record.ENV_WINDOW, None)
     tell("rank %d runs without its profiler: %s" % (rank, why))
     return None
 
@@ -137,8 +142,26 @@ class _Try:
         with open(os.path.join(folder, record.AROUND), "rb") as file:
             asked = json.loads(file.read())
         self._report = report_name(asked["report"], rank, attempt)
-        self._words = [*asked["before"], *(asked["sampler"] if rank in asked["samplers"] else ())]
-        self._words += ["-o", os.path.join(folder, record.REPORTS, self._report)]
+        sampler = asked["sampler"] if rank in asked["samplers"] else []
+        output = ["-o", os.path.join(folder, record.REPORTS, self._report)]
+        self._start: List[str] = []
+        self._stop: List[str] = []
+        self._steps = asked.get("steps", [0, 0])
+        self._helper = 0
+        if "steps" not in asked:
+            self._words = [*asked["before"], *sampler, *output]
+        elif has_gpu():
+            self._words = [*asked["before"], *asked["range"], *sampler, *output]
+            os.environ[record.ENV_WINDOW] = "%d %d %d" % (*self._steps, bool(asked["ranges"]))
+        else:
+            session = "cockpit-" + _text("/proc/sys/kernel/random/uuid")
+            self._begun = os.path.join(folder, record.rank_window(rank))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._begun)  # of an earlier attempt
+            os.environ[record.ENV_WINDOW] = "%d %d 0 %s" % (*self._steps, self._begun)
+            self._words = [*asked["launch"], "--session-new=" + session]
+            self._start = [*asked["start"], "--session=" + session, *sampler, *output]
+            self._stop = [*asked["stop"], "--session=" + session]
 
     def begin(self, command: List[str], log: int, user_umask: int, mask: Set[int]) -> Any:
         """The rank, or why there is none."""
@@ -172,6 +195,32 @@ class _Try:
                 _kill(pid)
         return said.decode()
 
+    def record_steps(self, rank: Rank, tell: Callable[[str], None]) -> None:
+        """Let a helper record the steps that were asked for, where the rank itself cannot."""
+        rings = os.environ.get(record.ENV_RINGS, "")
+        if not self._start:
+            return
+        if not rings:
+            os.mknod(self._begun)
+            tell("rank %d: no steps are recorded: there is no memory file system at /dev/shm" % self._rank)
+            return
+        self._helper = os.fork()
+        if self._helper:
+            self._note(rank.profiler, None)
+            return
+        try:
+            # Signals stay blocked: whoever ends the tree below a launcher would cost the report.
+            os.setpgid(0, 0)
+            from cockpit.node.run.windows import Window
+
+            identity = rank.pid, procfs.ticks(rank.pid)
+            first, last = self._steps
+            words = self._start, self._stop
+            window = Window(*words, first, last, rings, self._rank, identity, self._begun)
+            tell("rank %d: %s" % (self._rank, window.record()))
+        finally:
+            os._exit(0)
+
     def _first_word(self, profiler: int, told: int) -> bytes:
         """The pid of the training process, which waits for us; or why there is none."""
         deadline = time.monotonic() + START_S
@@ -197,8 +246,23 @@ class _Try:
             "ticks": procfs.ticks(pid),
             "status": status,
             "report": json.dumps(self._report),
+            "helper": self._helper,
+            "helper_ticks": procfs.ticks(self._helper) if self._helper else 0,
         }
         write_record(self._folder, record.rank_profiler(self._rank, self._attempt), facts)
+
+
+def has_gpu() -> bool:
+    """Whether programs here may see a GPU of NVIDIA's."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1", "NoDevFiles")
+    # nsys 2022.4, as root, makes /dev/nvidiactl where there is no GPU.
+    return not hidden and bool(glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/dxg"))
+
+
+def _text(path: str) -> str:
+    """What is in a file of the kernel's."""
+    with open(path) as file:
+        return file.read().strip()
 
 
 def report_name(wanted: str, rank: int, attempt: int) -> str:
@@ -277,10 +341,8 @@ def inner(argv: List[str]) -> int:
         if os.read(lives, 1) != _GO:
             os._exit(0)
         for number in _ALL:
-            try:  # noqa: SIM105 (contextlib is not there yet)
+            with contextlib.suppress(OSError, ValueError):  # the threading library's own
                 signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
-            except (OSError, ValueError):
-                pass  # the threading library's own
         become_rank(command, rank, me, output, user_umask, mask)
     wake, sleeping = os.pipe()
     os.set_blocking(wake, False)
@@ -299,10 +361,8 @@ def inner(argv: List[str]) -> int:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             return 0
-        try:  # noqa: SIM105
+        with contextlib.suppress(BlockingIOError):
             os.read(wake, 4096)
-        except BlockingIOError:
-            pass
     end = "%d %r %r %d\n" % (status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
     _say(says, end.encode())
     os.kill(above, signal.SIGCHLD)
@@ -310,7 +370,5 @@ def inner(argv: List[str]) -> int:
 
 
 def _say(number: int, text: bytes) -> None:
-    try:  # noqa: SIM105
+    with contextlib.suppress(OSError):  # the wrapper has given up, or died: then the poll says so
         os.write(number, text)
-    except OSError:
-        pass  # the wrapper has given up, or died: then the poll says so

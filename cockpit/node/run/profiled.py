@@ -24,7 +24,11 @@ SUFFIXES = (".nsys-rep", ".qdstrm")
 
 
 class Profiler(Definition):
-    """What a wrapper wrote about the profiler of its rank; ``status``: a wait status, None: none is known."""
+    """What a wrapper wrote about the profiler of its rank.
+
+    :param status: a wait status; None: none is known
+    :param helper: what starts and stops the session of the profiler; 0: there is none
+    """
 
     rank: int = bound(gate.RANK)
     attempt: int = bound(Whole(0, 1 << 30))
@@ -32,6 +36,8 @@ class Profiler(Definition):
     ticks: int = bound(gate.TICKS)
     status: Optional[int] = bound(Maybe(Whole(0, 1 << 16)))
     report: str = bound(Text(255, r"[^/\0]+"))
+    helper: int = bound(gate.PID, 0)
+    helper_ticks: int = bound(gate.TICKS, 0)
 
 
 class Missing(NamedTuple):
@@ -114,11 +120,15 @@ class Profilers:
         return True
 
     def writing(self) -> List[int]:
-        """Pids of those that live."""
+        """Pids of those that live, and of those that stop their sessions."""
         return [
-            found.pid
+            pid
             for found in self._found.values()
-            if found.status is None and procfs.alive(found.pid, found.ticks)
+            for pid, ticks, there in (
+                (found.pid, found.ticks, found.status is None),
+                (found.helper, found.helper_ticks, found.helper > 0),
+            )
+            if there and procfs.alive(pid, ticks)
         ]
 
     def missing(self, hint: str) -> List[Missing]:
@@ -169,5 +179,5 @@ def _left(name: str, there: List[str]) -> bool:
 def hint(profile: Dict[str, str]) -> str:
     """Why a profiler that ended well may have left no report."""
     if profile.get("range"):
-        return "no range was started: nsys waited for %s" % profile["range"]
+        return "nsys recorded nothing: it waited for %s" % profile["range"]
     return "its profiler ended without a report; see launcher.log"

@@ -22,6 +22,8 @@ EARLY_STEPS = 10
 """The same in steps, while it is not known how long one takes."""
 START_S, STOP_S = 60.0, 3600.0
 """Seconds that ``nsys start`` may take, and ``nsys stop``, which writes the report."""
+PATIENCE_S = 10.0
+"""Longest wait of the first step for nsys, as in the probe's ``windows.py``."""
 _LOOK_S = 0.02
 
 
@@ -29,29 +31,45 @@ class Window:
     """The window of one rank.
 
     :param start: the words of ``nsys start``; ``stop``: those of ``nsys stop``
-    :param path: the ring
+    :param rings: the folder of rings
+    :param number: of the rank
     :param rank: pid and start time of the training process
+    :param begun: a file that is made once it records, or never will: the first step waits for it
     """
 
     def __init__(
-        self, start: Sequence[str], stop: Sequence[str], first: int, last: int, path: str, rank: Identity
+        self,
+        start: Sequence[str],
+        stop: Sequence[str],
+        first: int,
+        last: int,
+        rings: str,
+        number: int,
+        rank: Identity,
+        begun: str,
     ) -> None:
         self._start = start
         self._stop = stop
         self._first = first
         self._last = last
-        self._path = path
+        self._rings = rings
+        self._number = number
+        self._path = ""
         self._rank = rank
+        self._begun = begun
 
     def record(self) -> str:
         """Record it; return what became of it, in words."""
         asked = "steps %d to %d" % (self._first, self._last)
         if not self._reached(self._near):
             return "it ended before %s" % asked
+        asked_ns = time.monotonic_ns()
         said = _ran(self._start, START_S)
+        began = time.monotonic_ns()
+        with contextlib.suppress(OSError):
+            os.mknod(self._begun)
         if said:
             return "nsys start failed: %s" % said
-        began = time.monotonic_ns()
         whole = self._reached(lambda steps: bool(steps) and steps[-1].step >= self._last)
         ended = time.monotonic_ns()
         steps = self._steps()
@@ -62,20 +80,26 @@ class Window:
         inside = [
             after.step
             for before, after in zip(steps, steps[1:])
-            if began <= before.mono_ns and after.mono_ns <= ended and before.step + 1 == after.step
+            if self._begins(before, began) and after.mono_ns <= ended and before.step + 1 == after.step
         ]
         if not inside:
             return "no whole step is in its report; asked were %s" % asked
         text = "its report holds steps %d to %d whole, asked were %s" % (inside[0], inside[-1], asked)
-        if inside[0] > self._first:
-            text += "; nsys took %.1f s to start" % ((began - self._told_ns) / 1e9)
+        if inside[0] >= self._first and began - asked_ns > 1e8:
+            text += "; the first of them waited for nsys, which took %.1f s to start"
+            text %= (began - asked_ns) / 1e9
         return text if whole else text + "; then it ended"
+
+    def _begins(self, before: ring.Step, began: int) -> bool:
+        """Whether the step after this one was recorded from its beginning."""
+        if before.step == self._first - 1:
+            return began - before.mono_ns < PATIENCE_S * 1e9  # it waited for that
+        return began <= before.mono_ns
 
     def _near(self, steps: List[ring.Step]) -> bool:
         """Whether it is time to start."""
-        self._told_ns = time.monotonic_ns()
         if not steps:
-            return os.path.exists(self._path) and self._first <= EARLY_STEPS
+            return self._first <= EARLY_STEPS
         left = self._first - 1 - steps[-1].step
         taken = ring.seconds(steps, len(steps) - 1)
         return left <= (EARLY_STEPS if taken is None else 1 + EARLY_S / max(taken, 1e-6))
@@ -85,6 +109,7 @@ class Window:
         mark: Optional[bytes] = None
         while True:
             alive = procfs.alive(*self._rank)
+            self._path = self._path or self._ring()
             with contextlib.suppress(OSError):
                 number = safefiles.opened(self._path)
                 try:
@@ -99,6 +124,14 @@ class Window:
             if not alive:
                 return False
             time.sleep(_LOOK_S)
+
+    def _ring(self) -> str:
+        """The first ring of the rank that is there: its Python may be a child of its process."""
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(self._rings)):
+                if name.startswith("%d." % self._number) and name.endswith(".ring"):
+                    return os.path.join(self._rings, name)
+        return ""
 
     def _steps(self) -> List[ring.Step]:
         try:

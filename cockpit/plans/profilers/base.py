@@ -32,8 +32,12 @@ class Profiler(Protocol):
         """
 
     @property
-    def capture_range(self) -> str:
+    def waits_for(self) -> str:
         """What begins its window, unless time does; empty: time."""
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """The first and the last step that it records; None: it does not go by steps."""
 
     @property
     def per_rank(self) -> bool:

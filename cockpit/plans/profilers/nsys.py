@@ -92,6 +92,11 @@ _OF_A_RANK = {
     r"(-w|--wait\b)": "--wait=primary",
 }
 """The same of an nsys around one rank."""
+_STARTS = (
+    r"(-[bsx]|--(backtrace|cpu-core-|cpuctxsw|enable|event-|export|ftrace|gpu-metrics|gpuctxsw|nic-metrics"
+    r"|os-events|sampl|stats|stop-on-exit))"
+)
+"""Options of ``nsys start``; ``nsys launch`` has the others."""
 _RANGE_END = "--capture-range-end=stop"
 
 
@@ -108,6 +113,8 @@ class Nsys:
     :param per_rank: around each rank, instead of the launcher of each node
     :param ranks: those that are profiled, each on its own; None: all
     :param sampler: more words for one nsys on each node, that of its lowest rank
+    :param steps: the first and the last one to record, of each rank on its own; None: all
+    :param step_ranges: whether each of these gets an NVTX range (on GPUs)
     """
 
     name: ClassVar[str] = "nsys"
@@ -127,6 +134,8 @@ class Nsys:
     per_rank: bool = False
     ranks: frozenset[int] | None = None
     sampler: tuple[str, ...] = ()
+    steps: tuple[int, int] | None = None
+    step_ranges: bool = False
 
     def _check(self) -> None:
         for word in (*self.extra, *self.sampler):
@@ -143,6 +152,12 @@ class Nsys:
             if value != int(value):
                 where = f"--{option} {value:g}"
                 raise CockpitError("nsys counts whole seconds", where=where, hint="round it")
+        if self.steps is None:
+            if self.step_ranges:
+                raise CockpitError("--step-ranges goes with --profile-steps", hint="say which: 10-15")
+        elif self.delay_s or self.duration_s or self.capture_range:
+            what = "--profile-steps does not go with --delay, --duration and --capture-range"
+            raise CockpitError(what, hint="leave these out: the steps are the window")
 
     @staticmethod
     def add_options(group: argparse._ArgumentGroup) -> None:
@@ -170,6 +185,15 @@ class Nsys:
             "--profile-ranks", metavar="SET", default="", help="only these ranks, such as 0,8-15 (--per-rank)"
         )
         group.add_argument(
+            "--profile-steps",
+            metavar="A-B",
+            type=_steps,
+            help="record only these steps of each rank, as the probe counts them (--per-rank)",
+        )
+        group.add_argument(
+            "--step-ranges", action="store_true", help="an NVTX range for each of these steps (on GPUs)"
+        )
+        group.add_argument(
             "--node-sampler",
             metavar="'WORDS'",
             default="",
@@ -182,9 +206,15 @@ class Nsys:
         extra = split(args.nsys_args, "--nsys-args")
         sampler = split(args.node_sampler, "--node-sampler")
         ranks = read_ranks(args.profile_ranks) if args.profile_ranks else None
-        per_rank = args.per_rank or ranks is not None
+        per_rank = args.per_rank or ranks is not None or args.profile_steps is not None
         windows = args.trace, args.delay, args.duration, args.capture_range
-        return cls(*windows, extra, args.nsys, per_rank, ranks, sampler)
+        steps = args.profile_steps, args.step_ranges
+        return cls(*windows, extra, args.nsys, per_rank, ranks, sampler, *steps)
+
+    @property
+    def waits_for(self) -> str:
+        """See :attr:`cockpit.plans.profilers.base.Profiler.waits_for`."""
+        return "steps {}-{}".format(*self.steps) if self.steps else self.capture_range
 
     def room(self, ranks: int) -> int:
         """See :meth:`cockpit.plans.profilers.base.Profiler.room`."""
@@ -219,11 +249,35 @@ class Nsys:
     ) -> dict[str, object]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.around`."""
         name, extra = self._output()
+        steps = self._windows(tool, extra, switches) if self.steps else {}
         return {
+            **steps,
             "before": (tool, "profile", *self._words(extra, _OF_A_RANK, switches)),
             "report": f"{os.path.basename(report)}.rank-%q{{RANK}}" if name is None else name,
             "sampler": self.sampler,
             "samplers": sorted(ranks)[:1],
+        }
+
+    def _windows(self, tool: str, extra: tuple[str, ...], switches: Collection[str]) -> dict[str, object]:
+        """What begins and ends a window of steps: cudaProfilerStart, or a session that others start."""
+        starts: list[str] = []
+        launches: list[str] = []
+        words = launches
+        for word in extra:
+            if word.startswith("-"):
+                words = starts if re.match(_STARTS, word) else launches
+            words.append(word)
+        if not any(re.match(_TRACE, word) for word in extra):
+            launches.insert(0, f"--trace={self.trace}")
+        ours = [word for word in self._defaults(_DEFAULTS, extra) if re.match(_STARTS, word)]
+        ends = [_RANGE_END] if _knows(switches, _RANGE_END) else []
+        return {
+            "steps": self.steps,
+            "ranges": self.step_ranges,
+            "range": ["--capture-range=cudaProfilerApi", *ends],
+            "launch": (tool, "launch", "--wait=primary", *launches),
+            "start": (tool, "start", "-f", "true", *ours, *starts),
+            "stop": (tool, "stop"),
         }
 
     def files(self) -> dict[str, str]:
@@ -282,6 +336,14 @@ class Nsys:
     def script(self, command: str) -> str:
         """See :meth:`cockpit.plans.profilers.base.Profiler.script`."""
         return "exec " + command if self.per_rank else _PROFILED % command
+
+
+def _steps(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]{1,12})(?:-([0-9]{1,12}))?", text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= first <= last:
+        raise argparse.ArgumentTypeError(f"not steps: {text[:40]!r} (like 10-15, the first is 1)")
+    return first, last
 
 
 def _knows(switches: Collection[str], word: str) -> bool:
