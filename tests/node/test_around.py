@@ -262,4 +262,4 @@ def test_hostile_records_are_not_believed(tmp_path: Path, facts: dict[str, Any])
     found = profiled.Profilers(str(tmp_path), [0])
     found.look([name, "rank-0.profiler.x.json", "rank-1.profiler.json"])
     assert not found.writing()
-    assert found.missing("") == [("rank-0.nsys-rep", "rank 0: its profiler was not started")]
+    assert found.missing(str) == [("rank-0.nsys-rep", "rank 0: its profiler was not started")]

@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,12 @@ KINDS = (NODE, RANK)
 
 
 @contextmanager
-def profiled(folder: Path, kind: str, *words: str, **keywords: Any) -> Iterator[Training]:
+def profiled(folder: Path, around: str, *words: str, **keywords: Any) -> Iterator[Training]:
     """Two ranks that train below nsys."""
     needs.require_module("torch")
     if not reports.importers(needs.require("nsys")):
         needs.lacking("nsys has no importer here")
-    more = ["--profile", "nsys", "--trace", "osrt", *words, *(["--per-rank"] if kind == RANK else [])]
+    more = ["--profile", "nsys", "--trace", "osrt", *words, *(["--per-rank"] if around == RANK else [])]
     with training(folder, more=more, **keywords) as made:
         yield made
 
@@ -85,7 +86,7 @@ def done(ranks: Training, *lost: int) -> None:
 def over(ranks: Training, *lost: int) -> None:
     """The run ends by itself; what is left: reports that open, but those of some, and no process."""
     for rank in (0, 1):
-        until(lambda rank=rank: events(ranks, rank, "ended"), f"node {rank} has ended", timeout=200)
+        until(partial(events, ranks, rank, "ended"), f"node {rank} has ended", timeout=200)
     found = ranks.verbs.call("collect", "r")
     assert found.code == (3 if lost else 0), found.both
     for rank in (0, 1):
@@ -212,7 +213,7 @@ def test_steps(tmp_path: Path, launcher: str) -> None:
     needs.require_module(launcher.replace("torchrun", "torch"))
     with profiled(tmp_path, RANK, "--profile-steps", "60-63", launcher=launcher, kind="gloo") as ranks:
         for rank in (0, 1):
-            until(lambda rank=rank: ranks.step(rank) > 70, f"rank {rank} is past them", timeout=150)
+            until(partial(_past, ranks, rank), f"rank {rank} is past them", timeout=150)
         records = [ring.read(ranks.ring_of(rank)).steps for rank in (0, 1)]
         done(ranks)
         for rank in (0, 1):
@@ -223,6 +224,10 @@ def test_steps(tmp_path: Path, launcher: str) -> None:
             assert last >= 63
             [path] = ranks.folder.glob(f"reports/*-{NODES[rank]}/*.sqlite")
             _contains(path, records[rank])
+
+
+def _past(ranks: Training, rank: int) -> bool:
+    return ranks.step(rank) > 70
 
 
 def _contains(database: Path, steps: tuple[ring.Step, ...]) -> None:

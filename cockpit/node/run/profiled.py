@@ -10,7 +10,7 @@ import fnmatch
 import glob
 import os
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from cockpit.base import gate, record
 from cockpit.base.gate import Definition, Maybe, Text, Whole, bound, read
@@ -131,10 +131,10 @@ class Profilers:
             if there and procfs.alive(pid, ticks)
         ]
 
-    def missing(self, hint: str) -> List[Missing]:
+    def missing(self, hint: Callable[[int], str]) -> List[Missing]:
         """Those that have left no report, and why, as far as that is known.
 
-        :param hint: what may keep one from being written although all went well
+        :param hint: what may have kept that of a rank from being written although all went well
         """
         self.look(_names(self._folder))
         there = _names(os.path.join(self._folder, record.REPORTS))
@@ -146,7 +146,8 @@ class Profilers:
             profiler = last.get(rank)
             name = profiler.report if profiler else "rank-%d" % rank
             if profiler is None or not _left(name, there):
-                lost.append(Missing(name + SUFFIXES[0], "rank %d: %s" % (rank, self._why(profiler, hint))))
+                why = self._why(profiler, hint(rank))
+                lost.append(Missing(name + SUFFIXES[0], "rank %d: %s" % (rank, why)))
         return lost
 
     def _why(self, profiler: Optional[Profiler], hint: str) -> str:

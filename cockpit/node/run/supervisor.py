@@ -435,7 +435,8 @@ class Supervisor:
                     timeout_s=float(self._spec["finalise_s"]),
                     cancelled=self._stopped_hard,
                 )
-                for lost in self._profilers.missing(profiled.hint(profile)):
+                hint = profiled.hint(profile)
+                for lost in self._profilers.missing(lambda rank: self._probes.window(rank) or hint):
                     self._emit("report", name=lost.name, size=0, state="missing", text=lost.text)
             except OSError as error:
                 self._emit("note", text="looking for reports: %s" % error)
