@@ -91,6 +91,10 @@ class VisibleGpus(Definition):
     why: str = bound(Text(200, cut=True), "")
 
 
+SWITCHES = ListOf(Text(80, r"--?[A-Za-z0-9][A-Za-z0-9-]*"), 1000)
+"""Options of a program, as its help names them."""
+
+
 class FactsAnswer(Definition):
     """python, version, cores, tools, deepspeed, torch, free bytes, why no run folder; GPUs if asked for"""
 
@@ -99,6 +103,7 @@ class FactsAnswer(Definition):
     cores: Tuple[int, ...] = bound(ListOf(Whole(0, 1 << 16), 1 << 16))
     numactl: Optional[str] = maybe(gate.PATH)
     tools: Dict[str, str] = bound(MapOf(gate.WORD, _LINE, 100), {})
+    switches: Tuple[str, ...] = bound(SWITCHES, ())
     script: bool = bound(gate.FLAG, True)
     deepspeed: Optional[str] = maybe(gate.WORD)
     no_ssh: bool = bound(gate.FLAG, False)

@@ -134,7 +134,7 @@ class RankLost(Fact, of=RECORD, kind="rank_lost"):
 
 
 class RankProbe(Told, Fact, of=RECORD, kind="rank_probe"):
-    """the probe in a rank's process; `server`, `steps`, `phases`: why not; `handlers` of the server"""
+    """the probe in a rank's process; `server`, `steps`, `phases`, `window`: why not; `handlers` it has"""
 
 
 class EvidenceKept(Fact, of=RECORD, kind="evidence"):

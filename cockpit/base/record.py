@@ -14,6 +14,8 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``rank-N.start.json``    written by the wrapper of rank N when the training process started
 ``rank-N.exit.json``     written by the wrapper of rank N when it ended
 ``rank-N.environ.json``  the environment that rank N was started with, without secrets; by its wrapper
+``rank-N.profiler.json`` with ``--per-rank``: the process of its profiler, and how it ended; by the wrapper
+``around.json``          with ``--per-rank``: the words of the profilers of ranks
 ``stop.json``            present when somebody asked to stop who could not reach ``helpers.sock``
 ``evidence/``            what the supervisor kept of ranks that stood still, or as one failed
 ``evidence.json``        present when a cockpit asked for evidence
@@ -71,6 +73,7 @@ PROBE_SOURCES = (
     "room.py",
     "server.py",
     "calls.py",
+    "windows.py",
 )
 CALLS = ".calls"
 """Ends the name of the file in which a rank notes its calls, beside its ring."""
@@ -98,6 +101,16 @@ ENV_RINGS = "COCKPIT_RINGS"
 ENV_CALLS = "COCKPIT_CALLS"
 """Packages whose calls a rank's Python notes, with commas between; not set: of none."""
 
+AROUND = "around.json"
+"""How the ranks are profiled each on its own: see :mod:`cockpit.node.run.around`."""
+INNER = "inner"
+"""The part of our code that runs between a rank and its profiler."""
+ENV_AROUND = "COCKPIT_AROUND"
+"""Ranks of this node that get a profiler of their own, with commas between; not set: none."""
+
+ENV_WINDOW = "COCKPIT_WINDOW"
+"""First and last step that nsys is to record, and whether each gets a range; not set: it waits for none."""
+
 ENV_NCCL = "COCKPIT_NCCL"
 """Set: the wrapper names the file that NCCL writes what it says to, unless the user has named one."""
 
@@ -123,6 +136,16 @@ def nccl_dump(rank: int) -> str:
 def rank_nccl(rank: int) -> str:
     """Name of the file that NCCL writes in a global rank, with ``--nccl-debug``."""
     return "rank-%d.nccl" % rank
+
+
+def rank_profiler(rank: int, attempt: int) -> str:
+    """Name of the record about the profiler of one attempt at a global rank."""
+    return "rank-%d.profiler%s.json" % (rank, ".%d" % attempt if attempt else "")
+
+
+def rank_window(rank: int) -> str:
+    """Name of the file that is there once nsys records the steps that were asked for of a global rank."""
+    return "%s/%d.window" % (PROBE, rank)
 
 
 def logged_rank(name: str) -> int | None:

@@ -61,6 +61,7 @@ class Facts(Request["answers.FactsAnswer", "answers.Nothing"], at="facts"):
     setup: str = bound(Text(1 << 20), "")
     python: str = bound(_LINE, "")
     tools: Dict[str, Tuple[str, ...]] = bound(MapOf(_NAME, ListOf(_LINE, 100), 100), {})
+    help: Tuple[str, ...] = bound(ListOf(_LINE, 10), ())
     script: str = bound(_LINE, "")
     base: str = bound(_LINE, "")
     gpus: bool = bound(gate.FLAG, False)

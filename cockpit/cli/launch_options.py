@@ -196,6 +196,8 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         nodes = ["-w", *args.nodelist[:1]] if args.nodelist else [args.hostfile or "HOSTFILE"]
         hint = f"like this: {made.prog} {join(nodes)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)
+    if not args.profile and (args.per_rank or args.profile_ranks or args.profile_steps):
+        made.error("--per-rank, --profile-ranks and --profile-steps go with: --profile nsys")
     source = _unnamed(args) or node_options.source(args.hostfile, args, WHICH)
     hosts = node_options.nodes(source, args.include, args.exclude, args.slots)
     cwd = os.path.abspath(args.cwd or folder())

@@ -25,6 +25,7 @@ from cockpit.base.record import nccl_dump
 from cockpit.base.shell import join
 from cockpit.config import SEE, Quotas, load
 from cockpit.core.nccl_tests.json_file import HEAD, without_env
+from cockpit.core.ranks import read_ranks
 from cockpit.engine.files import append, create, open_regular, read_small, replace
 from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import LinkPool, retried, settle
@@ -491,12 +492,17 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
     reported = {report.node for report in collected.reports if not report.place}
     dumped = any(report.place for report in collected.reports)
     for node in folder.manifest.nodes:
+        recorded = model.nodes[node.name].reports.values()
+        said = [report.text for report in recorded if report.state == "missing"]
+        if node.name in reported and said and node.name not in collected.missing:
+            collected.missing[node.name] = "; ".join(said)  # some of its ranks have one
         if node.name in collected.missing or node.name in reported:
             continue
         if dumped and not folder.manifest.profile:
             continue
-        recorded = model.nodes[node.name].reports.values()
-        said = [report.text for report in recorded if report.state == "missing"]
+        profile = folder.manifest.profile or {}
+        if "ranks" in profile and not read_ranks(str(profile["ranks"])).intersection(node.ranks):
+            continue  # none was to be profiled there
         if folder.manifest.foreign:
             why = "cockpit did not start this job, so no profiler either"
         elif not folder.manifest.profile:
@@ -504,7 +510,7 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
         elif not model.nodes[node.name].over:
             why = "the run is still running: a report is written when it ends"
         else:
-            why = said[0] if said else "the profiler left no file"
+            why = "; ".join(said) or "the profiler left no file"
         collected.missing[node.name] = why
 
 

@@ -16,6 +16,10 @@ def main() -> int:
         from cockpit.node.run import wrapper
 
         return wrapper.main(sys.argv[2:])
+    if word == "inner":
+        from cockpit.node.run import around
+
+        return around.inner(sys.argv[2:])
     if word == "supervise":
         from cockpit.node.run import supervisor
 
@@ -38,7 +42,7 @@ def main() -> int:
         agent.main()
         return 0
     sys.stderr.write(
-        "cockpit: unknown part %r, expected agent, supervise, look, nsyssum, sum or wrap\n" % word
+        "cockpit: unknown part %r, expected agent, supervise, look, nsyssum, sum, inner or wrap\n" % word
     )
     return 2
 

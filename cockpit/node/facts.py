@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import glob
 import os
+import re
 import shutil
 import socket
 import struct
@@ -115,12 +116,19 @@ _BREAKS_PYTHON = ("PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR")
 
 _SIOCGIFADDR = 0x8915
 
+_HELP_S = 20.0
+"""Seconds for a program to print its help."""
+_HELP_BYTES = 1 << 20
+_MOST_SWITCHES = 1000
+_SWITCH = re.compile(r"(?<![\w-])(?:--[a-z][a-z0-9-]{0,70}|-[A-Za-z](?![\w-]))")
+
 
 def facts(call: Call) -> Dict[str, Any]:
     """Look at the node as the launch will find it: working directory, setup, python, tools.
 
     Request: ``cwd``, ``setup``, ``python`` (a path, or empty: ``python`` on PATH after the setup), ``tools``
     (places of programs by name, the best first: a name is looked for on PATH, else a pattern of paths),
+    ``help`` (one of those, and words that make it print its options),
     ``script`` (a file that must be there, or empty), ``base`` (folder for run folders), ``gpus`` (whether to
     count them, which wakes the driver), ``visible`` (the CUDA_VISIBLE_DEVICES that ranks will get; null: as
     it is there), ``packages`` (distributions whose versions are wanted). The answer is the probe's facts,
@@ -145,7 +153,26 @@ def facts(call: Call) -> Dict[str, Any]:
     found["folder"] = trouble(base, [asked.group] if asked.group else [])
     tools = {name: _tool(places, found["tools"]) for name, places in asked.tools.items()}
     found["tools"] = {name: path for name, path in tools.items() if path}
+    if asked.help and asked.help[0] in found["tools"]:
+        found["switches"] = _switches([found["tools"][asked.help[0]], *asked.help[1:]])
     return found
+
+
+def _switches(command: List[str]) -> List[str]:
+    """The options that a program's help names, in their order; none: it says nothing in time."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=_HELP_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    found = _SWITCH.findall(done.stdout[:_HELP_BYTES].decode("utf-8", "replace"))
+    return list(dict.fromkeys(found))[:_MOST_SWITCHES]
 
 
 def prepared(cwd: str, setup: str, python: str, source: str, *words: str) -> List[str]:

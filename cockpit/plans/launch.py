@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cockpit.base.answers import FactsAnswer
+from cockpit.base.answers import SWITCHES, FactsAnswer
 from cockpit.base.gate import FLAG, FieldKind, Malformed, Text, Whole, bound, fields, maybe
 from cockpit.core.ranks import ranks_text
 from cockpit.errors import CockpitError, Exit
@@ -118,6 +118,7 @@ class NodeFacts:
     :param port: a free TCP port on it
     :param cores: the cores it allows us, like ``0-3,8``
     :param numactl: path, or None: not there; the same for the job's profiler and the other tools
+    :param switches: options that the profiler knows; none: it was not asked
     :param python: absolute path
     :param deepspeed: version
     :param no_ssh: whether that DeepSpeed knows ``--no_ssh``
@@ -130,6 +131,7 @@ class NodeFacts:
     cores: str = bound(_CORES, "")
     numactl: str | None = maybe(_TOOL)
     profiler: str | None = maybe(_TOOL)
+    switches: tuple[str, ...] = bound(SWITCHES, ())
     python: str | None = maybe(_TOOL)
     deepspeed: str | None = maybe(_VERSION)
     no_ssh: bool = bound(FLAG, True)

@@ -7,17 +7,29 @@ link) the notes say what `cockpit run` would ask.
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cockpit.base import secret
-from cockpit.base.record import REPORTS
-from cockpit.core.ranks import is_name
+from cockpit.base.record import AROUND, REPORTS
+from cockpit.base.shell import join
+from cockpit.core.ranks import is_name, ranks_text
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.environment import is_variable
-from cockpit.plans.launch import DEFAULT_PORT, HELD, LaunchJob, NodeFacts, PlannedNode, is_address, is_port
+from cockpit.plans.launch import (
+    DEFAULT_PORT,
+    HELD,
+    PER_NODE,
+    LaunchJob,
+    NodeFacts,
+    PlannedNode,
+    is_address,
+    is_port,
+)
 from cockpit.plans.launchers import registry as launchers
 from cockpit.plans.nodes import gpus
 from cockpit.plans.profilers.base import Profiler
@@ -158,7 +170,8 @@ def _check(job: LaunchJob) -> None:
         raise CockpitError(f"not an address: {job.master_addr!a}", where="--master-addr", hint=hint)
     gpus.check_known(job.hosts)
     launchers.check(job)
-    words = job.profiler.argv("", "", "") if job.profiler else ()
+    words = job.profiler.argv("", "", "", ()) if job.profiler else ()
+    _check_ranks(job)
     texts = (*job.program, *job.launcher_args, *words, job.cwd, job.setup, job.python or "")
     texts += job.path, job.conda, job.tool
     if any("\0" in text for text in texts):
@@ -166,6 +179,22 @@ def _check(job: LaunchJob) -> None:
     for own in (DIR, SECRET.partition("%")[0]):
         if any(own in text for text in texts):
             raise CockpitError(f"{own} is cockpit's own placeholder", hint="take it out of the command line")
+
+
+def _check_ranks(job: LaunchJob) -> None:
+    """Whether there are ranks that could be profiled each on its own."""
+    if not job.profiler or not job.profiler.per_rank:
+        return
+    if job.launcher == PER_NODE:
+        what = f"--per-rank does not apply to --launcher {PER_NODE}: the program starts its own ranks"
+        raise CockpitError(what, hint="leave it out: nsys around the program covers all its ranks")
+    if job.profiler.steps and job.probe == "off":
+        hint = "leave --probe off out, or give --delay and --duration"
+        raise CockpitError("--profile-steps needs the probe, which counts steps", hint=hint)
+    beyond = [rank for rank in job.profiler.ranks or () if rank >= job.world_size]
+    if beyond:
+        what = f"no rank {ranks_text(beyond)}: the run has ranks 0-{job.world_size - 1}"
+        raise CockpitError(what, where="--profile-ranks", hint="name ranks of the run")
 
 
 def _master(job: LaunchJob, first: NodeFacts | None) -> tuple[str, int, list[str]]:
@@ -200,11 +229,21 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
     files = dict(made.files)
     tool = report = ""
     before: tuple[str, ...] = ()
+    extra_notes: list[str] = []
     if job.profiler:
         tool = (facts and facts.profiler) or job.profiler.places[0]
         report = f"{REPORTS}/{report_name(job.run, place.host.name, place.index)}"
-        before = job.profiler.argv(tool, DIR, report)
-        files.update(job.profiler.files)
+        switches = facts.switches if facts else ()
+        before = job.profiler.argv(tool, DIR, report, switches)
+        files.update(job.profiler.files())
+        listed = [rank for rank in place.ranks if job.profiler.ranks is None or rank in job.profiler.ranks]
+        if job.profiler.per_rank and listed:
+            report = f"{REPORTS}/{dotted_name(job.run, place.host.name, place.index)}"
+            around = job.profiler.around(tool, report, listed, switches)
+            files[AROUND] = json.dumps(around, indent=1)
+            extra_notes += [] if facts else [_told_around(around, listed)]
+        left_out = " ".join(job.profiler.lacking(switches)[1])
+        extra_notes += [f"its {job.profiler.name} does not know {left_out}: left out"] if left_out else []
     return NodePlan(
         run=job.run,
         node=place.host.name,
@@ -233,7 +272,7 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
         probe=job.probe,
         nccl_debug=job.nccl_debug,
         calls=job.calls,
-        notes=(*notes, *made.notes),
+        notes=(*notes, *made.notes, *extra_notes),
     )
 
 
@@ -254,6 +293,17 @@ def _held(job: LaunchJob, argv: tuple[str, ...]) -> tuple[str, ...]:
         else word
         for word in argv
     )
+
+
+def _told_around(around: Mapping[str, Any], listed: Sequence[int]) -> str:
+    words = join(around["before"])
+    ranks = ranks_text(listed)
+    return f"cockpit run, not this script, starts ranks {ranks} below: {words} -o {around['report']}"
+
+
+def dotted_name(run: str, node: str, index: int) -> str:
+    """What the names of a node's reports of single ranks begin with."""
+    return f"{run}.{report_name(run, node, index)[len(run) + 1 :]}"
 
 
 def report_name(run: str, node: str, index: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cockpit.base.record import LAUNCH_SH, REPORTS
 from cockpit.base.shell import comment, fill, quote
+from cockpit.core.ranks import ranks_text
 from cockpit.plans import setup
 from cockpit.plans.environment import expandable
 from cockpit.plans.launch import PER_NODE
@@ -104,7 +105,7 @@ def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: 
             end += "_"
         lines += [fill('cat >"$COCKPIT_DIR"/{} <<', name) + f"'{end}'", text.rstrip("\n"), end]
     lines += [f'bash "$COCKPIT_DIR"/{LAUNCH_SH}', "cockpit_status=$?"]
-    if plan.profiler:
+    if plan.profiler and not plan.profiler.per_rank:
         lines.append(fill('echo "report: $COCKPIT_DIR"/{}', plan.report + plan.profiler.suffixes[0]))
     else:
         lines.append('rm -rf -- "$COCKPIT_DIR"')
@@ -113,8 +114,19 @@ def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: 
 
 
 def profile(plan: NodePlan) -> dict[str, str] | None:
-    """The profiler by its name and path, and its report, for run records; None: the node is not profiled."""
-    return {plan.profiler.name: plan.tool, "report": plan.report} if plan.profiler else None
+    """The profiler by its name and path, and its report, for run records; None: the node is not profiled.
+
+    Of a profiler around each rank also ``ranks``, those of the whole run; ``range``: what begins its window.
+    """
+    profiler = plan.profiler
+    if profiler is None:
+        return None
+    told = {profiler.name: plan.tool, "report": plan.report}
+    if profiler.waits_for:
+        told["range"] = profiler.waits_for
+    if profiler.per_rank:
+        told["ranks"] = ranks_text(range(plan.world_size) if profiler.ranks is None else profiler.ranks)
+    return told
 
 
 def plan_json(plan: NodePlan) -> dict[str, Any]:

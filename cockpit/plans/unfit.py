@@ -23,6 +23,10 @@ def _no_profiler(job: LaunchJob, facts: NodeFacts) -> Finding | None:
     return job.profiler.missing if job.profiler and not facts.profiler else None
 
 
+def _no_switch(job: LaunchJob, facts: NodeFacts) -> Finding | None:
+    return job.profiler.lacking(facts.switches)[0] if job.profiler else None
+
+
 def _no_script(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
     steps = Step("run from a folder that every node has"), Step("give --cwd DIR")
     what = f"no {job.program[0]} in {job.cwd}"
@@ -37,9 +41,10 @@ def _no_folder(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
 
 def _no_room(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
     profiler = job.profiler
-    if not profiler or answer.free_bytes >= profiler.room:
+    room = profiler.room(max(map(job.started_on, job.hosts))) if profiler else 0
+    if not profiler or answer.free_bytes >= room:
         return None
-    needs = f"{profiler.name} needs {profiler.room / 1e6:.0f}"
+    needs = f"{profiler.name} needs {room / 1e6:.0f}"
     what = f"{answer.free_bytes / 1e6:.0f} MB free for run folders, {needs}"
     steps = Step("free some"), Step("--node-dir DIR", "give another place")
     return Finding("no_room", what, certainty="sure", steps=steps)
@@ -58,6 +63,7 @@ def _no_calls(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
 UNFIT = (
     Rule("no_launcher", ("job", "facts"), _no_launcher),
     Rule("no_profiler", ("job", "facts"), _no_profiler),
+    Rule("no_switch", ("job", "facts"), _no_switch),
     Rule("no_script", ("job", "answer"), _no_script),
     Rule("no_folder", ("job", "answer"), _no_folder),
     Rule("no_room", ("job", "answer"), _no_room),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,42 @@ def test_a_secret_in_the_setup_is_refused(setup: str, name: str, hostfile: str) 
 )
 def test_a_setup_that_reads_its_secrets_is_none(setup: str, hostfile: str) -> None:
     assert launch("--setup", setup, hostfile, "--", "train.py").job.setup == setup
+
+
+def test_ranks_and_steps_of_a_profile(hostfile: str) -> None:
+    for words, per_rank, ranks, steps in (
+        ("--per-rank", True, None, None),
+        ("--profile-ranks 0,2-3", True, {0, 2, 3}, None),
+        ("--profile-steps 10-15 --step-ranges", True, None, (10, 15)),
+        ("--profile-steps 7", True, None, (7, 7)),
+        ("--node-sampler '--enable=efa_metrics'", False, None, None),
+    ):
+        nsys = launch("--profile", "nsys", *shlex.split(words), hostfile, "--", "train.py").job.profiler
+        assert isinstance(nsys, Nsys)
+        assert (nsys.per_rank, nsys.ranks, nsys.steps) == (per_rank, ranks, steps)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--profile-steps 15-10", "not steps: '15-10'"),
+        ("--profile-steps 0-3", "not steps: '0-3'"),
+        ("--profile-steps x", "not steps: 'x'"),
+    ],
+)
+def test_steps_that_are_none(
+    words: str, said: str, hostfile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        launch("--profile", "nsys", *words.split(), hostfile, "--", "train.py")
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--per-rank", "--profile-ranks 0", "--profile-steps 3"])
+def test_per_rank_needs_a_profiler(words: str, hostfile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        launch(*words.split(), hostfile, "--", "train.py")
+    assert "go with: --profile nsys" in capsys.readouterr().err
 
 
 def test_an_option_of_ours_is_no_forgotten_value(hostfile: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from cockpit.base.answers import (
     ReportFile,
     ReportsAnswer,
 )
+from cockpit.base.events import Report
 from cockpit.base.gate import Malformed, read
 from cockpit.config import Quotas
 from cockpit.engine import collect as collecting
@@ -105,6 +106,23 @@ def gather(
 
 
 DATA = bytes(range(256)) * 20
+
+
+def test_listed_ranks_without_a_report_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate(("node1", "node2"))]
+    told = {"nsys": "nsys", "report": "reports/run.node1", "ranks": "0"}
+    folder = RunFolder.create(Manifest("run", 0.0, nodes, "command", ["true"], "/", profile=told))
+    model = folder.model()
+    lost = Report("run.node1.rank-0.nsys-rep", state="missing", text="rank 0: nsys recorded nothing")
+    model.nodes["node1"] = replace(model.nodes["node1"], ended=True, reports={lost.name: lost})
+    monkeypatch.setattr(RunFolder, "model", lambda self: model)
+
+    async def main(first: dict[str, bytes]) -> Collected:
+        return await collect(folder, Fakes({"node1": Node(first), "node2": Node({})}), tmp_path)
+
+    for first in ({}, {"other.nsys-rep": b"one"}):
+        # No rank of node2 was to be profiled.
+        assert asyncio.run(main(first)).missing == {"node1": "rank 0: nsys recorded nothing"}
 
 
 def test_a_right_start_is_kept(folder: RunFolder, tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cockpit.node.calls import Call
 from cockpit.node.facts import facts
@@ -20,3 +23,29 @@ def test_folders_that_are_no_packages_are_not_taken_for_them(tmp_path: Path) -> 
     asked = {"do": "facts", "cwd": str(tmp_path), "python": str(bare), "base": str(tmp_path)}
     found = facts(Call({"id": 1, **asked}, b"", lambda head, data: None))
     assert (found["deepspeed"], found["accelerate"], found["no_ssh"]) == (None, None, False)
+
+
+HELP = """
+usage: nsys profile [<args>] [application]
+\t-b, --backtrace=
+\t--nvtx-domain-[include|exclude]=
+\t-h, --help=[<tag>]
+\t   Use the '--cpu-core-events=help' switch, not half-way --x- or a-b.
+"""
+
+
+def test_options_are_those_that_the_profilers_help_names(tmp_path: Path) -> None:
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f"#!/bin/sh\n[ \"$*\" = 'profile --help' ] && cat <<'END' >&2\n{HELP}END\nexit 1\n")
+    nsys.chmod(0o755)
+    asked: dict[str, Any] = {"do": "facts", "cwd": str(tmp_path), "python": sys.executable}
+    asked["base"] = str(tmp_path)
+    asked["tools"], asked["help"] = {"nsys": [str(nsys)]}, ["nsys", "profile", "--help"]
+    found = facts(Call({"id": 1, **asked}, b"", lambda head, data: None))
+    known = ["-b", "--backtrace", "--nvtx-domain-", "-h", "--help", "--cpu-core-events", "--x-"]
+    assert found["switches"] == known
+    for text in ("sleep 1000", "exit 0", "printf '\\377--\\0'"):
+        nsys.write_text(f"#!/bin/sh\n{text}\n")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("cockpit.node.facts._HELP_S", 0.05)
+            assert facts(Call({"id": 1, **asked}, b"", lambda head, data: None))["switches"] == []

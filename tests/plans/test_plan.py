@@ -19,6 +19,7 @@ from cockpit.plans.nodes import sources
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.plans.plan import DIR, LaunchJob, NodeFacts, NodePlan, build_plans, host_of, report_name
 from cockpit.plans.profilers.nsys import Nsys
+from cockpit.plans.script import launch_script, profile
 from tests.needs import require_module
 
 HOSTS = parse("node[1-2] slots=2")
@@ -199,9 +200,14 @@ def test_binding() -> None:
         ({"bind_cores": "3-1"}, "ascending"),
         ({"bind_cores": "auto", "env": {"KMP_AFFINITY": "x"}}, "KMP_AFFINITY"),
         ({"profiler": Nsys(duration_s=1.5)}, "whole seconds"),
-        ({"profiler": Nsys(extra=("-o", "x"))}, "cannot be given to nsys"),
-        ({"profiler": Nsys(extra=("--force-overwrite=false",))}, "cockpit names the reports"),
-        ({"profiler": Nsys(extra=("-t", "mpi"))}, "use cockpit's own: --trace"),
+        ({"profiler": Nsys(extra=("-o", "../x"))}, "-o ../x: not a file name"),
+        ({"profiler": Nsys(extra=("--output=",))}, "not a file name"),
+        ({"profiler": Nsys(extra=("-o",))}, "not a file name"),
+        ({"profiler": Nsys(sampler=("-o", "x"))}, "-o belongs to --nsys-args"),
+        ({"profiler": Nsys(extra=("--force-overwrite=false",))}, "cockpit places the reports"),
+        ({"profiler": Nsys(sampler=("--kill=sigkill",))}, "cockpit places the reports"),
+        ({"profiler": Nsys(per_rank=True), "launcher": "per-node"}, "starts its own ranks"),
+        ({"profiler": Nsys(per_rank=True, ranks=frozenset({3, 9}))}, "no rank 9: the run has ranks 0-3"),
         ({"profiler": Nsys(extra=("--duration=3",))}, "use cockpit's own: --duration"),
         ({"profiler": Nsys(extra=("--capture-range=nvtx",))}, "use cockpit's own: --capture-range"),
     ],
@@ -257,6 +263,71 @@ def test_nsys_is_around_the_launcher() -> None:
     assert "--capture-range-end=stop" in head
     assert head[-4:] == ("-p", "x", "bash", f"{DIR}/held.sh")
     assert (plan.tool, plan.report) == ("/opt/nsys", "reports/run-1-node2")
+
+
+def test_words_of_a_person_name_and_trace() -> None:
+    for extra in (
+        ("-o", "mine_%h", "-t", "mpi"),
+        ("--output=mine_%h", "--trace=mpi"),
+        ("-omine_%h", "-tmpi"),
+    ):
+        words = second(FACTS, profiler=Nsys(extra=extra)).argv
+        assert words[:4] == ("/opt/nsys", "profile", "-o", f"{DIR}/reports/mine_%h")
+        assert not any(word.startswith("--trace=cuda") for word in words)
+        assert sum(word.startswith("-o") or word.startswith("--output") for word in words) == 1
+
+
+def test_nsys_is_around_each_rank() -> None:
+    listed = frozenset({0, 2, 3})
+    nsys = Nsys(delay_s=2, per_rank=True, ranks=listed, sampler=("--nic-metrics=true",))
+    plan = second(FACTS, profiler=nsys)
+    assert plan.argv[0] == "/v/bin/deepspeed"
+    around = json.loads(plan.files["around.json"])
+    assert around["before"][:2] == ["/opt/nsys", "profile"]
+    assert {"--sample=none", "--cpuctxsw=none", "--kill=none", "--wait=primary", "--delay=2"} <= set(
+        around["before"]
+    )
+    assert (around["sampler"], around["samplers"]) == (["--nic-metrics=true"], [2])
+    assert around["report"] == "run-1.node2.rank-%q{RANK}"
+    assert "held.sh" not in plan.files
+    assert profile(plan) == {"nsys": "/opt/nsys", "report": "reports/run-1.node2", "ranks": "0,2-3"}
+    text = launch_script(plan)
+    assert "nsys" not in text.partition("export ")[2]
+    assert "exec /v/bin/deepspeed" in text
+
+
+def test_no_rank_of_a_node_is_listed() -> None:
+    plan = second(FACTS, profiler=Nsys(per_rank=True, ranks=frozenset({1})))
+    assert "around.json" not in plan.files
+
+
+def test_options_are_those_that_the_nodes_nsys_has() -> None:
+    known = (
+        "-t",
+        "--trace",
+        "--sample",
+        "--cpuctxsw",
+        "--nvtx-domain-",
+        "-e",
+        "--env-var",
+        "--delay",
+        "-f",
+        "-o",
+    )
+    facts = replace(FACTS, switches=known)
+    plan = second(facts, profiler=Nsys(extra=("--nvtx-domain-include=x", "-e", "A=b", "--env"), delay_s=1))
+    assert "--kill=none" not in plan.argv
+    assert "its nsys does not know --kill=none: left out" in plan.notes
+    for nsys, word in (
+        (Nsys(extra=("--enable", "efa_metrics")), "--enable"),
+        (Nsys(sampler=("--nic-metrics=true",)), "--nic-metrics"),
+        (Nsys(duration_s=1), "--duration"),
+        (Nsys(extra=("-q",)), "-q"),
+    ):
+        with pytest.raises(CockpitError) as caught:
+            second(facts, profiler=nsys)
+        assert f"nsys there does not know {word}" in str(caught.value)
+        assert caught.value.code is Exit.NODE_UNFIT
 
 
 def test_report_names() -> None:

@@ -17,7 +17,7 @@ from cockpit.plans.unfit import UNFIT, refusal
 
 JOB = LaunchJob("otter", tuple(parse("a slots=1")), ("train.py",), "/work")
 FACTS = NodeFacts(python="/opt/my python", deepspeed="0.19", torch="2.9", accelerate="1.15", profiler="/nsys")
-ANSWER = FactsAnswer("/opt/my python", "3.11.7", (0,), free_bytes=Nsys.room)
+ANSWER = FactsAnswer("/opt/my python", "3.11.7", (0,), free_bytes=Nsys().room(8))
 
 
 def lines(job: LaunchJob, facts: NodeFacts = FACTS, **answer: Any) -> list[str]:

@@ -18,7 +18,7 @@ import pytest
 from cockpit.base import record
 from cockpit.base.gate import read
 from cockpit.base.progress import ring
-from cockpit.node.run import wrapper
+from cockpit.node.run import become, wrapper
 from tests.needs import lacking, require
 from tests.probe.programs import PROGRAMS, STATE, Program
 from tests.pythons import VERSIONS, python
@@ -55,7 +55,7 @@ class Place:
         }
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "environ", {**environ, **ours})
-            wrapper._probe(3)
+            become._probe(3)
             return dict(os.environ)
 
     def told(self) -> list[dict[str, Any]]:

@@ -8,9 +8,10 @@ import time
 
 import torch
 
-rank, step_s = int(os.environ["RANK"]), float(sys.argv[2])
+kind, step_s = (word for word in sys.argv[1:] if not word.startswith("--local_rank"))
+rank = int(os.environ["RANK"])
 model: torch.nn.Module = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(8)))
-if sys.argv[1] == "gloo":
+if kind == "gloo":
     torch.distributed.init_process_group("gloo")
     model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -24,6 +25,6 @@ while not os.path.exists("end"):
             break
         raise
     optimizer.step()
-    time.sleep(step_s)
+    time.sleep(float(step_s))
     if os.path.exists(f"fail-{rank}"):
         sys.exit(3)

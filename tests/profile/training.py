@@ -88,6 +88,10 @@ class Training:
         """What there is on its node."""
         return sorted((self.node(rank) / "reports").glob("*.trace.json.gz"))
 
+    def reports(self, rank: int) -> list[Path]:
+        """What nsys has left on its node, also what it did not finish."""
+        return sorted((self.node(rank) / "reports").glob("**/*nsys.*"))
+
     def unfinished(self) -> list[Path]:
         """Files on nodes that somebody is writing, or has given up."""
         return [path for rank in (0, 1) for path in (self.node(rank) / "reports").glob("*.part")]
@@ -95,16 +99,23 @@ class Training:
 
 @contextmanager
 def training(
-    folder: Path, *, kind: str = "alone", step_s: float = 0.05, nodes: str = ""
+    folder: Path,
+    *,
+    kind: str = "alone",
+    step_s: float = 0.05,
+    nodes: str = "",
+    launcher: str = "command",
+    more: Sequence[str] = (),
 ) -> Iterator[Training]:
     """Ranks that train until the end of the block; they are known to step by then.
 
     :param kind: ``alone``: no rank waits for another; ``gloo``
     :param nodes: where run folders of nodes are; empty: below ``folder``
+    :param more: options of the run
     """
     verbs = Verbs(folder / "state", folder)
     (folder / "hosts").write_text("".join(f"{name} slots=1\n" for name in NODES))
-    words = ["run", "--headless", "--transport", "local", "--launcher", "command", "--name", "r"]
+    words = ["run", "--headless", "--transport", "local", "--launcher", launcher, "--name", "r"]
     words += ["--cwd", str(folder), "--node-dir", nodes or str(folder / "nodes"), "--on-failure", "wait"]
     words += [
         "--python",
@@ -113,9 +124,11 @@ def training(
         "127.0.0.1",
         "--probe",
         "on",
+        *more,
         str(folder / "hosts"),
     ]
-    words += ["--", sys.executable, str(SCRIPT), kind, str(step_s)]
+    python = [sys.executable] if launcher == "command" else []
+    words += ["--", *python, str(SCRIPT), kind, str(step_s)]
     env = {"OMP_NUM_THREADS": "1", "COCKPIT_TRACEBACK": "1"}
     watching = verbs.start(*words, env=env)
     made = Training(verbs, "r", watching)

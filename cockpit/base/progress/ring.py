@@ -107,6 +107,7 @@ class Told(Definition):
     :param handlers: of the server
     :param steps: why no steps are noted; empty: they are
     :param phases: why no phases of steps are, or not all of them; empty: they are
+    :param window: why nsys does not record the steps that were asked for; empty: it does, or none were
     """
 
     rank: int = bound(RANK)
@@ -116,6 +117,7 @@ class Told(Definition):
     handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
     steps: str = bound(SENTENCE, "")
     phases: str = bound(SENTENCE, "")
+    window: str = bound(SENTENCE, "")
 
 
 def read(data: bytes, since_ns: int = 0) -> Ring:

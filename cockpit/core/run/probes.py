@@ -25,6 +25,8 @@ def probe_state(node: Node, rank: Rank) -> tuple[str, str]:
     state = "off" if len(told) == len(lacks) else "on"
     if said.phases and not said.steps:
         told.append(f"no phases: {said.phases}")
+    if said.window:
+        told.append(f"no window of nsys: {said.window}")
     return state, "; ".join(told)
 
 

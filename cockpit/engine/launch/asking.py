@@ -25,6 +25,7 @@ def facts_request(job: LaunchJob) -> verbs.Facts:
         setup.text(job.setup, job.path, job.conda),
         job.python or "",
         {name: (job.profiler or made()).places for name, made in PROFILERS.items()},
+        job.profiler.help if job.profiler else (),
         script_of(job),
         visible=job.env.get(gpus.VISIBLE),
         packages=DISTRIBUTIONS,

@@ -71,6 +71,8 @@ class Ring:
             os.close(number)
         self.words = memoryview(memory).cast("Q")
         _keep(self)
+        self.window: Callable[[int], bool] | None = None
+        """Told of each step; False: of no more."""
         self.count = self.order = 0
         """How many steps were written; the order that nothing is to be done to."""
         self._profiling, self._interrupted = profiling, interrupted
@@ -90,6 +92,8 @@ class Ring:
         words[6] = self.count
         if words[ORDER] != self.order:
             self._profile(step)
+        if self.window is not None and not self.window(step):
+            self.window = None
 
     def _profile(self, step: int) -> None:
         """A profile is ordered, or being made."""
@@ -129,7 +133,7 @@ class Steps:
     """
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
+        self.ring = self._ring = ring
         self._pid = os.getpid()
         self._armed = True
         self._step = 0
@@ -253,16 +257,24 @@ class Hooks:
     :param rings: the folder of rings, in memory; empty: there is none
     :param interrupted: whether an error is one of the program's, raised in the middle of what is done here.
         The program gets it, and what it cut short can be done again
+    :param window: see ``windows.py``; empty: there is none
     """
 
     def __init__(
-        self, folder: str, mode: str, rank: int, rings: str, interrupted: Callable[[Exception], bool]
+        self,
+        folder: str,
+        mode: str,
+        rank: int,
+        rings: str,
+        interrupted: Callable[[Exception], bool],
+        window: str = "",
     ) -> None:
         self._folder = folder
         self._mode = mode
         self._rank = rank
         self._name = "%d.%d" % (rank, os.getpid())
         self._interrupted = interrupted
+        self._window = window
         self._steps: Any = None
         self._marking: dict[str, Any] = {}
         """What ``marks.py`` defines."""
@@ -270,7 +282,7 @@ class Hooks:
         """The server, and ``None`` once it has begun."""
         _keep(self._servers)
         self._told: dict[str, Any] = {"rank": rank, "pid": os.getpid(), "ticks": _ticks()}
-        self._told.update(torch="", server="", handlers=[], steps="", phases="")
+        self._told.update(torch="", server="", handlers=[], steps="", phases="", window="")
         try:
             for number in range(3):
                 os.fstat(number)
@@ -313,6 +325,7 @@ class Hooks:
             self._attempt("steps", self._optimizers, module)
             self._attempt("phases", self._phases)
             self._attempt("server", self._server)
+            self._attempt("window", self._begin_window, module)
         else:
             self._attempt("steps", self._engines, module)
             self._attempt("phases", self._phases_of_engines, module)
@@ -327,6 +340,23 @@ class Hooks:
             if self._interrupted(error):
                 raise
             self._told[what] = _why(error)
+
+    def _begin_window(self, torch: Any) -> None:
+        if not self._window or self._steps.ring.window is not None:
+            return
+        window = _beside("windows.py")["made"](self._window, torch.cuda)
+
+        def stepped(step: int) -> bool:
+            try:
+                return bool(window.stepped(step))
+            except Exception as error:
+                if self._interrupted(error):
+                    raise
+                self._told["window"] = _why(error)
+                self._tell()
+                return False
+
+        self._steps.ring.window = stepped
 
     def _engines(self, module: Any) -> None:
         module.DeepSpeedEngine.global_steps = GlobalSteps(self._steps)

@@ -18,6 +18,7 @@ def _begin(here):
     said = os.environ.pop("COCKPIT_PROBE", "").split()
     rings = os.environ.pop("COCKPIT_RINGS", "")
     packages = os.environ.pop("COCKPIT_CALLS", "")
+    window = os.environ.pop("COCKPIT_WINDOW", "")
     # Also where PYTHONPATH alone was passed on, or we would find ourselves when we hand over.
     places = [place for place in os.environ.get("PYTHONPATH", "").split(":") if place != here]
     if places or said[2:] == ["1"]:
@@ -30,7 +31,7 @@ def _begin(here):
         probes = len(said) == 3 and said[1].isdigit()
         settings = (os.path.dirname(here), said[0], int(said[1]), rings) if probes else None
         finders = sys.meta_path  # type: list[object]  # type: ignore[assignment]
-        finders.insert(0, _Lookout(here, settings))
+        finders.insert(0, _Lookout(here, settings, window))
         if settings and packages and rings:
             _note_calls(here, settings[2], rings, packages.split(","))
 
@@ -59,9 +60,11 @@ class _Lookout(object):  # noqa: UP004
     """A finder that finds nothing: it looks what has been imported meanwhile.
 
     :param settings: of the hooks; None: this is no rank, and it goes away
+    :param window: see ``windows.py``
     """
 
-    def __init__(self, here, settings):
+    def __init__(self, here, settings, window=""):
+        self._window = window
         self._here = here
         self._settings = settings
         self._hooks = None
@@ -119,7 +122,7 @@ class _Lookout(object):  # noqa: UP004
             return  # a child that was forked before torch was imported is no rank
         if self._hooks is None:
             hooks = _read(self._here, "hooks.py")["Hooks"]
-            self._hooks = hooks(*self._settings, interrupted=interrupted)
+            self._hooks = hooks(*self._settings, interrupted=interrupted, window=self._window)
         getattr(self._hooks, what)(*arguments)
 
     def _give_up(self, error):

@@ -54,16 +54,19 @@ def named(process: procfs.Stat) -> Dict[str, Any]:
 def find(folder: str, run: str, node: str) -> Leftovers:
     """Look for what lives of a run's node, whose run folder is or was ``folder``."""
     processes = procfs.tagged(run, node, folder)
-    wrappers = {}
+    wrappers: Dict[int, int] = {}
+    inner: Dict[int, int] = {}
     for process in processes:
-        rank = _wrapped(process.pid)
-        if rank is not None:
-            wrappers[process.pid] = rank
+        for part, pids in (b"wrap", wrappers), (record.INNER.encode(), inner):
+            rank = _wrapped(process.pid, part)
+            if rank is not None:
+                pids[process.pid] = rank
     # A rank is the child of its wrapper and dies with it, whatever the rank does to its environment.
     # A child that looks like a wrapper is one that records an environment; the rank is always the older one.
-    below = procfs.children() if wrappers else {}
+    below = procfs.children() if wrappers or inner else {}
     ranks = {}
-    for pid, rank in wrappers.items():
+    # The wrapper of a rank with a profiler of its own has that for a child: see cockpit.node.run.around.
+    for pid, rank in [*wrappers.items(), *inner.items()]:
         child = procfs.oldest(
             child
             for child in below.get(pid, ())
@@ -101,11 +104,11 @@ def _supervisor(folder: str) -> Optional[Identity]:
     return None
 
 
-def _wrapped(pid: int) -> Optional[int]:
-    """The rank whose wrapper this process is."""
+def _wrapped(pid: int, part: bytes = b"wrap") -> Optional[int]:
+    """The rank whose wrapper this process is, or which other part of our code it is."""
     words = procfs.arguments(pid)
     # `python -I -S node.pyz wrap …`: the script before it has been replaced by this.
-    if words[4:5] != [b"wrap"] or os.path.basename(words[3]) != os.fsencode(record.NODE_PYZ):
+    if words[4:5] != [part] or os.path.basename(words[3]) != os.fsencode(record.NODE_PYZ):
         return None
     for variable in procfs.environment(pid):
         name, _, value = variable.partition(b"=")

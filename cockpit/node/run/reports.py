@@ -65,7 +65,7 @@ def finish(
     """Report every profile found in the run folder after the launcher ended, importing what nsys did not.
 
     :param profile: the profiler that was used, by its name
-    :param why_missing: what to say when there is no report at all
+    :param why_missing: what to say when there is no report at all; empty: nothing
     :param timeout_s: seconds one import may take
     :param cancelled: called while an import runs; true ends it
     """
@@ -85,7 +85,7 @@ def finish(
         emit("report", name=name, size=os.path.getsize(os.path.join(where, name)), state="ready", text="")
     for name in raw:
         _import(os.path.join(where, name), profile["nsys"], emit, timeout_s, cancelled)
-    if not done and not raw:
+    if why_missing and not done and not raw:
         emit("report", name="", size=0, state="missing", text=why_missing)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 from cockpit.base import record, times
 from cockpit.base.lasting import Lasting
 from cockpit.node import procfs, safefiles
-from cockpit.node.run import evidence, helpers, probing, reports, stopping
+from cockpit.node.run import evidence, helpers, probing, profiled, reports, stopping
 from cockpit.node.run.jsonlines import JsonLines
 from cockpit.node.run.ranks import Ranks, how
 
@@ -75,6 +75,10 @@ class Supervisor:
         self._probes = probing.Probes(
             folder, spec.get("probe", "off"), spec["ranks"], self._emit, self._evidence.stepped
         )
+        per_rank = profiled.listed(spec.get("profile") or {}, spec["ranks"])
+        self._profilers = profiled.Profilers(folder, per_rank)
+        self._around_launcher = bool(spec.get("profile")) and "ranks" not in spec["profile"]
+        self._finalise_by = 0.0
         self._no_room_since = 0.0
         self._no_room_why = ""
         self._no_room_notes = 0
@@ -110,7 +114,7 @@ class Supervisor:
             self._ranks,
             self._emit,
             agent_forwards=self._spec["launcher"] in ("torchrun", "accelerate"),
-            profiled=bool(self._spec.get("profile")),
+            profiled=self._around_launcher,
             finalise_s=float(self._spec["finalise_s"]),
             launcher=self._launcher,
         )
@@ -192,6 +196,7 @@ class Supervisor:
         environment[record.ENV_UMASK] = "%03o" % self._user_umask
         environment.update(self._probes.environment)
         environment.update(self._evidence.environment)
+        environment.update(self._profilers.environment)
         if spec.get("nccl_debug"):
             environment[record.ENV_NCCL] = "1"
         if spec.get("calls"):
@@ -224,6 +229,7 @@ class Supervisor:
         self._helpers.tick()
         names = self._names()
         self._ranks.look(names)
+        self._profilers.look(names)
         if self._stop.active or self._launcher_status is not None or self._due("settle", SETTLE_S):
             self._ranks.settle()
         if self._due("sizes", TICK_S):
@@ -234,7 +240,8 @@ class Supervisor:
             self._note_room()
         self._pass_on()
         self._look_for_stop(names)
-        self._stop.tick(self._launcher_status is None)
+        if not self._finalising():
+            self._stop.tick(self._launcher_status is None)
         self._evidence.tick(names, stopping=self._stop.active)
         self._note_orphans()
         self._note_report()
@@ -249,7 +256,19 @@ class Supervisor:
             return False  # it looks within a short time of its own, or is killed
         # A rank that started and ended just now has left its records.
         self._ranks.look(self._names())
-        return not self._ranks.live()
+        return not self._ranks.live() and not self._finalising()
+
+    def _finalising(self) -> bool:
+        """Whether all has ended but profilers of ranks, which write their reports: for so long at most."""
+        if self._launcher_status is None or self._stop.hard or self._ranks.live() or self._ranks.wrapped():
+            return False
+        writing = self._profilers.writing()
+        if writing and not self._finalise_by:
+            finalise_s = float(self._spec["finalise_s"])
+            self._finalise_by = time.monotonic() + finalise_s
+            text = "profilers of %d ranks have %g s to write their reports" % (len(writing), finalise_s)
+            self._emit("stage", stage="finalising", pids=sorted(writing), text=text)
+        return bool(writing) and time.monotonic() < self._finalise_by
 
     def _names(self) -> List[str]:
         try:
@@ -281,7 +300,11 @@ class Supervisor:
                 # What its ranks left before it ended comes before its end.
                 self._ranks.look(self._names())
                 self._emit("launcher_exited", **how(status))
-            elif not (self._helpers.reaped(pid, status) or self._evidence.reaped(pid, status)):
+            elif not (
+                self._helpers.reaped(pid, status)
+                or self._evidence.reaped(pid, status)
+                or self._profilers.reaped(pid, status)
+            ):
                 self._ranks.reaped((pid, ticks), status, usage)
 
     def _note_sizes(self) -> None:
@@ -355,7 +378,8 @@ class Supervisor:
     def _told_record(self, name: str, text: str) -> bytes:
         """A wrapper has no room for a record of its rank."""
         self._ranks.look(self._names())  # the record of its start may be there
-        self._ranks.told(name, text)
+        if not self._profilers.told(name, text):
+            self._ranks.told(name, text)
         return b"taken"
 
     def _told_note(self, text: str) -> bytes:
@@ -377,7 +401,8 @@ class Supervisor:
     def _note_report(self) -> None:
         if not self._spec.get("profile") or not self._ranks.started or self._ranks.live():
             return
-        if self._launcher_status is not None or not self._due("report", REPORT_S):
+        # Below the launcher it ends before that; of single ranks, maybe after.
+        if (self._launcher_status is not None) is self._around_launcher or not self._due("report", REPORT_S):
             return
         size = reports.size_so_far(self._folder, self._began)
         if size != self._report_size:
@@ -405,11 +430,14 @@ class Supervisor:
                 reports.finish(
                     self._folder,
                     profile,
-                    self._why_no_report(),
+                    self._why_no_report() if self._around_launcher else "",
                     self._emit,
                     timeout_s=float(self._spec["finalise_s"]),
                     cancelled=self._stopped_hard,
                 )
+                hint = profiled.hint(profile)
+                for lost in self._profilers.missing(lambda rank: self._probes.window(rank) or hint):
+                    self._emit("report", name=lost.name, size=0, state="missing", text=lost.text)
             except OSError as error:
                 self._emit("note", text="looking for reports: %s" % error)
         self._emit("ended")

@@ -8,7 +8,6 @@ memory exec frees.
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import signal
@@ -17,6 +16,12 @@ import time
 from cockpit.base import record
 from cockpit.base.noroom import NO_ROOM
 from cockpit.node import cgroups, procfs
+from cockpit.node.run.become import ENDINGS, become_rank
+from cockpit.node.run.written import NEW, RECORD_SIZE, complain, tell, write, write_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cockpit.node.run import around
 
 FORWARDED = (
     signal.SIGHUP,
@@ -28,13 +33,6 @@ FORWARDED = (
 )
 """Signals passed on to the training process."""
 
-_RECORD_SIZE = 1024
-"""More bytes than a record has."""
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-
-_TOLD_S = 10.0
-"""Seconds for the supervisor to take what there is no room for."""
-
 _SCRIBE_S = 10
 """Seconds that recording the environment may take: a hanging disk delays a rank's end no longer."""
 
@@ -42,13 +40,8 @@ HOLD_S = 60.0
 """Longest wait of a failed rank's wrapper for the evidence of the others, whatever it is told."""
 RELEASE = signal.SIGURG
 """What the supervisor sends to end that wait. Nobody minds it who does not wait for it."""
-_ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-"""Somebody wants the end: nothing is waited for."""
 _LOOK_S = 0.1
 """Between two looks, during that wait, at whether there is still a supervisor."""
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_PTRACER = 0x59616D61
 
 
 def main(argv: list[str]) -> int:
@@ -72,7 +65,7 @@ def main(argv: list[str]) -> int:
             raise ValueError("%s is not set: this must be started by a supervisor" % record.ENV_DIR)
         user_umask = int(os.environ.get(record.ENV_UMASK, "077"), 8)
     except ValueError as error:
-        _complain(str(error))
+        complain(str(error))
         return 2
     # A profiler above us may have set umask 0.
     os.umask(0o077)
@@ -83,11 +76,11 @@ def main(argv: list[str]) -> int:
         log = os.open(os.path.join(folder, record.rank_log(rank)), flags, 0o600)
         os.set_blocking(log, True)
     except OSError as error:
-        _complain("cannot write the log of rank %d: %s" % (rank, error))
+        complain("cannot write the log of rank %d: %s" % (rank, error))
         if error.errno not in NO_ROOM:
             return 126
         text = "rank %d, attempt %d: its output is lost: %s" % (rank, attempt + 1, error.strerror)
-        _tell(folder, record.TELL_NOTE, text)
+        tell(folder, record.TELL_NOTE, text)
         log = os.open(os.devnull, os.O_WRONLY)
     signals = {*FORWARDED, signal.SIGCHLD}
     # Blocked from here on: signals that arrive before the child exists wait for it.
@@ -99,12 +92,13 @@ def main(argv: list[str]) -> int:
     supervisor = _supervisor()
     _keep_room(folder, record.rank_exit(rank))
     kills_before = cgroups.oom_kills()
-    pid = os.fork()
+    started = _below_profiler(folder, rank, attempt, command, log, user_umask, mask)
+    pid = started.pid if started else os.fork()
     if pid == 0:
-        _child(command, rank, wrapper, log, user_umask, mask)
+        become_rank(command, rank, wrapper, log, user_umask, mask)
     os.close(log)
     ticks = procfs.ticks(pid)
-    facts: dict[str, int | float | None] = {
+    facts: dict[str, int | float | str | None] = {
         "t": time.time(),
         "rank": rank,
         "attempt": attempt,
@@ -118,9 +112,9 @@ def main(argv: list[str]) -> int:
         "parent_ticks": procfs.ticks(parent),
         "max_restarts": max_restarts,
     }
-    _record(folder, record.rank_start(rank), facts)
+    write_record(folder, record.rank_start(rank), facts)
     scribe = _record_environ(folder, rank, pid, ticks)
-    status, usage, told_to_end = _wait(pid, parent, signals)
+    status, usage, told_to_end = _wait(started or Child(pid), parent, signals)
     _see_off(scribe)
     facts = {
         "t": time.time(),
@@ -134,7 +128,7 @@ def main(argv: list[str]) -> int:
         "stime_s": usage.ru_stime,
         "oom_kills": _oom_kills(kills_before) if status else None,
     }
-    _record(folder, record.rank_exit(rank), facts)
+    write_record(folder, record.rank_exit(rank), facts)
     if status and not told_to_end:
         _hold(supervisor)
     return _end_like(status)
@@ -160,13 +154,6 @@ def _number(name: str) -> int | None:
     return int(value)
 
 
-def _complain(text: str) -> None:
-    try:  # noqa: SIM105 (contextlib costs memory)
-        os.write(2, os.fsencode("cockpit: rankwrap: %s\n" % text))
-    except OSError:
-        pass  # the launcher's log may be on a full disk: no rank may end because of that
-
-
 def _keep_older(folder: str, rank: int) -> None:
     """Move the records of an earlier attempt (torchrun restarts ranks) out of the way."""
     for name in (record.rank_start(rank), record.rank_exit(rank)):
@@ -180,14 +167,14 @@ def _keep_older(folder: str, rank: int) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            _complain("cannot save %s: %s" % (name, error))
+            complain("cannot save %s: %s" % (name, error))
 
 
 def _start_of(path: str) -> bytes:
     # The training program of an earlier attempt may have put anything here.
     number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        return os.read(number, _RECORD_SIZE)
+        return os.read(number, RECORD_SIZE)
     finally:
         os.close(number)
 
@@ -195,70 +182,16 @@ def _start_of(path: str) -> bytes:
 def _keep_room(folder: str, name: str) -> None:
     """Reserve disk space for a record now: the disk may be full when it is written."""
     try:
-        number = os.open(os.path.join(folder, name + ".tmp"), _NEW, 0o600)
+        number = os.open(os.path.join(folder, name + ".tmp"), NEW, 0o600)
     except OSError as error:
-        _complain("cannot make %s: %s" % (name, error))
+        complain("cannot make %s: %s" % (name, error))
         return
     try:
-        os.write(number, b" " * _RECORD_SIZE)
+        os.write(number, b" " * RECORD_SIZE)
     except OSError:
         pass  # the final write reports the error
     finally:
         os.close(number)
-
-
-def _json(facts: dict[str, int | float | None]) -> bytes:
-    pairs = ['"%s": %s' % (key, "null" if value is None else value) for key, value in facts.items()]
-    return ("{%s}\n" % ", ".join(pairs)).encode("ascii")
-
-
-def _record(folder: str, name: str, facts: dict[str, int | float | None]) -> None:
-    """Write a record, or tell it where there is no room; the training process does not depend on it."""
-    text = _json(facts)
-    try:
-        _write(folder, name, text)
-    except OSError as error:
-        if not _tell(folder, record.TELL_RECORD, name, text.decode("ascii")):
-            _complain("cannot write %s: %s" % (name, error))
-
-
-def _write(folder: str, name: str, text: bytes) -> None:
-    """Write a file whole or not at all.
-
-    :raises OSError: not at all
-    """
-    path = os.path.join(folder, name)
-    number = os.open(path + ".tmp", _NEW, 0o600)
-    try:
-        # Overwrite, then truncate: reserved space is released last.
-        if os.write(number, text) < len(text):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.ftruncate(number, len(text))
-    finally:
-        os.close(number)
-    os.rename(path + ".tmp", path)
-
-
-def _tell(folder: str, kind: str, *words: str) -> bool:
-    """Tell the supervisor what there is no room for; return whether it has taken it."""
-    # Without json and socket, which cost memory.
-    escaped = [word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for word in (kind, *words)]
-    try:
-        import _socket
-
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        try:
-            peer.settimeout(_TOLD_S)
-            # The plain path may exceed the limit of 107 bytes.
-            peer.connect("/proc/self/fd/%d/%s" % (place, record.SOCKET))
-            peer.send(('["%s"]' % '", "'.join(escaped)).encode("ascii", "replace"))
-            return bool(peer.recv(64))
-        finally:
-            peer.close()
-            os.close(place)
-    except (ImportError, OSError):
-        return False
 
 
 def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
@@ -271,7 +204,7 @@ def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
     try:
         scribe = os.fork()
     except OSError as error:
-        _complain("cannot record the environment of rank %d: %s" % (rank, error))
+        complain("cannot record the environment of rank %d: %s" % (rank, error))
         return 0
     if scribe:
         return scribe
@@ -285,9 +218,9 @@ def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
         from cockpit.node.run import redact
 
         found = {"pid": pid, "ticks": ticks, **redact.told(procfs.environment(os.getpid()))}
-        _write(folder, record.rank_environ(rank), json.dumps(found).encode("ascii"))
+        write(folder, record.rank_environ(rank), json.dumps(found).encode("ascii"))
     except Exception as error:
-        _complain("cannot record the environment of rank %d: %s" % (rank, error))
+        complain("cannot record the environment of rank %d: %s" % (rank, error))
     finally:
         os._exit(0)
 
@@ -301,87 +234,69 @@ def _see_off(scribe: int) -> None:
         pass  # it ended long ago, and was waited for with the rank
 
 
-def _child(
-    command: list[str], rank: int, wrapper: int, log: int, user_umask: int, mask: set[int | signal.Signals]
-) -> None:
-    """Become the training process. Never returns."""
-    code = 126
-    try:
-        # A signal to the launcher's process group then reaches the rank once, through the wrapper.
-        os.setpgid(0, 0)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        _tie(wrapper)
-        _probe(rank)
-        _nccl(rank)
-        os.umask(user_umask)
-        # Python ignores these two, and exec would hand that on.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvp(command[0], command)
-    except OSError as error:
-        code = 127 if isinstance(error, FileNotFoundError) else 126
-        os.write(2, os.fsencode("cockpit: cannot start %s: %s\n" % (command[0], error.strerror)))
-    finally:
-        os._exit(code)
+class Child:
+    """A training process that is our child."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def ended(self) -> tuple[int, resource.struct_rusage] | None:
+        """Wait status and usage; None: it runs."""
+        while True:
+            done, status, usage = os.wait4(-1, os.WNOHANG)
+            if done == self.pid:
+                return status, usage
+            if not done:
+                return None
+            # else the environment is recorded
+
+    def send(self, number: int) -> None:
+        """Pass a signal on."""
+        os.kill(self.pid, number)  # not waited for yet, so the pid cannot be somebody else's
+
+    def signalled(self, signals: set[signal.Signals]) -> signal.struct_siginfo | None:
+        """The next of these signals."""
+        return signal.sigwaitinfo(signals)
 
 
-def _probe(rank: int) -> None:
-    """Put the probe on the path of the rank's Python, which takes it away again."""
-    mode = os.environ.get(record.ENV_PROBE)
-    if not mode:
-        return
-    place = os.path.join(os.environ[record.ENV_DIR], record.PROBE_PYTHON)
-    theirs = os.environ.get("PYTHONPATH")
-    if ":" in place or not os.path.isdir(place):
-        del os.environ[record.ENV_PROBE]
-        return
-    os.environ["PYTHONPATH"] = "%s:%s" % (place, theirs) if theirs else place
-    os.environ[record.ENV_PROBE] = "%s %d %d" % (mode, rank, theirs is not None)
+def _below_profiler(
+    folder: str,
+    rank: int,
+    attempt: int,
+    command: list[str],
+    log: int,
+    user_umask: int,
+    mask: set[int | signal.Signals],
+) -> around.Rank | None:
+    """The rank, started below its profiler; None: it is to have none, or is started without."""
+    if str(rank) not in os.environ.pop(record.ENV_AROUND, "").split(","):
+        return None
+    from cockpit.node.run import around
+
+    def say(text: str) -> None:
+        if not tell(folder, record.TELL_NOTE, text):
+            complain(text)
+
+    return around.start(folder, rank, attempt, command, log, user_umask, mask, say)
 
 
-def _nccl(rank: int) -> None:
-    """Name the file that NCCL writes: it puts in a host and a pid, but knows no rank."""
-    if os.environ.pop(record.ENV_NCCL, None):
-        place = os.path.join(os.environ[record.ENV_DIR], record.rank_nccl(rank))
-        if "%" not in place:
-            os.environ.setdefault("NCCL_DEBUG_FILE", place)
-
-
-def _tie(wrapper: int) -> None:
-    """Die with the wrapper, and let the supervisor and its children trace this process."""
-    try:
-        import ctypes
-    except ImportError:
-        os.write(2, b"cockpit: this python has no ctypes: a rank may outlive its wrapper\n")
-        return
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != wrapper:
-        os.kill(os.getpid(), signal.SIGKILL)  # it died before we asked
-    supervisor = os.environ.get(record.ENV_SUPERVISOR, "")
-    if supervisor.isdigit():
-        # Fails without Yama: then nothing prevents tracing.
-        prctl(_PR_SET_PTRACER, ctypes.c_ulong(int(supervisor)), 0, 0, 0)
-
-
-def _wait(pid: int, parent: int, signals: set[signal.Signals]) -> tuple[int, resource.struct_rusage, bool]:
+def _wait(
+    rank: Child | around.Rank, parent: int, signals: set[signal.Signals]
+) -> tuple[int, resource.struct_rusage, bool]:
     """Pass signals on until the rank has ended; the last word: whether one of them asked it to."""
     told_to_end = False
     # DeepSpeed's launch.py signals the whole tree below it: the rank got that one already.
     tree_killer = parent if "CROSS_RANK" in os.environ else -1
     while True:
-        done, status, usage = os.wait4(-1, os.WNOHANG)
-        if done == pid:
-            return status, usage, told_to_end
-        if done:
-            continue  # the environment is recorded
-        info = signal.sigwaitinfo(signals)
-        told_to_end = told_to_end or info.si_signo in _ENDINGS
+        end = rank.ended()
+        if end is not None:
+            return (*end, told_to_end)
+        info = rank.signalled(signals)
+        if info is None:
+            continue
+        told_to_end = told_to_end or info.si_signo in ENDINGS
         if info.si_signo != signal.SIGCHLD and info.si_pid != tree_killer:
-            os.kill(pid, info.si_signo)  # not waited for yet, so the pid cannot be somebody else's
+            rank.send(info.si_signo)
 
 
 def _supervisor() -> tuple[int, int]:
@@ -404,7 +319,7 @@ def _hold(supervisor: tuple[int, int]) -> None:
     end = time.monotonic() + left
     procfs.send(*supervisor, signal.SIGCHLD)  # it need not wait for its next look at the folder
     while left > 0 and procfs.alive(*supervisor):
-        if signal.sigtimedwait({*_ENDINGS, RELEASE}, min(left, _LOOK_S)) is not None:
+        if signal.sigtimedwait({*ENDINGS, RELEASE}, min(left, _LOOK_S)) is not None:
             return
         left = end - time.monotonic()
 

@@ -63,7 +63,7 @@ def is_ours(words: List[bytes]) -> bool:
     """Whether this is the command line of our own program."""
     for number, word in enumerate(words[:6]):
         if word.endswith(os.fsencode(record.NODE_PYZ)):
-            return words[number + 1 : number + 2] in ([b"wrap"], [b"supervise"], [b"agent"])
+            return words[number + 1 : number + 2] in ([b"wrap"], [b"inner"], [b"supervise"], [b"agent"])
     return _is_agent(words)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from cockpit.core.finding import Finding, Step
+from cockpit.core.ranks import read_ranks
 from cockpit.errors import CockpitError
 from cockpit.plans.words import split
 
@@ -24,6 +26,9 @@ _PLACES = (
     "/usr/local/cuda*/nsight-systems*/bin/nsys",
     "/usr/lib/nsight-systems/bin/nsys",
 )
+
+_ROOM = 500_000_000
+_ROOM_OF_A_RANK = 250_000_000
 
 _HELD_SH = "held.sh"
 _HELD = """\
@@ -63,22 +68,36 @@ done 2>/dev/null
 exit "$(cat "$COCKPIT_DIR"/launcher.status 2>/dev/null || echo $cockpit_status)"
 """
 
-_LEFT_OUT = "leave it out: cockpit names the reports, and a profiler must not end the job"
+_LEFT_OUT = "leave it out: cockpit places the reports, and a profiler must not end the job"
 _OURS = {
-    r"(-[of]|--(output|force-overwrite|kill|stop-on-exit)\b)": _LEFT_OUT,
-    r"(-t|--trace(=|$))": "use cockpit's own: --trace",
+    r"(-f|--(force-overwrite|kill|stop-on-exit)\b)": _LEFT_OUT,
     r"(-y|--delay\b)": "use cockpit's own: --delay",
     r"(-d|--duration\b)": "use cockpit's own: --duration",
     r"(-c|--capture-range(=|$))": "use cockpit's own: --capture-range",
 }
 """Options that cockpit itself gives to nsys, which refuses duplicates, and what to use instead."""
 
+_TRACE = r"(-t|--trace(=|$))"
+_OUTPUT = r"(-o|--output)(=?)(.*)"
 _DEFAULTS = {
     r"(-s|--sample\b)": "--sample=none",
     # 2022.4 often never finishes its report on a new kernel with them (6.18: 7 of 12 times; without never).
     r"--cpuctxsw\b": "--cpuctxsw=none",
+    r"--kill\b": "--kill=none",  # by default nsys ends the job together with the trace
 }
 """What nsys gets unless the user's own words say otherwise."""
+_OF_A_RANK = {
+    **_DEFAULTS,
+    # What a rank leaves running would keep the report from being written.
+    r"(-w|--wait\b)": "--wait=primary",
+}
+"""The same of an nsys around one rank."""
+_STARTS = (
+    r"(-[bsx]|--(backtrace|cpu-core-|cpuctxsw|enable|event-|export|ftrace|gpu-metrics|gpuctxsw|nic-metrics"
+    r"|os-events|sampl|stats|stop-on-exit))"
+)
+"""Options of ``nsys start``; ``nsys launch`` has the others."""
+_RANGE_END = "--capture-range-end=stop"
 
 
 @dataclass(frozen=True)
@@ -91,17 +110,20 @@ class Nsys:
     :param capture_range: nsys's own, like ``cudaProfilerApi`` or ``nvtx``
     :param extra: more words for ``nsys profile``
     :param path: nsys on the nodes; None: wherever it is
+    :param per_rank: around each rank, instead of the launcher of each node
+    :param ranks: those that are profiled, each on its own; None: all
+    :param sampler: more words for one nsys on each node, that of its lowest rank
+    :param steps: the first and the last one to record, of each rank on its own; None: all
+    :param step_ranges: whether each of these gets an NVTX range (on GPUs)
     """
 
     name: ClassVar[str] = "nsys"
+    help: ClassVar[tuple[str, ...]] = ("nsys", "profile", "--help")
     # If its importer is missing, it leaves a .qdstrm.
     suffixes: ClassVar[tuple[str, ...]] = (".nsys-rep", ".qdstrm", ".sqlite")
     warning: ClassVar[str] = (
         "nsys reports hold the whole environment of the run, secrets included: share them with care"
     )
-    # It wrote 190-220 MB for even a short trace of one node.
-    room: ClassVar[int] = 500_000_000
-    files: ClassVar[Mapping[str, str]] = {_HELD_SH: _HELD}
 
     trace: str = DEFAULT_TRACE
     delay_s: float = 0
@@ -109,6 +131,33 @@ class Nsys:
     capture_range: str = ""
     extra: tuple[str, ...] = ()
     path: str | None = None
+    per_rank: bool = False
+    ranks: frozenset[int] | None = None
+    sampler: tuple[str, ...] = ()
+    steps: tuple[int, int] | None = None
+    step_ranges: bool = False
+
+    def _check(self) -> None:
+        for word in (*self.extra, *self.sampler):
+            if hint := next((hint for pattern, hint in _OURS.items() if re.match(pattern, word)), ""):
+                raise CockpitError(f"{word} cannot be given to nsys", where="--nsys-args", hint=hint)
+        if any(re.match(_OUTPUT, word) for word in self.sampler):
+            raise CockpitError("-o belongs to --nsys-args", where="--node-sampler", hint="move it there")
+        name, _ = self._output()
+        if name is not None and (not name or "/" in name or "\0" in name or name.startswith("-")):
+            hint = "give a file name: reports go into the run folder, where cockpit collect finds them"
+            raise CockpitError(f"-o {name}: not a file name", where="--nsys-args", hint=hint)
+        for option, value in (("delay", self.delay_s), ("duration", self.duration_s)):
+            # 2022.4 reads 0.5 as 0, and refuses it as a duration.
+            if value != int(value):
+                where = f"--{option} {value:g}"
+                raise CockpitError("nsys counts whole seconds", where=where, hint="round it")
+        if self.steps is None:
+            if self.step_ranges:
+                raise CockpitError("--step-ranges goes with --profile-steps", hint="say which: 10-15")
+        elif self.delay_s or self.duration_s or self.capture_range:
+            what = "--profile-steps does not go with --delay, --duration and --capture-range"
+            raise CockpitError(what, hint="leave these out: the steps are the window")
 
     @staticmethod
     def add_options(group: argparse._ArgumentGroup) -> None:
@@ -129,12 +178,49 @@ class Nsys:
         group.add_argument(
             "--nsys-args", metavar="'WORDS'", default="", help="extra arguments for nsys profile"
         )
+        group.add_argument(
+            "--per-rank", action="store_true", help="nsys around each rank: one report per rank, not per node"
+        )
+        group.add_argument(
+            "--profile-ranks", metavar="SET", default="", help="only these ranks, such as 0,8-15 (--per-rank)"
+        )
+        group.add_argument(
+            "--profile-steps",
+            metavar="A-B",
+            type=_steps,
+            help="record only these steps of each rank, as the probe counts them (--per-rank)",
+        )
+        group.add_argument(
+            "--step-ranges", action="store_true", help="an NVTX range for each of these steps (on GPUs)"
+        )
+        group.add_argument(
+            "--node-sampler",
+            metavar="'WORDS'",
+            default="",
+            help="extra arguments for one nsys per node, such as '--nic-metrics=true'",
+        )
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Nsys:
         """See :meth:`cockpit.plans.profilers.base.Profiler.of`."""
         extra = split(args.nsys_args, "--nsys-args")
-        return cls(args.trace, args.delay, args.duration, args.capture_range, extra, args.nsys)
+        sampler = split(args.node_sampler, "--node-sampler")
+        ranks = read_ranks(args.profile_ranks) if args.profile_ranks else None
+        per_rank = args.per_rank or ranks is not None or args.profile_steps is not None
+        windows = args.trace, args.delay, args.duration, args.capture_range
+        steps = args.profile_steps, args.step_ranges
+        return cls(*windows, extra, args.nsys, per_rank, ranks, sampler, *steps)
+
+    @property
+    def waits_for(self) -> str:
+        """See :attr:`cockpit.plans.profilers.base.Profiler.waits_for`."""
+        return "steps {}-{}".format(*self.steps) if self.steps else self.capture_range
+
+    def room(self, ranks: int) -> int:
+        """See :meth:`cockpit.plans.profilers.base.Profiler.room`."""
+        # It wrote 190-220 MB for even a short trace of one node, most of that for each process it is around.
+        listed = min(ranks, len(self.ranks)) if self.ranks is not None else ranks
+        return _ROOM + (_ROOM_OF_A_RANK * (max(1, listed) - 1) if self.per_rank else 0)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -148,28 +234,124 @@ class Nsys:
         what = f"no nsys {self.path}" if self.path else anywhere
         return Finding("no_nsys", what, certainty="sure", steps=(Step("--nsys PATH", "give its path"),))
 
-    def argv(self, tool: str, folder: str, report: str) -> tuple[str, ...]:
+    def argv(self, tool: str, folder: str, report: str, switches: Collection[str]) -> tuple[str, ...]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.argv`."""
-        for word in self.extra:
-            if hint := next((hint for pattern, hint in _OURS.items() if re.match(pattern, word)), ""):
-                raise CockpitError(f"{word} cannot be given to nsys", where="--nsys-args", hint=hint)
-        for name, value in (("delay", self.delay_s), ("duration", self.duration_s)):
-            # 2022.4 reads 0.5 as 0, and refuses it as a duration.
-            if value != int(value):
-                raise CockpitError("nsys counts whole seconds", where=f"--{name} {value:g}", hint="round it")
-        argv = [tool, "profile", "-o", f"{folder}/{report}", "-f", "true", f"--trace={self.trace}"]
-        argv.append("--kill=none")  # by default nsys ends the job together with the trace
-        argv += [
-            word for pattern, word in _DEFAULTS.items() if not any(re.match(pattern, e) for e in self.extra)
-        ]
+        self._check()
+        if self.per_rank:
+            return ()
+        name, extra = self._output()
+        place = f"{os.path.dirname(report)}/{name}" if name is not None else report
+        words = self._words((*extra, *self.sampler), _DEFAULTS, switches)
+        return (tool, "profile", "-o", f"{folder}/{place}", *words, "bash", f"{folder}/{_HELD_SH}")
+
+    def around(
+        self, tool: str, report: str, ranks: Collection[int], switches: Collection[str]
+    ) -> dict[str, object]:
+        """See :meth:`cockpit.plans.profilers.base.Profiler.around`."""
+        name, extra = self._output()
+        steps = self._windows(tool, extra, switches) if self.steps else {}
+        return {
+            **steps,
+            "before": (tool, "profile", *self._words(extra, _OF_A_RANK, switches)),
+            "report": f"{os.path.basename(report)}.rank-%q{{RANK}}" if name is None else name,
+            "sampler": self.sampler,
+            "samplers": sorted(ranks)[:1],
+        }
+
+    def _windows(self, tool: str, extra: tuple[str, ...], switches: Collection[str]) -> dict[str, object]:
+        """What begins and ends a window of steps: cudaProfilerStart, or a session that others start."""
+        starts: list[str] = []
+        launches: list[str] = []
+        words = launches
+        for word in extra:
+            if word.startswith("-"):
+                words = starts if re.match(_STARTS, word) else launches
+            words.append(word)
+        if not any(re.match(_TRACE, word) for word in extra):
+            launches.insert(0, f"--trace={self.trace}")
+        ours = [word for word in self._defaults(_DEFAULTS, extra) if re.match(_STARTS, word)]
+        ends = [_RANGE_END] if _knows(switches, _RANGE_END) else []
+        return {
+            "steps": self.steps,
+            "ranges": self.step_ranges,
+            "range": ["--capture-range=cudaProfilerApi", *ends],
+            "launch": (tool, "launch", "--wait=primary", *launches),
+            "start": (tool, "start", "-f", "true", *ours, *starts),
+            "stop": (tool, "stop"),
+        }
+
+    def files(self) -> dict[str, str]:
+        """See :meth:`cockpit.plans.profilers.base.Profiler.files`."""
+        return {} if self.per_rank else {_HELD_SH: _HELD}
+
+    def lacking(self, switches: Collection[str]) -> tuple[Finding | None, tuple[str, ...]]:
+        """See :meth:`cockpit.plans.profilers.base.Profiler.lacking`."""
+        asked = [word.partition("=")[0] for word in (*self.extra, *self.sampler) if word.startswith("-")]
+        asked += [f"--{name}" for name in ("delay", "duration") if getattr(self, f"{name}_s")]
+        asked += ["--capture-range"] if self.capture_range else []
+        for word in asked:
+            if not _knows(switches, word):
+                step = Step("nsys profile --help", "see what it knows there")
+                what = f"nsys there does not know {word}"
+                return Finding("no_switch", what, certainty="sure", steps=(step,)), ()
+        ours = [*self._defaults(_OF_A_RANK if self.per_rank else _DEFAULTS, self.extra)]
+        ours += [_RANGE_END] if self.capture_range else []
+        return None, tuple(word for word in ours if not _knows(switches, word))
+
+    def _output(self) -> tuple[str | None, tuple[str, ...]]:
+        """The name that the user's own words give to a report, and the other words."""
+        name: str | None = None
+        rest: list[str] = []
+        words = iter(self.extra)
+        for word in words:
+            match = re.fullmatch(_OUTPUT, word, re.DOTALL)
+            if match is None:
+                rest.append(word)
+            else:
+                name = match[3] if match[2] or match[3] else next(words, "")
+        return name, tuple(rest)
+
+    def _words(
+        self, extra: tuple[str, ...], defaults: Mapping[str, str], switches: Collection[str]
+    ) -> tuple[str, ...]:
+        argv = ["-f", "true"]
+        if not any(re.match(_TRACE, word) for word in extra):
+            argv.append(f"--trace={self.trace}")
+        argv += [word for word in self._defaults(defaults, extra) if _knows(switches, word)]
         if self.delay_s:
             argv.append(f"--delay={int(self.delay_s)}")
         if self.duration_s:
             argv.append(f"--duration={int(self.duration_s)}")
         if self.capture_range:
-            argv += [f"--capture-range={self.capture_range}", "--capture-range-end=stop"]
-        return (*argv, *self.extra, "bash", f"{folder}/{_HELD_SH}")
+            ends = [_RANGE_END] if _knows(switches, _RANGE_END) else []
+            argv += [f"--capture-range={self.capture_range}", *ends]
+        return (*argv, *extra)
+
+    @staticmethod
+    def _defaults(defaults: Mapping[str, str], extra: Collection[str]) -> Iterator[str]:
+        for pattern, word in defaults.items():
+            if not any(re.match(pattern, each) for each in extra):
+                yield word
 
     def script(self, command: str) -> str:
         """See :meth:`cockpit.plans.profilers.base.Profiler.script`."""
-        return _PROFILED % command
+        return "exec " + command if self.per_rank else _PROFILED % command
+
+
+def _steps(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]{1,12})(?:-([0-9]{1,12}))?", text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= first <= last:
+        raise argparse.ArgumentTypeError(f"not steps: {text[:40]!r} (like 10-15, the first is 1)")
+    return first, last
+
+
+def _knows(switches: Collection[str], word: str) -> bool:
+    """Whether nsys knows an option, which may be cut short; of an nsys that was not asked: yes."""
+    if not switches:
+        return True
+    if not word.startswith("--"):
+        return word[:2] in switches
+    word = word.partition("=")[0]
+    # Help has "--nvtx-domain-[include|exclude]=", which ends with its dash in what was read of it.
+    return any(each.startswith(word) or (each.endswith("-") and word.startswith(each)) for each in switches)

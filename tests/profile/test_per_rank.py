@@ -1,0 +1,240 @@
+"""Real nsys around each rank, and around the launcher: whatever ends something early.
+
+docs/profiling.md has the same table; each test here is a cell of it. Without nsys:
+``tests/node/test_around.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cockpit.base.progress import ring
+from cockpit.node.run import reports
+from tests import needs
+from tests.profile.test_matrix import small
+from tests.profile.training import NODES, Training, agents, gone, training
+from tests.waiting import until
+
+__all__ = ["small"]
+
+pytestmark = [pytest.mark.nsys, pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(500)]
+
+NODE, RANK = "node", "rank"
+KINDS = (NODE, RANK)
+
+
+@contextmanager
+def profiled(folder: Path, around: str, *words: str, **keywords: Any) -> Iterator[Training]:
+    """Two ranks that train below nsys."""
+    needs.require_module("torch")
+    if not reports.importers(needs.require("nsys")):
+        needs.lacking("nsys has no importer here")
+    more = ["--profile", "nsys", "--trace", "osrt", *words, *(["--per-rank"] if around == RANK else [])]
+    with training(folder, more=more, **keywords) as made:
+        yield made
+
+
+@pytest.fixture(params=KINDS)
+def ranks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Training]:
+    """For each kind."""
+    with profiled(tmp_path, request.param) as made:
+        yield made
+
+
+def per_rank(ranks: Training) -> bool:
+    return (ranks.node(0) / "around.json").exists()
+
+
+def name(ranks: Training, rank: int) -> str:
+    """How the report of a rank, or of its node, is called."""
+    return f"r.{NODES[rank]}.rank-{rank}" if per_rank(ranks) else f"r-{NODES[rank]}"
+
+
+def nsys_of(ranks: Training, rank: int) -> psutil.Process:
+    """The nsys above a rank."""
+    for process in psutil.Process(ranks.pid(rank)).parents():
+        with contextlib.suppress(psutil.Error):
+            if process.name() == "nsys":
+                return process
+    raise AssertionError(f"no nsys above rank {rank}")
+
+
+def events(ranks: Training, rank: int, kind: str) -> list[dict[str, Any]]:
+    lines = (ranks.node(rank) / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["e"] == kind]
+
+
+def done(ranks: Training, *lost: int) -> None:
+    """Let the ranks end; what is left of the run: reports that open, but those of some."""
+    (ranks.verbs.work / "end").touch()
+    over(ranks, *lost)
+
+
+def over(ranks: Training, *lost: int) -> None:
+    """The run ends by itself; what is left: reports that open, but those of some, and no process."""
+    for rank in (0, 1):
+        until(partial(events, ranks, rank, "ended"), f"node {rank} has ended", timeout=200)
+    found = ranks.verbs.call("collect", "r")
+    assert found.code == (3 if lost else 0), found.both
+    for rank in (0, 1):
+        paths = list(ranks.folder.glob(f"reports/*-{NODES[rank]}/*.nsys-rep"))
+        if rank in lost:
+            assert paths == []
+            assert f"{NODES[rank]}: no report: " in found.both
+            continue
+        assert [path.stem for path in paths] == [name(ranks, rank)]
+        pids = processes(paths[0])
+        assert ranks.pid(rank) in pids
+        assert ranks.pid(1 - rank) not in pids
+    assert not any(tagged(ranks))
+
+
+def processes(report: Path) -> set[int]:
+    """The processes in a report, which opens."""
+    database = report.with_suffix(".sqlite")
+    words = ["nsys", "export", "--type", "sqlite", "-f", "true", "-o", str(database), str(report)]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        rows = opened.execute("select distinct globalTid from OSRT_API").fetchall()
+    return {(row[0] >> 24) & 0xFFFFFF for row in rows}
+
+
+def tagged(ranks: Training) -> Iterator[psutil.Process]:
+    """What runs of the run."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            env = process.environ()
+            if env.get("COCKPIT_RUN") == "r" and str(ranks.verbs.work) in env.get("COCKPIT_DIR", ""):
+                yield process
+
+
+def test_ctrl_c(ranks: Training) -> None:
+    ranks.watching.send_signal(signal.SIGINT)
+    ranks.watching.communicate(timeout=60)
+    for rank in (0, 1):
+        ranks.steps_on(rank)
+    done(ranks)
+
+
+def test_kill_9_of_cockpit(ranks: Training) -> None:
+    ranks.watching.kill()
+    ranks.watching.communicate()
+    for rank in (0, 1):
+        ranks.steps_on(rank)
+    done(ranks)
+
+
+def test_kill_9_of_an_agent(ranks: Training) -> None:
+    for agent in agents(ranks.watching.pid):
+        agent.kill()
+    for rank in (0, 1):
+        ranks.steps_on(rank)
+    done(ranks)
+
+
+def test_a_cut_link(ranks: Training) -> None:
+    cut = agents(ranks.watching.pid)
+    for agent in cut:
+        agent.suspend()
+    for rank in (0, 1):
+        ranks.steps_on(rank)
+    for agent in cut:
+        agent.kill()
+    done(ranks)
+
+
+def test_a_profiled_rank_is_killed(ranks: Training) -> None:
+    os.kill(ranks.pid(1), signal.SIGKILL)
+    until(lambda: events(ranks, 1, "rank_exited"), "its end is recorded")
+    [end] = events(ranks, 1, "rank_exited")
+    assert (end["signal"], end["by"]) == (signal.SIGKILL, "wrapper")
+    ranks.steps_on(0)
+    done(ranks)
+
+
+def test_a_rank_fails(ranks: Training) -> None:
+    (ranks.verbs.work / "fail-1").touch()
+    until(lambda: events(ranks, 1, "rank_exited"), "its end is recorded")
+    [end] = events(ranks, 1, "rank_exited")
+    assert (end["code"], end["by"]) == (3, "wrapper")
+    ranks.steps_on(0)
+    done(ranks)
+
+
+def test_kill_9_of_nsys(ranks: Training) -> None:
+    nsys_of(ranks, 1).kill()
+    for rank in (0, 1):
+        ranks.steps_on(rank)
+    done(ranks, 1)
+
+
+def test_stop(ranks: Training) -> None:
+    assert ranks.verbs.call("stop", "r").code == 0
+    assert not any(psutil.pid_exists(ranks.pid(rank)) for rank in (0, 1))
+    over(ranks)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_disk(kind: str, tmp_path: Path, small: Callable[[], None]) -> None:
+    with profiled(tmp_path, kind, nodes=str(tmp_path / "nodes")) as ranks:
+        small()
+        for rank in (0, 1):
+            ranks.steps_on(rank)
+        done(ranks, 0, 1)
+
+
+def test_a_wrapper_takes_its_rank_with_it(tmp_path: Path) -> None:
+    with profiled(tmp_path, RANK) as ranks:
+        told = json.loads((ranks.node(1) / "rank-1.start.json").read_text())
+        rank = psutil.Process(ranks.pid(1))
+        os.kill(told["wrapper"], signal.SIGKILL)
+        until(lambda: gone(rank), "the rank has ended")
+        ranks.steps_on(0)
+        done(ranks)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
+def test_steps(tmp_path: Path, launcher: str) -> None:
+    """The asked steps are in each report, and only the rank's."""
+    needs.require_module(launcher.replace("torchrun", "torch"))
+    with profiled(tmp_path, RANK, "--profile-steps", "60-63", launcher=launcher, kind="gloo") as ranks:
+        for rank in (0, 1):
+            until(partial(_past, ranks, rank), f"rank {rank} is past them", timeout=150)
+        records = [ring.read(ranks.ring_of(rank)).steps for rank in (0, 1)]
+        done(ranks)
+        for rank in (0, 1):
+            [told] = [one["text"] for one in events(ranks, rank, "note") if "holds steps" in one["text"]]
+            assert f"rank {rank}: its report holds steps " in told
+            first, last = (int(word) for word in told.split(" whole")[0].split("steps ")[1].split(" to "))
+            assert first <= 60
+            assert last >= 63
+            [path] = ranks.folder.glob(f"reports/*-{NODES[rank]}/*.sqlite")
+            _contains(path, records[rank])
+
+
+def _past(ranks: Training, rank: int) -> bool:
+    return ranks.step(rank) > 70
+
+
+def _contains(database: Path, steps: tuple[ring.Step, ...]) -> None:
+    """The calls in a report span the asked steps, by the wall clock."""
+    wall = {step.step: step.wall_ns for step in steps}
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        [[zero]] = opened.execute("select utcEpochNs from TARGET_INFO_SESSION_START_TIME").fetchall()
+        [[first, last]] = opened.execute("select min(start), max(end) from OSRT_API").fetchall()
+    assert zero + first <= wall[60]
+    assert zero + last >= wall[63]
