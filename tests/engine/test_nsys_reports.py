@@ -19,6 +19,7 @@ from cockpit.base.gate import read
 from cockpit.config import Quotas
 from cockpit.core.profile import nsys
 from cockpit.core.profile.collection import Collection
+from cockpit.core.profile.reader import read as read_all
 from cockpit.engine.profile import reports
 from cockpit.engine.profile.store import Store, _as_sent
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
@@ -121,6 +122,26 @@ def test_it_is_kept_once(folder: RunFolder, tmp_path: Path) -> None:
     assert again.kind == "nsys"
     assert again.results[0].summary == one.results[0].summary
     assert store.begin(Quotas()) == 3
+
+
+def test_what_was_recorded_on_demand_stays_where_it_is_not_summed_up(
+    folder: RunFolder, tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    one, _ = summed(folder, two)
+    bare = {rank: replace(result, summary=None, began=7.0) for rank, result in one.results.items()}
+    recorded = replace(one, number=store.begin(Quotas()), results=bare, at=5.0, before=0.5)
+    store.save(recorded)
+    assert store.load(1).missing == {}
+    assert read_all(store.load(1)).rows
+    late = replace(one.results[3], state="failed", summary=None, why="no nsys here")
+    merged = reports.keep(store, replace(one, results={**one.results, 3: late}))
+    again = store.load(1)
+    assert (merged.number, again.at, again.before, again.missing) == (1, 5.0, 0.5, {})
+    assert again.results[0].summary == one.results[0].summary
+    assert again.results[0].began == 7.0
+    assert (again.results[3].summary, again.results[3].why) == (None, "not summed up now: no nsys here")
+    assert set(read_all(again).ranks) == {0, 1, 2}
 
 
 def test_the_newest_of_several_collections(folder: RunFolder) -> None:

@@ -268,7 +268,7 @@ def _missing(collection: Collection, ranks: Sequence[int]) -> list[Row]:
     for rank in ranks:
         one = collection.results[rank]
         why = one.why
-        if one.state == DONE and not why and collection.kind != "cpu":
+        if one.state == DONE and not why and (collection.kind == "torch" or one.summary):
             steps = ranks_text(step.step for step in one.summary.steps) if one.summary else ""
             why = f"it profiled other steps: {steps}" if steps else "no step is in its profile"
         alike.setdefault((one_line(one.node), one_line(one.state), one_line(why)), []).append(rank)

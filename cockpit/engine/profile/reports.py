@@ -125,14 +125,31 @@ def _none(folder: RunFolder) -> CockpitError:
 
 
 def keep(store: Store, one: Collection) -> Collection:
-    """Keep a collection of reports, in the place of what was made of them before.
+    """Keep a collection of reports, with what is known of it already.
 
     :raises CockpitError: it cannot be kept
     """
     known = [head.number for head in store.heads() if (head.kind, head.id) == (nsys.KIND, one.id)]
-    one = replace(one, number=known[-1] if known else store.begin(load().quotas))
+    before = store.load(known[-1]) if known else replace(one, number=store.begin(load().quotas))
+    one = _merged(before, one)
     store.save(one)
     return one
+
+
+def _merged(before: Collection, one: Collection) -> Collection:
+    """A collection with what its reports say now; what was known stays where they say nothing."""
+    results = dict(before.results)
+    for rank, now in one.results.items():
+        was = results.get(rank)
+        if was is None or was.state != DONE:
+            results[rank] = now
+        elif now.state == DONE:
+            results[rank] = replace(now, began=was.began or now.began)
+        else:
+            results[rank] = replace(was, why=one_line(f"not summed up now: {now.why}", limit=300))
+    seconds = before.seconds if one.seconds is None else one.seconds
+    offsets = {**before.offsets, **one.offsets}
+    return replace(before, results=results, offsets=offsets, seconds=seconds)
 
 
 async def read_here(file: Path, folder: RunFolder | None = None) -> Collection:

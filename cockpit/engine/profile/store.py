@@ -164,8 +164,10 @@ class Store:
             if result.summary is not None:
                 data = gzip.compress(json.dumps(_as_sent(result.summary)).encode(), 6, mtime=0)
                 files.replace(folder / f"rank-{rank}.json.gz", data)
-            else:
+            elif one.kind == "cpu":
                 files.replace(folder / f"rank-{rank}.folded", result.folded.encode("utf-8", "replace"))
+            else:
+                continue  # a report that was not summed up
             self._kept.add(rank)
         files.replace(folder / MAIN, json.dumps(_told(one), indent=1).encode())
 
@@ -234,6 +236,8 @@ class Store:
             folded = files.read_small(folder / f"rank-{result.rank}.folded", LIMIT)
             return replace(result, folded=folded.decode("utf-8", "replace"))
         except (OSError, Malformed, zlib.error) as error:
+            if one.kind == "nsys" and isinstance(error, FileNotFoundError):
+                return result  # its report was not summed up
             why = getattr(error, "strerror", None) or str(error)
             return replace(
                 result, state="failed", why=f"its file here cannot be read: {one_line(why, limit=200)}"

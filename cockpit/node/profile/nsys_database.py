@@ -58,8 +58,9 @@ class Database:
         try:
             self._db = db = sqlite3.connect(uri, uri=True)
             db.text_factory = lambda data: data.decode("utf-8", "replace")
-            if hasattr(db, "setlimit"):  # from 3.11 on
-                db.setlimit(_LIMIT_LENGTH, _LENGTH)
+            limit = getattr(db, "setlimit", None)  # from Python 3.11 on
+            if limit is not None:
+                limit(_LIMIT_LENGTH, _LENGTH)
             db.execute("PRAGMA trusted_schema=OFF")
             db.execute("PRAGMA cell_size_check=ON")
             db.execute("PRAGMA query_only=ON")
