@@ -155,6 +155,6 @@ def plan_json(plan: NodePlan) -> dict[str, Any]:
         "calls": list(plan.calls),
         **dict.fromkeys(PROFILERS),
         "report": None,
-        **(profile(plan) or {}),
+        **{name: value for name, value in (profile(plan) or {}).items() if name not in ("ranks", "range")},
         "notes": list(plan.notes),
     }

@@ -19,7 +19,7 @@ from cockpit.plans.nodes import sources
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.plans.plan import DIR, LaunchJob, NodeFacts, NodePlan, build_plans, host_of, report_name
 from cockpit.plans.profilers.nsys import Nsys
-from cockpit.plans.script import launch_script, profile
+from cockpit.plans.script import launch_script, plan_json, profile
 from tests.needs import require_module
 
 HOSTS = parse("node[1-2] slots=2")
@@ -291,6 +291,7 @@ def test_nsys_is_around_each_rank() -> None:
     assert around["report"] == "run-1.node2.rank-%q{RANK}"
     assert "held.sh" not in plan.files
     assert profile(plan) == {"nsys": "/opt/nsys", "report": "reports/run-1.node2", "ranks": "0,2-3"}
+    assert plan_json(plan)["ranks"] == [2, 3]
     text = launch_script(plan)
     assert "nsys" not in text.partition("export ")[2]
     assert "exec /v/bin/deepspeed" in text

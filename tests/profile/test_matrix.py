@@ -215,7 +215,7 @@ def small(tmp_path: Path) -> Iterator[Callable[[], None]]:
     base = tmp_path / "nodes"
     base.mkdir(mode=0o700)
     mount = needs.require("mount")
-    options = ["-t", "tmpfs", "-o", "size=400m,mode=700", "none", str(base)]
+    options = ["-t", "tmpfs", "-o", "size=500m,mode=700", "none", str(base)]
     if subprocess.run([mount, *options], capture_output=True, check=False).returncode:
         needs.lacking("mounting a tmpfs is not permitted")
 
