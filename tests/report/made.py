@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cockpit.base.events import Complete
+from cockpit.core.pace.past import Apart, PastStep
+from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 
 BEGAN = 1_795_233_881.0
@@ -50,8 +53,20 @@ def made(name: str = RUN, *, over: bool = True, hostile: str = HOSTILE) -> RunFo
     folder = RunFolder.create(manifest)
     for index, entry in enumerate(entries):
         _node(folder, entry, index, over=over, hostile=hostile)
+        if over:
+            folder.write(Event(BEGAN + 100, entry.name, Complete()))
+    (folder.path / "pace.jsonl").write_bytes(b"".join(_step(step).line() for step in range(1, STEPS + 1)))
     folder.close()
     return RunFolder(folder.path)
+
+
+def _step(step: int) -> PastStep:
+    """A step as the ranks noted it; rank 1 is slow in each fourth."""
+    slow, span = step % 4 == 0, STEP_S + 0.1 * (step % 5)
+    return PastStep(
+        0, step, BEGAN + 5 + step * STEP_S, 1, "", span, 1.5, 1.4, 2.0 if slow else 1.5, 1, True, True, False,
+        False, (Apart(1, 0.33),) if slow else (), phases=(100, 300, 400, 50, 100, 50),
+    )  # fmt: skip
 
 
 def _node(folder: RunFolder, entry: NodeEntry, index: int, *, over: bool, hostile: str) -> None:
@@ -61,8 +76,8 @@ def _node(folder: RunFolder, entry: NodeEntry, index: int, *, over: bool, hostil
     events: list[dict[str, Any]] = [
         {"t": BEGAN + 1, "e": "supervisor_started", "pid": 5, "ticks": 5, "ranks": list(entry.ranks)}
     ]
-    for rank in entry.ranks:
-        events.append({"t": BEGAN + 2, "e": "rank_started", "rank": rank, "pid": 100 + rank, "ticks": 7})
+    started = {"t": BEGAN + 2, "e": "rank_started", "ticks": 7}
+    events += [{**started, "rank": rank, "pid": 100 + rank} for rank in entry.ranks]
     if over:
         for rank in entry.ranks:
             code = 1 if rank == 3 else 0

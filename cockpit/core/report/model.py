@@ -123,9 +123,8 @@ class Course(NamedTuple):
     :param steps: how many are on record
     :param begun_s: seconds from the start until the first step was over
     :param mean_s: seconds of a step of the median rank, the mean of all on record
-    :param phases: seconds of a step of the median rank at the end, by the names of
-        :data:`cockpit.core.pace.phases.NAMES`
-    :param bound: what a step waits for most, in a sentence; empty: nothing stands out
+    :param phases: seconds of a step in which the median rank was in each of
+        :data:`cockpit.core.pace.phases.NAMES`, the mean of all on record
     :param exact: whether ranks noted the times themselves; else they are those of log lines
     """
 
@@ -135,7 +134,6 @@ class Course(NamedTuple):
     begun_s: float | None = None
     mean_s: float | None = None
     phases: Mapping[str, float] = {}
-    bound: str = ""
     exact: bool = False
 
 

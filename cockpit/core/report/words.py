@@ -87,7 +87,7 @@ def why_lines(why: Why) -> Iterator[str]:
 
 
 def course_lines(course: Course) -> Iterator[str]:
-    """How far it came, how fast, and where a step goes."""
+    """How far it came, and how fast."""
     if not course.steps:
         yield "no steps known"
         return
@@ -96,12 +96,14 @@ def course_lines(course: Course) -> Iterator[str]:
     yield f"{counted(course.steps, 'step')}, {course.first} to {course.last}{span}"
     if course.begun_s is not None:
         yield f"first step over after {about}{lasted(course.begun_s)}"
+
+
+def phase_lines(course: Course) -> Iterator[str]:
+    """Where a step goes, if that is known."""
     whole = sum(course.phases.values())
     if whole > 0:
         parts = ", ".join(f"{name} {100 * took / whole:.0f} %" for name, took in course.phases.items())
-        yield f"a step of the median rank at the end: {parts}"
-    if course.bound:
-        yield course.bound
+        yield f"a step of the median rank: {parts}"
 
 
 def curve_line(curve: Curve) -> str:
@@ -149,9 +151,12 @@ def tail_title(tail: Tail, most: int) -> str:
 
 def cut(report: RunReport) -> str:
     """How many secrets were taken out, in a sentence; empty: none."""
-    if not report.taken:
-        return ""
-    return f"{counted(report.taken, 'secret')} {'was' if report.taken == 1 else 'were'} taken out"
+    return cut_text(report.taken)
+
+
+def cut_text(taken: int) -> str:
+    """The same of so many."""
+    return f"{counted(taken, 'secret')} {'was' if taken == 1 else 'were'} taken out" if taken else ""
 
 
 # Text
@@ -163,7 +168,9 @@ def as_lines(report: RunReport) -> Iterator[str]:
     yield from (f"  {text}" for text in report.outcome if text not in report.state)
     yield from _part("why", list(why_lines(report.why)))
     yield from _part("what ran", [typed(report), *about(report)])
-    yield from _part("pace", [*course_lines(report.course), *map(curve_line, report.curves)])
+    yield from _part(
+        "pace", [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves)]
+    )
     differ = [value_line(value) for value in (*report.what.versions, *report.what.env) if value.differs]
     yield from _part("nodes differ in", differ)
     alike = [value_line(value) for value in report.what.versions if not value.differs]
@@ -207,7 +214,7 @@ def as_markdown(report: RunReport) -> list[str]:
         lines += [f"- {markdown(text)}" for text in report.outcome[:4]]
     why = list(why_lines(report.why))[:10]
     lines += ["", "**Why**", "", *(f"- {markdown(text)}" for text in why)] if why else []
-    pace = [*course_lines(report.course), *map(curve_line, report.curves[:3])][:6]
+    pace = [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves[:3])]
     lines += ["", "**Pace**", "", *(f"- {markdown(text)}" for text in pace)]
     if look := report.looks[-1:]:
         lines += ["", f"**Stacks of {markdown(when(look[0].at))}**: {markdown(look[0].found.what)}"]

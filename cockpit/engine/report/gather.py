@@ -77,7 +77,7 @@ async def report_of(folder: RunFolder) -> RunReport:
     estimate(folder, model, book.pace)
     told = explained(folder, model, counts=False)
     with closing(RunSeries(folder, model, book)) as series:
-        course, curves = _numbers(series, folder.manifest.created, book.pace)
+        course, curves = _numbers(series, folder.manifest.created)
         pages = tuple((page.name, page.url) for _, page in series.pages)
         speaks = series.source
     moments, left_out = _moments(folder, model)
@@ -177,14 +177,20 @@ class _Gauge:
         )
 
 
-def _numbers(series: RunSeries, began: float, pace: Pace) -> tuple[Course, tuple[Curve, ...]]:
+def _numbers(series: RunSeries, began: float) -> tuple[Course, tuple[Curve, ...]]:
     """How far a run came and how fast, and its curves, from all of its rows."""
     gauges = {name: _Gauge(name) for name in CURVES}
     steps, first, last, begun, exact = 0, None, None, None, False
     timed, spans = 0, 0.0
+    shares: dict[str, float] = {}
+    phased: dict[str, int] = {}
     for place, row in enumerate(series.rows()):
         number = row["step"] if row["log_step"] is None else row["log_step"]
         step = place if number is None else number
+        for name in NAMES:
+            if row["steps"] and (took := row[f"{name}_s"]) is not None:
+                shares[name] = shares.get(name, 0.0) + row["steps"] * took
+                phased[name] = phased.get(name, 0) + row["steps"]
         for name, gauge in gauges.items():
             if row[name] is not None:
                 gauge.add(step, row[name])
@@ -196,16 +202,13 @@ def _numbers(series: RunSeries, began: float, pace: Pace) -> tuple[Course, tuple
         exact |= not row["estimated"]
         if row["step_s"] is not None and row["steps"]:
             timed, spans = timed + row["steps"], spans + row["steps"] * row["step_s"]
-    phases, bound = pace.phases(), pace.bound()
-    named = zip(NAMES, phases or (), strict=bool(phases))
     course = Course(
         steps,
         first,
         last,
         begun,
         spans / timed if timed else None,
-        {name: took for name, took in named if math.isfinite(took)},
-        "" if bound is None else bound.text,
+        {name: took / phased[name] for name, took in shares.items()},
         exact,
     )
     return course, tuple(curve for gauge in gauges.values() if (curve := gauge.curve()) is not None)
