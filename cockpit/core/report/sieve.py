@@ -33,7 +33,10 @@ class Sieve:
         """A command line without secrets: an option may say that the next word is one."""
         taken: list[str] = []
         clean = secret.command(tuple(words), self._known, taken)
-        self.taken += sum(each != secret.GONE for each in taken)
+        found = [each for each in taken if each != secret.GONE]
+        self.taken += len(found)
+        # A rank may print what it was given.
+        self._known += tuple(each for each in found if len(each) >= secret.SHORT and each not in self._known)
         return tuple(clean)
 
     def variable(self, name: str, value: str) -> str:
@@ -57,8 +60,24 @@ class Sieve:
         if isinstance(value, list):
             return [self._clean(each) for each in value]
         if isinstance(value, Mapping):
-            return {name: self._clean(each) for name, each in value.items()}
+            return {name: self._named(name, each) for name, each in value.items()}
         if is_dataclass(value) and not isinstance(value, type):
             changed = {each.name: self._clean(getattr(value, each.name)) for each in fields(value)}
             return replace(value, **changed)
         return value
+
+    def _named(self, name: Any, value: Any) -> Any:
+        """What is in a mapping: local variables of frames are there by their names."""
+        if name == "locals" and isinstance(value, list | tuple):
+            return [self._locals(each) if isinstance(each, Mapping) else self._clean(each) for each in value]
+        return self._clean(value)
+
+    def _locals(self, frame: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._local(name, text) for name, text in frame.items()}
+
+    def _local(self, name: str, text: Any) -> Any:
+        if not isinstance(text, str) or secret.is_hidden(text):
+            return self._clean(text)
+        clean = secret.local(name, text, self._known)
+        self.taken += clean != text
+        return clean

@@ -1,0 +1,206 @@
+"""Bundles: a run's folder as one file, packed by somebody's cockpit, opened here as data alone.
+
+A bundle is a gzipped tar archive of regular files. Whoever made it may be anybody: names, kinds, numbers and
+sizes of what is in it are checked before anything is written, links and all else but files are refused, and
+nodes that it names are never contacted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import time
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from cockpit import config, paths
+from cockpit.base import gate
+from cockpit.base.gate import Definition, Malformed, bound, read
+from cockpit.engine.files import create, read_small
+from cockpit.engine.quotas import Space
+from cockpit.errors import CockpitError, os_error
+from cockpit.private import private_dir
+
+HEAD = "bundle.json"
+"""The first file of a bundle; in a folder it tells that this came from one."""
+
+FORMAT = 1
+"""Version of it; a reader refuses a newer one."""
+
+FILES, FILE_BYTES, ALL_BYTES = 1 << 16, 256 << 20, 4 << 30
+"""Of one bundle at most: files, bytes of each, and of all together, unpacked."""
+
+KEPT, KEPT_S = 8, 86400.0
+"""Bundles that stay unpacked here, the newest; one that was opened within so many seconds stays too."""
+
+BLOCK = 512
+"""Of a tar archive (POSIX.1-1988, ustar)."""
+
+CLOSED = "it was opened from a bundle"
+"""Why the nodes of such a run are not contacted."""
+
+_PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}"
+_NAME = re.compile(
+    rf"bundle\.json|manifest\.json|(?:journal|now|pace)\.jsonl|(?:spool|stacks|profiles)/{_PART}/{_PART}"
+)
+_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.HeaderError)
+"""What reading a damaged archive raises."""
+
+
+class Head(Definition):
+    """``bundle.json``.
+
+    :param made: when it was packed, unix seconds
+    :param log_bytes: bytes of each log's end that are in it at most
+    :param taken: secrets that were taken out
+    """
+
+    format: int = bound(gate.COUNT)
+    version: str = bound(gate.WORD)
+    run: str = bound(gate.RUN_NAME)
+    made: float = bound(gate.TIME)
+    log_bytes: int = bound(gate.SIZE, 0)
+    taken: int = bound(gate.COUNT, 0)
+
+
+def is_bundle(word: str) -> bool:
+    """Whether a word names a bundle: a gzipped archive that begins with its head."""
+    try:
+        with open(word, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+            found = _sized(cast(BinaryIO, file))
+            return found is not None and found[0] == HEAD
+    except (OSError, Malformed, ValueError, *_BROKEN):
+        return False
+
+
+def is_meant(word: str) -> bool:
+    """Whether a word names a bundle, or a file that is called as if it were one."""
+    return is_bundle(word) or (word.endswith((".tar.gz", ".tgz")) and os.path.isfile(word))
+
+
+def is_opened(folder: Path) -> bool:
+    """Whether a run's folder was unpacked from a bundle."""
+    return os.path.lexists(folder / HEAD)
+
+
+def opened(path: Path) -> Path:
+    """The run's folder of a bundle, unpacked here unless it is already.
+
+    :raises CockpitError: it cannot be read, is damaged, made by a newer cockpit, or no bundle
+    """
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.sha256()
+            while data := file.read(1 << 20):
+                digest.update(data)
+        root = private_dir(paths.bundles())
+        place = root / digest.hexdigest()[:32]
+        if not place.is_dir():
+            _tidy(root)
+            _unpack(path, place)
+        os.utime(place)
+        return place / _head(place).run
+    except OSError as error:
+        raise os_error("cannot be opened", error.filename or path, error) from None
+
+
+def _unpack(path: Path, place: Path) -> None:
+    beside = Path(tempfile.mkdtemp(prefix=".new.", dir=place.parent))
+    try:
+        with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+            _take(cast(BinaryIO, file), beside / "run")
+        head = _head(beside)
+        os.rename(beside / "run", beside / head.run)
+        os.rename(beside, place)
+    except (Malformed, ValueError, *_BROKEN) as error:
+        what = f"is damaged, or not a bundle: {error}"
+        raise CockpitError(what, where=str(path), hint="have it made, or copied, again") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _head(place: Path) -> Head:
+    """The head of the one run in a folder.
+
+    :raises Malformed: it is none, or a newer cockpit made it
+    """
+    inner = next((each for each in place.iterdir() if each.is_dir()), place)
+    try:
+        head = read(Head, json.loads(read_small(inner / HEAD)))
+    except (OSError, ValueError, RecursionError):
+        raise Malformed(f"no {HEAD}") from None
+    if head.format > FORMAT:
+        raise Malformed(f"made by cockpit {head.version}, which is newer than this one")
+    return head
+
+
+def _take(file: BinaryIO, folder: Path) -> None:
+    """Write all files of an archive.
+
+    :raises Malformed: one of them may not be in a bundle
+    """
+    folder.mkdir(mode=0o700)
+    space = Space(folder, config.load().quotas)
+    seen: set[str] = set()
+    left = ALL_BYTES
+    while (found := _sized(file)) is not None:
+        name, size = found
+        left -= size
+        if name in seen or len(seen) >= FILES or size > FILE_BYTES or left < 0:
+            raise Malformed(f"{name}: there twice, or more than may be in a bundle")
+        seen.add(name)
+        space.check(size)
+        target = folder / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with create(target) as into:
+            _copy(file, into, size)
+        _exactly(file, -size % BLOCK)
+    if "manifest.json" not in seen:
+        raise Malformed("no manifest.json")
+    while file.read(1 << 20):  # up to its checksum
+        pass
+
+
+def _copy(file: BinaryIO, into: BinaryIO, size: int) -> None:
+    while size:
+        data = file.read(min(size, 1 << 20))
+        if not data:
+            raise EOFError("its end is missing")
+        into.write(data)
+        size -= len(data)
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise EOFError("its end is missing")
+    return data
+
+
+def _sized(file: BinaryIO) -> tuple[str, int] | None:
+    """The next file of an archive; None: there is no other."""
+    block = _exactly(file, BLOCK)
+    if not block.strip(b"\0"):
+        return None
+    found = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+    # tarfile itself would also follow extended headers, of any size.
+    if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or not _NAME.fullmatch(found.name):
+        raise Malformed(f"may not be in a bundle: {found.name[:100]!a}")
+    return found.name, found.size
+
+
+def _tidy(root: Path) -> None:
+    """Remove what was unpacked long ago."""
+    with suppress(OSError):
+        known = sorted(root.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+        for old in known[KEPT - 1 :]:
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                shutil.rmtree(old, ignore_errors=True)
