@@ -9,23 +9,30 @@ import json
 import os
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cockpit import paths
+from cockpit.base.gate import Malformed
 from cockpit.base.times import line
 from cockpit.cli.main import main
+from cockpit.config import Config
 from cockpit.core.report.sieve import Sieve
 from cockpit.engine.logs.spooled import time_index
-from cockpit.engine.records import bundles
+from cockpit.engine.records import bundles, ustar
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.report.bundle import pack
 from cockpit.engine.report.gather import report_of
 from cockpit.engine.report.log_end import LogEnd
 from cockpit.engine.run.foreign import session_of
 from cockpit.errors import CockpitError, Exit
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.run.purpose import Joining
+from cockpit.tui.run.screen import RunScreen
 from tests.report.made import RUN, TOKEN, made
+from tests.tui.scenes import text_of, until
 
 
 @pytest.fixture
@@ -36,6 +43,10 @@ def bundle(tmp_path: Path) -> Path:
     pack(folder, str(target))
     folder.discard()
     return target
+
+
+def read(text: bytes, at: int, length: int) -> bytes:
+    return text[at : at + length]
 
 
 def members(path: Path) -> dict[str, bytes]:
@@ -129,7 +140,7 @@ def test_of_long_logs_the_end_is_there_with_its_times(tmp_path: Path) -> None:
 
 def test_offsets_are_right_after_a_secret() -> None:
     text = b"a line\n" * 20_000 + f"token={TOKEN}\n".encode() + b"after it\n" * 20_000
-    end = LogEnd(lambda at, length: text[at : at + length], len(text))
+    end = LogEnd(partial(read, text), len(text))
     sieve = Sieve()
     clean = b"".join(end.parts(len(text), sieve))
     assert sieve.taken == 1
@@ -145,7 +156,7 @@ def test_a_key_of_many_lines_is_cut_whole() -> None:
     text = b"x" * 79 + b"\n"
     text = text * 800 + key + text * 10
     for shift in range(0, 80 * 30, 480):
-        end = LogEnd(lambda at, length, data=text[shift:]: data[at : at + length], len(text) - shift)
+        end = LogEnd(partial(read, text[shift:]), len(text) - shift)
         assert b"MIIEv" not in b"".join(end.parts(len(text), Sieve()))
 
 
@@ -277,3 +288,43 @@ def test_other_files_are_no_bundles(tmp_path: Path, bundle: Path) -> None:
     assert bundles.is_bundle(str(bundle))
     for name in ("log.gz", "empty", "other.tar.gz", "missing", "."):
         assert not bundles.is_bundle(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("length", [1, 99, 100, 101, 150, 200, 254])
+def test_headers_are_those_of_tar(length: int) -> None:
+    """Python's own reader of archives finds the same in them."""
+    name = f"spool/{'n' * min(length, 140)}/{'f' * max(1, min(length - 140, 90))}"
+    block = ustar.header(name, 12_345)
+    assert len(block) == ustar.BLOCK
+    told = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+    assert (told.name, told.size, told.mode, told.isreg()) == (name, 12_345, 0o600, True)
+    assert ustar.member(block) == (name, 12_345)
+    for at in (0, 124, 148, 156, 400):
+        bent = bytearray(block)
+        bent[at] ^= 4
+        with pytest.raises(Malformed):
+            ustar.member(bytes(bent))
+
+
+def test_a_name_that_has_no_room_is_said() -> None:
+    for name in ("n" * 101, f"spool/{'n' * 200}/f", "spool/ü"):
+        with pytest.raises(Malformed, match="no room"):
+            ustar.header(name, 0)
+    assert ustar.member(bytes(ustar.BLOCK)) is None
+
+
+def test_the_app_opens_it(bundle: Path) -> None:
+    """At its end, with its log; nothing is asked of anybody."""
+
+    async def watched() -> None:
+        app = CockpitApp(Joining(RunFolder.find(str(bundle))), Config(ascii=False), read_only=True)
+        async with app.run_test(size=(140, 45)) as pilot:
+            await until(pilot, lambda: isinstance(app.screen, RunScreen), "the run's screen")
+            await until(pilot, lambda: "rank 3 exited 1" in text_of(app), "its end")
+            await until(pilot, lambda: "step 40 loss" in text_of(app), "its log")
+            await pilot.press("F")
+            await until(pilot, lambda: "gpu01" in text_of(app), "what was run")
+            await pilot.press("escape", "q")
+            await until(pilot, lambda: app.return_code is not None, "left")
+
+    asyncio.run(watched())

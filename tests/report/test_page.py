@@ -41,24 +41,24 @@ class Tags(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
-        self.tags: Counter[tuple[str, ...]] = Counter()
+        self.tags: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self.text = ""
         self.feed(page)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         names = tuple(name for name, _ in attrs)
-        self.tags[(tag, *names)] += 1
+        self.tags[(tag, names)] += 1
         assert not {"src", "href", "action", "srcset", "data", "poster"}.intersection(names)
 
     def handle_data(self, data: str) -> None:
         self.text += data
 
     def handle_comment(self, data: str) -> None:
-        self.tags["comment",] += 1
+        self.tags["comment", ()] += 1
 
     def handle_pi(self, data: str) -> None:
-        self.tags["instruction",] += 1
+        self.tags["instruction", ()] += 1
 
 
 def of(text: str) -> RunReport:

@@ -47,7 +47,7 @@ def parser() -> Parser:
         made,
         "--bundle",
         "FILE",
-        "a .tar.gz for somebody else's cockpit: attach, report, logs, stacks, ps … take it in place of RUN",
+        "a .tar.gz for somebody else's cockpit: attach, report, logs, stacks, ps … take it instead of RUN",
     )
     made.add_argument(
         "--log-mb",

@@ -13,11 +13,11 @@ import json
 import os
 import re
 import shutil
-import tarfile
 import tempfile
 import time
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -26,6 +26,7 @@ from cockpit.base import gate
 from cockpit.base.gate import Definition, Malformed, bound, read
 from cockpit.engine.files import create, read_small
 from cockpit.engine.quotas import Space
+from cockpit.engine.records import ustar
 from cockpit.errors import CockpitError, os_error
 from cockpit.private import private_dir
 
@@ -41,9 +42,6 @@ FILES, FILE_BYTES, ALL_BYTES = 1 << 16, 256 << 20, 4 << 30
 KEPT, KEPT_S = 8, 86400.0
 """Bundles that stay unpacked here, the newest; one that was opened within so many seconds stays too."""
 
-BLOCK = 512
-"""Of a tar archive (POSIX.1-1988, ustar)."""
-
 CLOSED = "it was opened from a bundle"
 """Why the nodes of such a run are not contacted."""
 
@@ -51,7 +49,7 @@ _PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}"
 _NAME = re.compile(
     rf"bundle\.json|manifest\.json|(?:journal|now|pace)\.jsonl|(?:spool|stacks|profiles)/{_PART}/{_PART}"
 )
-_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.HeaderError)
+_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
 """What reading a damaged archive raises."""
 
 
@@ -74,11 +72,22 @@ class Head(Definition):
 def is_bundle(word: str) -> bool:
     """Whether a word names a bundle: a gzipped archive that begins with its head."""
     try:
-        with open(word, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
-            found = _sized(cast(BinaryIO, file))
+        with _unzipped(word) as file:
+            found = _sized(file)
             return found is not None and found[0] == HEAD
     except (OSError, Malformed, ValueError, *_BROKEN):
         return False
+
+
+def _named(path: str | Path) -> BinaryIO:
+    """A file that a person named: a link, or a FIFO, may be meant."""
+    return open(path, "rb")
+
+
+@contextmanager
+def _unzipped(path: str | Path) -> Iterator[BinaryIO]:
+    with _named(path) as packed, gzip.GzipFile(fileobj=packed) as file:
+        yield cast(BinaryIO, file)
 
 
 def is_meant(word: str) -> bool:
@@ -97,7 +106,7 @@ def opened(path: Path) -> Path:
     :raises CockpitError: it cannot be read, is damaged, made by a newer cockpit, or no bundle
     """
     try:
-        with open(path, "rb") as file:
+        with _named(path) as file:
             digest = hashlib.sha256()
             while data := file.read(1 << 20):
                 digest.update(data)
@@ -115,8 +124,8 @@ def opened(path: Path) -> Path:
 def _unpack(path: Path, place: Path) -> None:
     beside = Path(tempfile.mkdtemp(prefix=".new.", dir=place.parent))
     try:
-        with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
-            _take(cast(BinaryIO, file), beside / "run")
+        with _unzipped(path) as file:
+            _take(file, beside / "run")
         head = _head(beside)
         os.rename(beside / "run", beside / head.run)
         os.rename(beside, place)
@@ -162,7 +171,7 @@ def _take(file: BinaryIO, folder: Path) -> None:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with create(target) as into:
             _copy(file, into, size)
-        _exactly(file, -size % BLOCK)
+        _exactly(file, -size % ustar.BLOCK)
     if "manifest.json" not in seen:
         raise Malformed("no manifest.json")
     while file.read(1 << 20):  # up to its checksum
@@ -187,14 +196,10 @@ def _exactly(file: BinaryIO, size: int) -> bytes:
 
 def _sized(file: BinaryIO) -> tuple[str, int] | None:
     """The next file of an archive; None: there is no other."""
-    block = _exactly(file, BLOCK)
-    if not block.strip(b"\0"):
-        return None
-    found = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
-    # tarfile itself would also follow extended headers, of any size.
-    if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or not _NAME.fullmatch(found.name):
-        raise Malformed(f"may not be in a bundle: {found.name[:100]!a}")
-    return found.name, found.size
+    found = ustar.member(_exactly(file, ustar.BLOCK))
+    if found is not None and not _NAME.fullmatch(found[0]):
+        raise Malformed(f"may not be in a bundle: {found[0][:100]!a}")
+    return found
 
 
 def _tidy(root: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import tarfile
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -21,15 +21,16 @@ from typing import Any
 from cockpit import __version__
 from cockpit.base import secret, times
 from cockpit.base.events import Gap, NodeLost
+from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, TIMES
 from cockpit.core.logs.sources import writer_of
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine.files import SMALL_LIMIT, create, lines, read_small
+from cockpit.engine.files import SMALL_LIMIT, create, lines, open_regular, read_small
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, logs_of, time_index
 from cockpit.engine.profile.known import store_of
-from cockpit.engine.records import bundles
+from cockpit.engine.records import bundles, ustar
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.report.log_end import LogEnd
 from cockpit.engine.run.paces import FILE as PACE
@@ -183,17 +184,16 @@ def _archive(root: Path, target: str) -> None:
     names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
     names.sort(key=lambda name: name != bundles.HEAD)
     try:
-        with (
-            create(beside) as file,
-            tarfile.open(fileobj=file, mode="w:gz", format=tarfile.USTAR_FORMAT) as made,
-        ):
+        with create(beside) as file, gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as made:
             for name in names:
-                info = tarfile.TarInfo(name)
-                info.size, info.mode = (root / name).stat().st_size, 0o600
-                with open(root / name, "rb") as source:
-                    made.addfile(info, source)
+                with os.fdopen(open_regular(root / name), "rb") as source:
+                    size = os.fstat(source.fileno()).st_size
+                    made.write(ustar.header(name, size))
+                    shutil.copyfileobj(source, made)
+                    made.write(bytes(-size % ustar.BLOCK))
+            made.write(ustar.END)
         os.replace(beside, target)
-    except ValueError as error:  # a name that the format has no room for
+    except Malformed as error:
         raise CockpitError(f"cannot be packed: {error}", where=target) from None
     finally:
         with suppress(OSError):
