@@ -322,8 +322,8 @@ def test_the_app_opens_it(bundle: Path) -> None:
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "the run's screen")
             await until(pilot, lambda: "rank 3 exited 1" in text_of(app), "its end")
             await until(pilot, lambda: "step 40 loss" in text_of(app), "its log")
-            await pilot.press("F")
-            await until(pilot, lambda: "gpu01" in text_of(app), "what was run")
+            await pilot.press("5")
+            await until(pilot, lambda: "agent on gpu01" in text_of(app), "what was run")
             await pilot.press("escape", "q")
             await until(pilot, lambda: app.return_code is not None, "left")
 
