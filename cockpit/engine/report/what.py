@@ -10,6 +10,7 @@ from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.model import Node, RunModel
 from cockpit.core.run.states import signal_name
 from cockpit.core.text import one_line
+from cockpit.engine.launch.code import kept_revision
 from cockpit.engine.records.folder import Manifest, RunFolder
 
 FACTS = {
@@ -20,6 +21,8 @@ FACTS = {
     "python": "interpreter",
 }
 """Facts of a node at the start that are about versions, and how they are called."""
+THIS = "this machine"
+"""In place of a node."""
 WORD = 2000
 """Bytes of one word, or of one value."""
 NAMES = 400
@@ -46,7 +49,7 @@ def what_ran(folder: RunFolder, model: RunModel, sieve: Sieve) -> What:
         hosts,
         len(manifest.world),
         _plan(manifest, sieve),
-        _values({entry.name: _versions(entry.facts) for entry in manifest.nodes}),
+        (*_code(folder), *_values({entry.name: _versions(entry.facts) for entry in manifest.nodes})),
         _values({_node(plan): _env(plan, sieve) for plan in manifest.plans}),
     )
 
@@ -77,6 +80,12 @@ def _plan(manifest: Manifest, sieve: Sieve) -> tuple[tuple[tuple[str, ...], tupl
         words = tuple(map(_short, argv)) if isinstance(argv, list) else ()
         alike.setdefault(words, []).append(_node(plan))
     return tuple((sieve.words(words), tuple(nodes)) for words, nodes in alike.items() if words)
+
+
+def _code(folder: RunFolder) -> list[Value]:
+    """The revision of the code; that of this machine, from where it was started."""
+    found = kept_revision(folder.path)
+    return [] if found is None else [Value("git", ((found.text, (THIS,)),))]
 
 
 def _versions(facts: Mapping[str, Any]) -> dict[str, str]:
