@@ -286,7 +286,8 @@ def test_other_files_are_no_bundles(tmp_path: Path, bundle: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     packed(tmp_path / "other.tar.gz", ("code.py", b""), head=False)
     assert bundles.is_bundle(str(bundle))
-    for name in ("log.gz", "empty", "other.tar.gz", "missing", "."):
+    os.mkfifo(tmp_path / "fifo.tar.gz")
+    for name in ("log.gz", "empty", "other.tar.gz", "missing", ".", "fifo.tar.gz"):
         assert not bundles.is_bundle(str(tmp_path / name))
 
 

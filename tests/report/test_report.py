@@ -9,10 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from cockpit.base.events import NodeLost
 from cockpit.cli.main import main
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.report.model import RunReport
+from cockpit.core.report.page import as_page
 from cockpit.core.report.words import MD_LINES, as_lines, as_markdown
+from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.report.gather import report_of
 from cockpit.errors import Exit
@@ -91,6 +94,17 @@ def test_secrets_are_taken_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_all_output_of_ranks_is_harmless_for_a_terminal() -> None:
     assert all(line.isprintable() or not line for line in as_lines(report(made())))
+
+
+def test_what_nodes_say_is_harmless_in_files_too() -> None:
+    """A reason for its end comes from a node."""
+    folder = made(over=False)
+    folder.write(Event(BEGAN + 50, "gpu02", NodeLost("its \x1b]0;evil\x07 disk is \u202e gone")))
+    found = report(folder)
+    folder.close()
+    assert any(host.how.startswith("lost: its") for host in found.what.hosts)
+    assert "\x1b" not in "\n".join(as_markdown(found)) + as_page(found)
+    assert "\u202e" not in "\n".join(as_markdown(found)) + as_page(found)
 
 
 def test_markdown_is_short_and_begins_with_the_end() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -15,10 +15,12 @@ class Sieve:
     """Takes secrets out of texts by :func:`cockpit.base.secret.without`, and counts them.
 
     :param known: values that are secrets wherever they are, see :func:`cockpit.base.secret.values`
+    :param form: what else is done to a text, such as making it harmless
     """
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
+    def __init__(self, known: Iterable[str] = (), form: Callable[[str], str] = str) -> None:
         self._known = tuple(known)
+        self._form = form
         self.taken = 0
         """How many have been taken out."""
 
@@ -27,7 +29,7 @@ class Sieve:
         clean = secret.without(text, self._known)
         if clean != text:
             self.taken += max(1, clean.count(secret.GONE) - text.count(secret.GONE))
-        return clean
+        return self._form(clean)
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
         """A command line without secrets: an option may say that the next word is one."""

@@ -72,6 +72,8 @@ class Head(Definition):
 def is_bundle(word: str) -> bool:
     """Whether a word names a bundle: a gzipped archive that begins with its head."""
     try:
+        if not os.path.isfile(word):  # a FIFO would block
+            return False
         with _unzipped(word) as file:
             found = _sized(file)
             return found is not None and found[0] == HEAD
@@ -80,7 +82,7 @@ def is_bundle(word: str) -> bool:
 
 
 def _named(path: str | Path) -> BinaryIO:
-    """A file that a person named: a link, or a FIFO, may be meant."""
+    """A file that a person named: a link may be meant."""
     return open(path, "rb")
 
 

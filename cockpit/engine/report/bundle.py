@@ -34,10 +34,10 @@ from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, logs_of, time
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records import bundles, ustar
 from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.report.gather import snapshots
 from cockpit.engine.report.log_end import LogEnd
 from cockpit.engine.run.paces import FILE as PACE
 from cockpit.engine.run.paces import kept
-from cockpit.engine.stacks.listed import listed
 from cockpit.errors import CockpitError, os_error
 
 LOG_BYTES = 1 << 20
@@ -82,7 +82,7 @@ def _gather(folder: RunFolder, root: Path, sieve: Sieve, log_bytes: int) -> None
     with closing(SpooledLogs(folder)) as logs:
         for entry in folder.manifest.nodes:
             _node(folder, entry, root / "spool" / folder.spool_dir(entry).name, logs, sieve, log_bytes)
-    for one in listed(folder.path / "stacks")[-LOOKS:]:
+    for one in snapshots(folder, model)[-LOOKS:]:
         _copies(one.path, root / "stacks" / one.path.name, sieve)
     store = store_of(folder)
     for number in store.numbers()[-PROFILES:]:

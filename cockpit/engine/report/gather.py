@@ -45,7 +45,7 @@ from cockpit.engine.run.paces import PaceBook, estimate
 from cockpit.engine.run.series import RunSeries
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.evidence import put_together
-from cockpit.engine.stacks.listed import listed
+from cockpit.engine.stacks.listed import Listed, listed
 from cockpit.errors import CockpitError
 
 POINTS = 240
@@ -82,7 +82,7 @@ async def report_of(folder: RunFolder) -> RunReport:
         speaks = series.source
     moments, left_out = _moments(folder, model)
     state = state_text(model)
-    sieve = Sieve(secret.values(os.environ))
+    sieve = Sieve(secret.values(os.environ), one_line)
     made = RunReport(
         folder.name,
         time.time(),
@@ -233,13 +233,18 @@ def _moments(folder: RunFolder, model: RunModel) -> tuple[tuple[Moment, ...], in
     return told, len(entries) - len(shown)
 
 
-def _looks(folder: RunFolder, model: RunModel) -> tuple[Look, ...]:
-    """The newest snapshots, also those that nodes took, each with its verdict."""
+def snapshots(folder: RunFolder, model: RunModel) -> list[Listed]:
+    """All that are here, the oldest first, also those of what nodes kept."""
     if not folder.manifest.closed:
         with suppress(CockpitError, OSError):  # there is no room, say: those that are there are shown
             put_together(folder, model)
+    return listed(folder.path / "stacks")
+
+
+def _looks(folder: RunFolder, model: RunModel) -> tuple[Look, ...]:
+    """The newest snapshots, also those that nodes took, each with its verdict."""
     found = []
-    for one in listed(folder.path / "stacks")[-LOOKS:]:
+    for one in snapshots(folder, model)[-LOOKS:]:
         with suppress(CockpitError):
             lines = stack_lines(saved.load(one.path), one.found, threads="main")
             more = len(lines) - STACK_LINES
