@@ -38,6 +38,7 @@ from benchmarks import (
     profiles,
     ranks,
     readings,
+    reports,
     soak,
     srun,
     stacks,
@@ -87,6 +88,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "works": works.run,
     "causes": causes.run,
     "explain": explain.run,
+    "reports": reports.run,
     "soak": soak.run,
 }
 QUICK: dict[str, Callable[[], Result]] = {
