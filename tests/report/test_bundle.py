@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import io
 import json
 import os
+import random
 import tarfile
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +21,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.times import line
 from cockpit.cli.main import main
 from cockpit.config import Config
+from cockpit.core.report.page import as_page
 from cockpit.core.report.sieve import Sieve
 from cockpit.engine.logs.spooled import time_index
 from cockpit.engine.records import bundles, ustar
@@ -329,3 +332,31 @@ def test_the_app_opens_it(bundle: Path) -> None:
             await until(pilot, lambda: app.return_code is not None, "left")
 
     asyncio.run(watched())
+
+
+def _bent(path: Path, rng: random.Random) -> None:
+    """Change what is in its files, and nothing of their names and sizes."""
+    data = bytearray(gzip.decompress(path.read_bytes()))
+    places, at = [], 0
+    while (found := ustar.member(bytes(data[at : at + ustar.BLOCK]))) is not None:
+        places.append((at + ustar.BLOCK, found[1]))
+        at += ustar.BLOCK + found[1] + -found[1] % ustar.BLOCK
+    for begin, size in rng.sample([place for place in places[1:] if place[1]], 3):
+        odd = rng.choice([b"", b"9" * 40, b"-1", b"null", b"\xff\xfe", b"[[[[", b"\n{}\n", b"<b>", b"NaN"])
+        spot = begin + rng.randrange(size)
+        data[spot : min(begin + size, spot + len(odd))] = odd[: begin + size - spot]
+        data[begin + rng.randrange(size)] ^= 1 << rng.randrange(8)
+    path.write_bytes(gzip.compress(bytes(data), 1))
+
+
+def test_whatever_its_files_say_there_is_a_report_or_an_error(bundle: Path, tmp_path: Path) -> None:
+    rng, whole, reports = random.Random(30), bundle.read_bytes(), 0
+    for _ in range(80):
+        bundle.write_bytes(whole)
+        _bent(bundle, rng)
+        with contextlib.suppress(CockpitError):
+            found = asyncio.run(report_of(RunFolder.find(str(bundle))))
+            as_page(found)
+            json.dumps(found.as_json(), allow_nan=False)
+            reports += 1
+    assert 20 < reports < 80

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from cockpit.base.gate import Definition, Malformed, Text, bound, read
+from cockpit.base.gate import Definition, Malformed, Text, bound, parsed, read
 from cockpit.engine.files import read_small, replace
 from cockpit.errors import CockpitError
 
@@ -52,8 +52,8 @@ async def keep_revision(folder: Path, cwd: str) -> None:
 
 def kept_revision(folder: Path) -> Revision | None:
     """What a run's folder has of it; None: nothing, or it is damaged."""
-    with suppress(OSError, ValueError, RecursionError, Malformed):
-        return read(Revision, json.loads(read_small(folder / FILE, 1 << 16)))
+    with suppress(OSError, Malformed):
+        return read(Revision, parsed(read_small(folder / FILE, 1 << 16)))
     return None
 
 

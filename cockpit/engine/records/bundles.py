@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -38,6 +37,8 @@ FORMAT = 1
 
 FILES, FILE_BYTES, ALL_BYTES = 1 << 16, 256 << 20, 4 << 30
 """Of one bundle at most: files, bytes of each, and of all together, unpacked."""
+JSON_BYTES, HEAD_BYTES = 32 << 20, 1 << 16
+"""Of a file that is read as a whole, and of the head."""
 
 KEPT, KEPT_S = 8, 86400.0
 """Bundles that stay unpacked here, the newest; one that was opened within so many seconds stays too."""
@@ -145,8 +146,8 @@ def _head(place: Path) -> Head:
     """
     inner = next((each for each in place.iterdir() if each.is_dir()), place)
     try:
-        head = read(Head, json.loads(read_small(inner / HEAD)))
-    except (OSError, ValueError, RecursionError):
+        head = read(Head, gate.parsed(read_small(inner / HEAD, HEAD_BYTES)))
+    except (OSError, Malformed):
         raise Malformed(f"no {HEAD}") from None
     if head.format > FORMAT:
         raise Malformed(f"made by cockpit {head.version}, which is newer than this one")
@@ -165,7 +166,8 @@ def _take(file: BinaryIO, folder: Path) -> None:
     while (found := _sized(file)) is not None:
         name, size = found
         left -= size
-        if name in seen or len(seen) >= FILES or size > FILE_BYTES or left < 0:
+        most = JSON_BYTES if name.endswith(".json") else FILE_BYTES
+        if name in seen or len(seen) >= FILES or size > most or left < 0:
             raise Malformed(f"{name}: there twice, or more than may be in a bundle")
         seen.add(name)
         space.check(size)
