@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from cockpit.node.calls import Call
 from cockpit.node.facts import facts
 
@@ -20,3 +22,24 @@ def test_folders_that_are_no_packages_are_not_taken_for_them(tmp_path: Path) -> 
     asked = {"do": "facts", "cwd": str(tmp_path), "python": str(bare), "base": str(tmp_path)}
     found = facts(Call({"id": 1, **asked}, b"", lambda head, data: None))
     assert (found["deepspeed"], found["accelerate"], found["no_ssh"]) == (None, None, False)
+
+
+def test_what_is_installed_has_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same where the same is installed, wherever that is; another one with another version."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+
+    def looked(place: str, *names: str) -> tuple[int, str]:
+        for name in names:
+            (tmp_path / place / name).mkdir(parents=True)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / place))
+        asked = {"do": "facts", "cwd": str(tmp_path), "python": str(bare), "base": str(tmp_path)}
+        found = facts(Call({"id": 1, **asked}, b"", lambda head, data: None))
+        return found.get("installed", 0), found.get("installed_hash", "")
+
+    first = looked("a", "torch-2.4.0.dist-info", "numpy-2.1.0.dist-info", "torch")
+    assert first[0] == 2
+    assert looked("b", "numpy-2.1.0.dist-info", "torch-2.4.0.dist-info") == first
+    assert looked("c", "numpy-2.1.1.dist-info", "torch-2.4.0.dist-info") not in (first, (0, ""))
+    assert looked("d", "torch") == (0, "")

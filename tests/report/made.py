@@ -38,7 +38,13 @@ def made(name: str = RUN, *, over: bool = True, hostile: str = HOSTILE) -> RunFo
             f"/tmp/{node}",
             [2 * index, 2 * index + 1],
             host=f"{node}.cluster",
-            facts={"python_version": "3.11.9", "torch": f"2.{4 - index}.0", "packages": {"numpy": "2.1.0"}},
+            facts={
+                "python_version": "3.11.9",
+                "torch": f"2.{4 - index}.0",
+                "packages": {"numpy": "2.1.0"},
+                "installed": 412,
+                "installed_hash": "3f2a91c0d2e4b5a6",
+            },
         )
         for index, node in enumerate(NODES)
     ]

@@ -76,7 +76,7 @@ def test_where_nodes_differ_comes_first() -> None:
     first, *others = report(made()).what.versions
     assert (first.name, first.differs) == ("torch", True)
     assert [nodes for _, nodes in first.said] == [("gpu01",), ("gpu02",)]
-    assert {one.name for one in others} == {"Python", "numpy"}
+    assert {one.name for one in others} == {"Python", "all packages", "numpy"}
     assert not any(one.differs for one in others)
 
 

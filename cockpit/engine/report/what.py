@@ -91,6 +91,8 @@ def _code(folder: RunFolder) -> list[Value]:
 def _versions(facts: Mapping[str, Any]) -> dict[str, str]:
     """Names and versions; whatever else a node has said of itself is left out."""
     found = {called: facts[name] for name, called in FACTS.items() if isinstance(facts.get(name), str)}
+    if isinstance(digest := facts.get("installed_hash"), str) and digest:
+        found["all packages"] = f"{facts.get('installed')} packages, hash {digest}"
     packages = facts.get("packages")
     if isinstance(packages, dict):
         found |= {name: text for name, text in list(packages.items())[:NAMES] if isinstance(text, str)}
