@@ -14,6 +14,7 @@ from cockpit.cli.main import main
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.report.model import RunReport
 from cockpit.core.report.page import as_page
+from cockpit.core.report.sieve import Sieve
 from cockpit.core.report.words import MD_LINES, as_lines, as_markdown
 from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import RunFolder
@@ -70,6 +71,21 @@ def test_numbers_are_those_of_the_files() -> None:
     assert found.course.last == len(losses)
     assert found.course.begun_s == pytest.approx(ends[0] - BEGAN)
     assert found.took_s == pytest.approx(ends[-1] - BEGAN + 1)
+
+
+def test_how_the_others_ended_is_said_in_each_form() -> None:
+    found = report(made())
+    for lines in (list(as_lines(found)), as_markdown(found), as_page(found).splitlines()):
+        assert any("others: ranks 0-2 exited 0" in line for line in lines)
+        assert sum("failed first: rank 3 exited 1" in line for line in lines) == 1
+
+
+def test_a_word_that_anybody_may_say_is_no_secret() -> None:
+    """An option's value may be an ordinary word: it is cut there alone."""
+    sieve = Sieve()
+    assert sieve.words(["--api-token", "default", "--hub-token", "9f8e7d6c5b4a"])[1::2] == ("(secret)",) * 2
+    assert sieve.text("the default is 9f8e7d6c5b4a") == "the default is (secret)"
+    assert sieve.taken == 3
 
 
 def test_where_nodes_differ_comes_first() -> None:

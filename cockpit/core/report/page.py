@@ -10,7 +10,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.report import words
-from cockpit.core.report.model import Course, Look, Moment, Profile, RunReport, Tail, Value, Why
+from cockpit.core.report.model import Course, Look, Moment, Profile, RunReport, Tail, Value
 from cockpit.core.report.page_style import STYLE
 from cockpit.core.report.plots import plot
 from cockpit.core.text import counted
@@ -35,7 +35,7 @@ def _page(report: RunReport) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{title}</title><style>{STYLE}</style></head><body><main>"
     yield from _head(report)
-    yield from _why(report.why, report.outcome)
+    yield from _ending(report)
     yield from _pace(report)
     yield from _findings(report.findings)
     yield from _stacks(report.looks)
@@ -67,12 +67,12 @@ def _head(report: RunReport) -> Iterator[str]:
     yield f'<div class="facts">{"".join(cells)}</div>'
 
 
-def _why(why: Why, outcome: Iterable[str]) -> Iterator[str]:
-    lines = list(words.why_lines(why)) or list(outcome)
+def _ending(report: RunReport) -> Iterator[str]:
+    lines = words.ending_lines(report)
     if not lines:
         return
     first, *rest = lines
-    bad = ' class="bad"' if why.how else ""
+    bad = ' class="bad"' if report.why.how else ""
     yield f"<h2>How it ended</h2><section{bad}><h3>{escape(first)}</h3>{_items(rest)}</section>"
 
 

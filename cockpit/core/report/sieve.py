@@ -38,7 +38,8 @@ class Sieve:
         found = [each for each in taken if each != secret.GONE]
         self.taken += len(found)
         # A rank may print what it was given.
-        self._known += tuple(each for each in found if len(each) >= secret.SHORT and each not in self._known)
+        given = {form for each in found for form in secret.values({"SECRET": each})}
+        self._known = tuple(sorted({*self._known, *given}, key=len, reverse=True))
         return tuple(clean)
 
     def variable(self, name: str, value: str) -> str:

@@ -86,6 +86,13 @@ def why_lines(why: Why) -> Iterator[str]:
         yield f"failed after it: {ranks_named(why.failed_too)}"
 
 
+def ending_lines(report: RunReport) -> list[str]:
+    """How it ended and why, a sentence each: what was judged, then what else is recorded."""
+    judged = list(why_lines(report.why))
+    same = ("first to fail: ", "meaning: ", "next: ") if judged else ()
+    return [*judged, *(text for text in report.outcome if not text.startswith(same))]
+
+
 def course_lines(course: Course) -> Iterator[str]:
     """How far it came, and how fast."""
     if not course.steps:
@@ -210,10 +217,8 @@ def as_markdown(report: RunReport) -> list[str]:
     """The report for a ticket: at most :data:`MD_LINES` lines, the essential first."""
     lines = [f"# {markdown(head(report))}", "", f"`{code(typed(report))}`", ""]
     lines += [f"- {markdown(text)}" for text in about(report)]
-    if not report.why.how:
-        lines += [f"- {markdown(text)}" for text in report.outcome[:4]]
-    why = list(why_lines(report.why))[:10]
-    lines += ["", "**Why**", "", *(f"- {markdown(text)}" for text in why)] if why else []
+    ended = ending_lines(report)[:11]
+    lines += ["", "**How it ended**", "", *(f"- {markdown(text)}" for text in ended)] if ended else []
     pace = [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves[:3])]
     lines += ["", "**Pace**", "", *(f"- {markdown(text)}" for text in pace)]
     if look := report.looks[-1:]:

@@ -61,7 +61,7 @@ WIDTH = 100
 TAILS, TAIL_LINES, TAIL_BYTES, LINE = 4, 25, 64 << 10, 400
 """Logs whose last lines are shown, lines of each, bytes that are read for them, bytes of a line."""
 
-CURVES = {"loss": "", "step_s": "s", "work_s": "s", "tokens_s": "tokens/s", "samples_s": "samples/s"}
+CURVES = {"loss": "", "step_s": "s", "work_s": "s", "tokens_s": "", "samples_s": ""}
 """Columns of a run's numbers that become curves, and their units."""
 NAMED = {"step_s": "step time", "work_s": "work of the median rank"}
 
