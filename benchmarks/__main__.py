@@ -34,6 +34,7 @@ from benchmarks import (
     logs,
     marks,
     node,
+    nsysreports,
     probe,
     profiles,
     ranks,
@@ -84,11 +85,12 @@ ALL: dict[str, Callable[[], Result]] = {
     "profiles": profiles.run,
     "calls": profiles.calls,
     "traces": traces.run,
-    "reports": reports.run,
+    "nsysreports": nsysreports.run,
     "joined": joined.run,
     "works": works.run,
     "causes": causes.run,
     "explain": explain.run,
+    "reports": reports.run,
     "soak": soak.run,
 }
 QUICK: dict[str, Callable[[], Result]] = {

@@ -1,111 +1,126 @@
-"""What it costs a node to sum up an nsys report that is exported: MB/s of the export, and memory."""
+"""The report of a long run: what it costs to make it, its page, and a bundle of the run."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from benchmarks.measure import BenchmarkError
 from benchmarks.table import Level, Result
-from benchmarks.traces import cost
-from tests.node.nsys_exports import Export, global_pid
+from cockpit.base.times import line
+from cockpit.core.pace.past import PastStep
+from cockpit.core.report.page import as_page
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.report.bundle import pack
+from cockpit.engine.report.gather import report_of
 
-RANKS, STEPS, KERNELS, ROUNDS = 4, 20, 3000, 3
-"""A report of a node; each step of a rank starts so many kernels, and marks two ranges for three of them."""
-_EVERY_NS = 20_000
-_ALL_REDUCE = 100
-"""Every so many kernels."""
-
-_SUM = (
-    "import io, sys; from cockpit.node.profile import nsys_sum; "
-    "sys.stdin = io.TextIOWrapper(io.BytesIO(b'{\"ranks\": {}}')); "
-    "code = nsys_sum.main([sys.argv[1]] * 2)"
-)
+BEGAN = 1_795_233_881.0
+NODES, SLOTS, HOURS, STEP_S = 8, 8, 8, 2.0
+OTHERS = 10
+"""Ranks other than 0 print a line each so many steps."""
+ROUNDS = 5
 
 
 def run() -> Result:
     """Measure; needs nothing."""
-    with tempfile.TemporaryDirectory() as name:
-        export = made(Path(name) / "report.sqlite")
-        size = export.stat().st_size / 1e6
-        found = [cost(_SUM, export) for _ in range(ROUNDS)]
-    rows = RANKS * STEPS * (2 * KERNELS + KERNELS * 2 // 3)
-    if size < 1:
-        raise BenchmarkError("the export is empty")
+    with tempfile.TemporaryDirectory() as place, _state(place):
+        folder = _made(int(HOURS * 3600 / STEP_S))
+        report = asyncio.run(report_of(folder))
+        target = f"{place}/run.tar.gz"
+        made = _timed(lambda: asyncio.run(report_of(folder)))
+        packed = _timed(lambda: pack(folder, target))
+        size, page = os.path.getsize(target), len(as_page(report).encode())
+        opened = _timed(lambda: RunFolder.find(target), 1)
     return Result(
         "reports",
-        f"an nsys report of {RANKS} ranks, exported to {size:.0f} MB, summed up on its node",
-        {"cockpit": "python -m cockpit.node nsyssum EXPORT REPORT"},
+        f"{NODES * SLOTS} ranks, {HOURS} h, {report.course.steps:,} steps, a rank failed",
+        {"cockpit": "cockpit report RUN --html FILE, --bundle FILE"},
         levels=[
-            Level("time of a MB of the export", [1000 * one.wall / size for one in found], "ms"),
-            Level("the whole report", [one.wall for one in found], "s"),
-            Level("CPU", [one.cpu for one in found], "s"),
-            Level("peak RSS", [one.peak for one in found], "MB", 500),
+            Level("the report: CPU", made, "s", 10),
+            Level("its page", [page / 1e6], "MB", 2),
+            Level("a bundle: CPU", packed, "s", 20),
+            Level("its size", [size / 1e6], "MB"),
+            Level("opened: CPU", opened, "s", 2),
         ],
         notes=[
-            f"Made up, in the columns of nsys 2026: about {rows:,} events.",
-            "The time that nsys takes for the export is not in it.",
+            f"Made up: rank 0 prints each step, the others each {OTHERS}th; no snapshots and no profiles.",
+            "CPU is of the process, one core.",
         ],
     )
 
 
-def made(path: Path) -> Path:
-    """An export."""
-    export = Export(path)
-    names = [export.string(f"void kernel_{number}<float>(float*)") for number in range(60)]
-    nccl = export.string("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
-    launch, forward = export.string("cudaLaunchKernel_v7000"), export.string("aten::linear, seq = 7")
-    blob = export.payload(1 << 22)["binaryData"]
-    for rank in range(RANKS):
-        whose = global_pid(4000 + rank)
-        thread = whose + 4000 + rank
-        for step in range(STEPS):
-            begin = (1 + step) * KERNELS * _EVERY_NS
-            export.range(4000 + rank, f"ProfilerStep#{step}", begin, begin + KERNELS * _EVERY_NS)
-            numbers = range(step * KERNELS, (step + 1) * KERNELS)
-            export.db.executemany(
-                "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, contextId, streamId,"
-                " correlationId, globalPid, demangledName, shortName) VALUES (?, ?, 0, 1, ?, ?, ?, ?, ?)",
-                _kernels(begin, numbers, whose, names, nccl),
-            )
-            export.db.executemany(
-                "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, end, globalTid, correlationId, nameId,"
-                " returnValue) VALUES (?, ?, ?, ?, ?, 0)",
-                (
-                    (at := begin + place * _EVERY_NS, at + 4000, thread, n, launch)
-                    for place, n in enumerate(numbers)
-                ),
-            )
-            export.db.executemany(
-                "INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, textId, text, binaryData)"
-                " VALUES (?, ?, 59, ?, ?, ?, ?)",
-                _ranges(begin, thread, forward, blob),
-            )
-    return export.done()
+@contextmanager
+def _state(place: str) -> Iterator[None]:
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = place
+    try:
+        yield
+    finally:
+        os.environ.pop("XDG_STATE_HOME")
+        if before is not None:
+            os.environ["XDG_STATE_HOME"] = before
 
 
-def _kernels(
-    begin: int, numbers: range, whose: int, names: list[int], nccl: int
-) -> Iterator[tuple[Any, ...]]:
-    for place, number in enumerate(numbers):
-        at = begin + place * _EVERY_NS + 6000
-        collective = place % _ALL_REDUCE == 0
-        name = nccl if collective else names[place % len(names)]
-        yield at, at + 12_000, 20 if collective else 7, number, whose, name, name
+def _timed(what: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
+    found = []
+    for _ in range(rounds):
+        began = time.process_time()
+        what()
+        found.append(time.process_time() - began)
+    return found
 
 
-def _ranges(begin: int, thread: int, forward: int, blob: bytes) -> Iterator[tuple[Any, ...]]:
-    for place in range(0, KERNELS, 3):
-        at = begin + place * _EVERY_NS
-        yield at - 500, at + 2 * _EVERY_NS, thread, forward, None, None
-        collective = place % _ALL_REDUCE == 0
-        yield (
-            at - 100,
-            at + 5000,
-            thread,
-            None,
-            "ncclAllReduce" if collective else "inner",
-            blob if collective else None,
-        )
+def _made(steps: int) -> RunFolder:
+    entries = [
+        NodeEntry(f"gpu{index + 1:02d}", f"/tmp/{index}", list(range(SLOTS * index, SLOTS * (index + 1))))
+        for index in range(NODES)
+    ]
+    folder = RunFolder.create(
+        Manifest("night", BEGAN, entries, "torchrun", ["train.py"], "/home", command=["cockpit", "run"])
+    )
+    for entry in entries:
+        _node(folder, entry, steps)
+    kept = (
+        PastStep(
+            0, step, BEGAN + 5 + step * STEP_S, 1, "", STEP_S, 1.5, 1.4, 1.6, step % (NODES * SLOTS),
+            True, True, False, False, (), phases=(100, 300, 400, 50, 100, 50),
+        ).line()
+        for step in range(1, steps + 1)
+    )  # fmt: skip
+    (folder.path / "pace.jsonl").write_bytes(b"".join(kept))
+    folder.close()
+    return RunFolder(folder.path)
+
+
+def _node(folder: RunFolder, entry: NodeEntry, steps: int) -> None:
+    spool = folder.spool_dir(entry)
+    spool.mkdir(parents=True)
+    end = BEGAN + 10 + steps * STEP_S
+    events = [
+        {"t": BEGAN + 1, "e": "rank_started", "rank": rank, "pid": 9, "ticks": 9} for rank in entry.ranks
+    ]
+    for rank in entry.ranks:
+        told = {"t": end, "e": "rank_exited", "rank": rank, "pid": 9, "signal": None, "by": "wrapper"}
+        events.append({**told, "code": int(rank == 13)})
+    events.append({"t": end + 1, "e": "ended"})
+    (spool / "events.jsonl").write_text("".join(json.dumps(each) + "\n" for each in events))
+    logs: dict[int, list[bytes]] = {rank: [] for rank in entry.ranks}
+    sizes, index = dict.fromkeys(entry.ranks, 0), []
+    for step in range(1, steps + 1):
+        grown = {}
+        for rank in entry.ranks:
+            if rank == 0 or step % OTHERS == 0:
+                said = b"step %d rank %d loss %.4f tokens/s 48211.3\n" % (step, rank, 9 / step)
+                logs[rank].append(said)
+                sizes[rank] += len(logs[rank][-1])
+                grown[f"rank-{rank}.log"] = sizes[rank]
+        if grown:
+            index.append(line(BEGAN + 5 + step * STEP_S, grown))
+    for rank, lines in logs.items():
+        last = b"RuntimeError: CUDA error: an illegal memory access was encountered\n" if rank == 13 else b""
+        (spool / f"rank-{rank}.log").write_bytes(b"".join(lines) + last)
+    (spool / "times.jsonl").write_bytes(b"".join(index))

@@ -29,6 +29,11 @@ def profiles() -> Path:
     return state() / "profiles"
 
 
+def bundles() -> Path:
+    """Folder with one folder for each bundle of somebody's run that was opened last."""
+    return state() / "bundles"
+
+
 def measured() -> Path:
     """Folder with one file for each set of nodes that nccl-tests ran on: what they measured."""
     return state() / "nccl-tests"

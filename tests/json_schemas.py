@@ -64,6 +64,27 @@ PARTS: dict[str, Said] = {
 }
 """Of a step that was profiled."""
 
+STEP = obj(
+    "one step",
+    {
+        "command": "string: to type in a shell, or an option to add",
+        "reason": "string: what it shows or mends",
+        "node": "string: where to type it; empty: here",
+        "action": "string: the app's command that does it; empty: none",
+    },
+)
+
+VALUE = obj(
+    "one thing that nodes say",
+    {
+        "name": "string: what",
+        "values": each(
+            "the most common first",
+            obj("one", {"value": "string: it; empty: none", "nodes": each("who", "string: a node")}),
+        ),
+    },
+)
+
 FINDING: dict[str, Said] = {
     "id": "string: name of the rule or cause; stable",
     "what": "string: what is wrong, in one sentence",
@@ -72,18 +93,7 @@ FINDING: dict[str, Said] = {
     "detail": "string: the line of the log, or more about it",
     "evidence": each("facts it rests on", "string: one fact"),
     "certainty": {"description": "how sure it is", "enum": ["sure", "likely", "unsure"]},
-    "steps": each(
-        "what to do next, best first",
-        obj(
-            "one step",
-            {
-                "command": "string: to type in a shell, or an option to add",
-                "reason": "string: what it shows or mends",
-                "node": "string: where to type it; empty: here",
-                "action": "string: the app's command that does it; empty: none",
-            },
-        ),
-    ),
+    "steps": each("what to do next, best first", STEP),
     "nodes": each("nodes it is about", "string: a node"),
     "severity": {"description": "how bad it is", "enum": ["error", "warning", "info"]},
     "since": "number|null: unix seconds",
@@ -812,6 +822,157 @@ SCHEMAS: dict[str, Schema] = {
                 "verdict": VERDICT,
             },
         ),
+    ),
+    "report": obj(
+        "`cockpit report RUN --json`: what a run was",
+        {
+            "run": "string: its name",
+            "made": "number: when the report was made, unix seconds",
+            "version": "string: of cockpit",
+            "state": "string: how it is, or how it ended, in words",
+            "code": "integer|null: exit code of a cockpit that watched it to its end; null: it goes on",
+            "began": "number: unix seconds",
+            "ended": "number|null: when its last rank ended, unix seconds; null: it goes on, or not known",
+            "took_s": "number: seconds until then, or until the report was made",
+            "command": each("as it was typed, without secrets", "string: a word"),
+            "program": each("the training program", "string: a word"),
+            "launcher": "string: its name",
+            "cwd": "string: folder it was started in",
+            "ranks": "integer: how many",
+            "nodes": each(
+                "where it ran",
+                obj(
+                    "a node",
+                    {
+                        "name": "string: its name",
+                        "machine": "string: as it calls itself",
+                        "ranks": "string: its ranks",
+                        "how": "string: how it ended there, or how its link is",
+                    },
+                ),
+            ),
+            "plan": each(
+                "what was started",
+                obj(
+                    "alike nodes",
+                    {"argv": each("the launcher", "string: a word"), "nodes": each("them", "string: a node")},
+                ),
+            ),
+            "versions": each("recorded at the start, what differs first", VALUE),
+            "env": each("variables that cockpit set, what differs first; secrets are hidden", VALUE),
+            "outcome": each("about its end, the cause first", "string: a sentence"),
+            "why": obj(
+                "who failed first, or held up the others, as `cockpit explain` judges; null: none found",
+                {
+                    "how": {
+                        "description": "as first.how of `cockpit explain --json`",
+                        "enum": ["broke", "left", "absent", "gone", "unknown", "stalled"],
+                    },
+                    "what": "string: who it was and how it ended, in one sentence",
+                    "ranks": "string: its rank, or several such as 0-3,7; empty: not known",
+                    "nodes": each("its node", "string: a node"),
+                    "certainty": {"description": "how sure it is", "enum": ["sure", "likely", "unsure"]},
+                    "cause": "string: why, as it was printed; empty: nothing says",
+                    "evidence": each("in the user's code, outermost first", "string: file:line function"),
+                    "lines": each("where it is printed", obj("a line", LINE)),
+                    "rule": "string: the rule that explains it; empty: none does",
+                    "meaning": "string: what happened, in one sentence; empty: no rule explains it",
+                    "steps": each("what to do next, best first", STEP),
+                    "waited": "string: ranks that only followed",
+                    "failed_too": "string: ranks that failed after it",
+                },
+                null=True,
+            ),
+            "pace": obj(
+                "how far it came, and how fast",
+                {
+                    "steps": "integer: steps on record",
+                    "first": "integer|null: the first one's number",
+                    "last": "integer|null: the last one's",
+                    "begun_s": "number|null: seconds until the first one was over",
+                    "mean_s": "number|null: seconds of a step of the median rank, the mean of all",
+                    "phases": by("of a step, the mean of what is known", "number: seconds"),
+                    "exact": "boolean: whether ranks noted the times; false: those of log lines",
+                },
+            ),
+            "curves": each(
+                "numbers over the steps",
+                obj(
+                    "one",
+                    {
+                        "name": "string: loss, step time, …",
+                        "unit": "string: of its values; empty: none",
+                        "points": each("step and value, evenly thinned", each("a pair", "number: a value")),
+                        "first": "number: first value",
+                        "last": "number: last value",
+                        "least": "number: least of all",
+                        "most": "number: greatest of all",
+                        "most_at": "number: at which step",
+                        "odd": "integer: how many values were no numbers (NaN)",
+                        "odd_from": "number|null: the first step with such a value",
+                    },
+                ),
+            ),
+            "events": each(
+                "the newest, oldest first",
+                obj(
+                    "one",
+                    {
+                        "at": "number: unix seconds",
+                        "text": "string: what happened",
+                        "level": {"description": "how bad it is", "enum": ["info", "warning", "error"]},
+                        "node": "string: its node; empty: the whole run",
+                        "rank": "integer|null: its rank",
+                    },
+                ),
+            ),
+            "events_left_out": "integer: how many more there were, the oldest",
+            "stacks": each(
+                "snapshots, the newest last",
+                obj(
+                    "one",
+                    {
+                        "name": "string: its folder, below the run's stacks/",
+                        "at": "number|null: unix seconds",
+                        "by_nodes": "string: why nodes took it; empty: a cockpit did",
+                        "found": obj("the verdict", FINDING),
+                        "stacks": each("verdict, classes of ranks, tree", "string: a line"),
+                    },
+                ),
+            ),
+            "profiles": each(
+                "profiles, the newest last",
+                obj(
+                    "one",
+                    {
+                        "number": "integer: its number",
+                        "at": "number: unix seconds",
+                        "title": "string: of which steps and ranks it is",
+                        "found": obj("who is slow, and why", FINDING),
+                        "lines": each("its tables", "string: a line"),
+                    },
+                ),
+            ),
+            "findings": each("what is, or was at its end, wrong", obj("one", FINDING)),
+            "last_lines": each(
+                "of the ranks that matter",
+                obj(
+                    "a log",
+                    {
+                        "rank": "integer|null: whose; null: the launcher's",
+                        "node": "string: its node",
+                        "why": "string: why it matters",
+                        "lines": each("its last ones", "string: a line"),
+                        "size": "integer: bytes of the log here",
+                    },
+                ),
+            ),
+            "pages": each(
+                "of trackers, named in its logs",
+                obj("one", {"name": "string: W&B, …", "url": "string: its address"}),
+            ),
+            "secrets_taken": "integer: secrets that were taken out as the report was made",
+        },
     ),
     "explain": obj(
         "`cockpit explain … --json`: who failed first in a console, and why",

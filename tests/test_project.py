@@ -204,6 +204,7 @@ OPENS = {
     "engine/explain/sources.py": 2,  # files that a person named: a FIFO may be meant; stdin
     "engine/files.py": 1,  # a new file, exclusively
     "engine/links/payload.py": 3,  # our own code
+    "engine/records/bundles.py": 1,  # a file that a person named: a link may be meant
     "engine/records/lock.py": 1,  # /proc
     "plans/nodes/hostfile.py": 1,  # a file that a person named: a FIFO may be meant
     "plans/python.py": 1,  # a program on PATH

@@ -21,6 +21,7 @@ from cockpit.core.expressions import Expression
 from cockpit.core.ranks import ranks_text
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.links.roll import Roll
+from cockpit.engine.records import bundles
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError
 from cockpit.plans.nodes.hostfile import STDIN
@@ -74,7 +75,9 @@ def names_nodes(target: str | None, args: argparse.Namespace, ask: str) -> list[
 
 
 def names_run(target: str) -> bool:
-    """Whether a word is a run's full name, or ``last``, even if there is a file of that name here."""
+    """Whether a word is a run's full name, ``last``, even if a file here has that name, or a bundle."""
+    if bundles.is_meant(target):
+        return True
     if "/" in target:
         return False
     runs = paths.runs()

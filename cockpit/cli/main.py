@@ -25,6 +25,7 @@ VERBS = {
     "metrics": "numbers per step: time, work, loss, slow ranks",
     "stacks": "Python stacks of all ranks, merged, so that the odd rank stands out",
     "profile": "what ranks do in the same few steps, summed up",
+    "report": "what a run was, in one page; to send",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",

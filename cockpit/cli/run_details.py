@@ -15,7 +15,7 @@ from cockpit.cli.awaiting import may_ask, start_state, telling
 from cockpit.cli.nccl_tests import as_json as tests_json
 from cockpit.cli.nccl_tests import paragraphs
 from cockpit.cli.output import out, out_json, out_lines, say, table
-from cockpit.cli.run_known import Beside, noticed, sign_of, source_of, step_said
+from cockpit.cli.run_known import Beside, sign_of, source_of, step_said
 from cockpit.core.nccl_tests.findings import findings
 from cockpit.core.nccl_tests.table import program_name
 from cockpit.core.pace.log_steps import run_step
@@ -37,6 +37,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run import work_unknown
 from cockpit.engine.run.eta import Left
 from cockpit.engine.run.join import Pools
+from cockpit.engine.run.noticed import noticed
 from cockpit.engine.run.now import keep, model_now
 from cockpit.engine.run.paces import PaceBook, estimate, starting_here
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
@@ -158,7 +159,7 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
         yield _indented(one.sentence, *one.found.evidence, f"{one.command}: all stacks")
     if said := standing(model, time.time()):
         yield [said]
-    for found in (*noticed(folder, model, pace), *more.nccl, *findings(more.tests)):
+    for found in (*noticed(folder.name, model, pace), *more.nccl, *findings(more.tests)):
         steps = (step.text for step in found.steps)
         yield _indented(found.what, found.detail, found.meaning, *found.evidence, *steps)
     for node in model.nodes.values():
@@ -314,7 +315,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
         | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()
     ]
-    found = (job_ended(model), model.judged, *noticed(folder, model, pace), *beside.nccl)
+    found = (job_ended(model), model.judged, *noticed(folder.name, model, pace), *beside.nccl)
     found += tuple(findings(beside.tests))
     said = step_said(folder, model, pace)
     return {

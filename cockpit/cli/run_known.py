@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from cockpit import config
 from cockpit.core.finding import Finding
 from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.nccl_tests.findings import Result
-from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.log_steps import resumed
 from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.signs import Sign
-from cockpit.core.rules.explanation import translated
 from cockpit.core.run.model import LIVE, Rank, RunModel
-from cockpit.core.run.notices.words import SAID, findings
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import pages
 from cockpit.engine.nccl import Heard, notable_of
@@ -82,19 +78,3 @@ def step_said(folder: RunFolder, model: RunModel, pace: Pace) -> int | None:
     """
     found = said_here(folder, model) if pace.relative else None
     return found[0] if found is not None and resumed(pace, found[0]) else None
-
-
-def noticed(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
-    """What is wrong with a run: who holds it up, who is slow while it goes on, what its watch has noticed."""
-    slow = () if model.over else pace_findings(pace, folder.name)
-    # The run's folder has work only after a minute or two; until then the notice of whoever watches says it.
-    said = SAID if any(pace.of(rank).work is not None for rank in model.ranks) else ()
-    lang = config.load().language
-    noted = findings(model, folder.name, time.time(), said)
-    return [*_stall(model), *slow, *(translated(each, lang) for each in noted)]
-
-
-def _stall(model: RunModel) -> list[Finding]:
-    """Who holds up a run that is stalled."""
-    found = model.watch.finding
-    return [found] if model.watch.stalled and found is not None and not model.over else []

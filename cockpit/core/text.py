@@ -142,6 +142,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+def markdown(text: str) -> str:
+    """Text in which nothing is a mark of Markdown or HTML."""
+    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|~&" else char for char in text)
+
+
 def columns(text: str) -> int:
     """Columns that a terminal needs for a text without controls."""
     if text.isascii():

@@ -105,6 +105,7 @@ if where:
 for name in ("torch", "accelerate"):
     if folder(name):
         facts[name] = known(name)
+facts["installed"] = sorted(os.path.basename(where) for where in installed.values())
 versions = {name: version(name) for name in packages}
 facts["packages"] = {name: found for name, found in versions.items() if found}
 # Not print: PYTHONIOENCODING may be anything. Not JSON: that would be another import.
@@ -132,7 +133,8 @@ def facts(call: Call) -> Dict[str, Any]:
     ``script`` (a file that must be there, or empty), ``base`` (folder for run folders), ``gpus`` (whether to
     count them, which wakes the driver), ``visible`` (the CUDA_VISIBLE_DEVICES that ranks will get; null: as
     it is there), ``packages`` (distributions whose versions are wanted). The answer is the probe's facts,
-    ``tools`` as found, ``free_bytes`` where run folders go and ``folder``: why none can be made there.
+    how many distributions there are and a hash of their names and versions, ``tools`` as found,
+    ``free_bytes`` where run folders go and ``folder``: why none can be made there.
 
     :raises NodeError: no such directory, a failing setup, no such python
     """
@@ -148,6 +150,7 @@ def facts(call: Call) -> Dict[str, Any]:
     wanted = (asked.script, [asked.visible] if asked.gpus else [], asked.packages, on_path)
     probe = _PROBE.replace("@MARK@", record.FACTS).replace("@ASKED@", ascii(wanted))
     found = _probe(cwd, setup, python, probe)
+    _hash(found)
     base = asked.base or private_folder.base()
     found["free_bytes"] = _free_bytes(base)
     found["folder"] = trouble(base, [asked.group] if asked.group else [])
@@ -173,6 +176,16 @@ def _switches(command: List[str]) -> List[str]:
         return []
     found = _SWITCH.findall(done.stdout[:_HELP_BYTES].decode("utf-8", "replace"))
     return list(dict.fromkeys(found))[:_MOST_SWITCHES]
+
+
+def _hash(found: Dict[str, Any]) -> None:
+    """How much is installed, and a hash of its names and versions, by which nodes are compared."""
+    names = found.pop("installed", [])
+    if names:
+        import hashlib  # of no use to an agent that is asked for something else
+
+        found["installed"] = len(names)
+        found["installed_hash"] = hashlib.sha256(ascii(names).encode()).hexdigest()[:16]
 
 
 def prepared(cwd: str, setup: str, python: str, source: str, *words: str) -> List[str]:

@@ -21,6 +21,7 @@ PRINTED_IN = {
     "collect.py": "collect",
     "profiled.py": "profile",
     "stopped.py": "stop",
+    "report.py": "report",
     "explain.py": "explain",
     "explained_rules.py": "explain-rules",
     "where.py": "where",

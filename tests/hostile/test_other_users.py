@@ -31,6 +31,7 @@ WORDS = {
     "doctor": [["doctor", "-w", "localhost", "--transport", "local", "--timeout", "20"]],
     "plan": [["plan", "-w", "localhost:1", "--launcher", "command", "--", "true"]],
     "where": [["where"]],
+    "report": [["report", RUN], ["report", RUN, "--json"], ["report", RUN, "--md"]],
     "explain": [["explain", RUN], ["explain", RUN, "--json"]],
     "completion": [
         ["completion", "--words", "--", "stop", ""],
@@ -39,7 +40,7 @@ WORDS = {
 }
 """What is typed, by verb; ``config``, ``run`` and ``demo`` look at no other run."""
 
-SHOWS = {"ps", "logs", "metrics", "doctor", "plan", "where", "explain", "completion"}
+SHOWS = {"ps", "logs", "metrics", "doctor", "plan", "where", "explain", "report", "completion"}
 """Verbs that need no connection to the nodes of a run."""
 
 CASES = [words for each in WORDS.values() for words in each]

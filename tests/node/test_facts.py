@@ -49,3 +49,24 @@ def test_options_are_those_that_the_profilers_help_names(tmp_path: Path) -> None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("cockpit.node.facts._HELP_S", 0.05)
             assert facts(Call({"id": 1, **asked}, b"", lambda head, data: None))["switches"] == []
+
+
+def test_what_is_installed_has_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same where the same is installed, wherever that is; another one with another version."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+
+    def looked(place: str, *names: str) -> tuple[int, str]:
+        for name in names:
+            (tmp_path / place / name).mkdir(parents=True)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / place))
+        asked = {"do": "facts", "cwd": str(tmp_path), "python": str(bare), "base": str(tmp_path)}
+        found = facts(Call({"id": 1, **asked}, b"", lambda head, data: None))
+        return found.get("installed", 0), found.get("installed_hash", "")
+
+    first = looked("a", "torch-2.4.0.dist-info", "numpy-2.1.0.dist-info", "torch")
+    assert first[0] == 2
+    assert looked("b", "numpy-2.1.0.dist-info", "torch-2.4.0.dist-info") == first
+    assert looked("c", "numpy-2.1.1.dist-info", "torch-2.4.0.dist-info") not in (first, (0, ""))
+    assert looked("d", "torch") == (0, "")

@@ -31,7 +31,10 @@ def parser() -> Parser:
         "--name --headless --read-only --notify --nodelist --slurm --match --pid",
     )
     made.add_argument(
-        "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"
+        "target",
+        metavar="RUN|HOSTFILE|BUNDLE",
+        nargs="?",
+        help=f"a run, a bundle of one, or a hostfile: {node_options.HELP}",
     )
     add_seconds(made, "--give-up", 600.0, GIVE_UP)
     add_word(made, "--name", "NAME", "local name for a job that cockpit didn't start")
@@ -54,7 +57,11 @@ def main(words: list[str]) -> int:
     if source:
         return asyncio.run(_attach_job(source, args))
     folder = RunFolder.find(args.target)
-    asyncio.run(started(folder))
+    if folder.bundled:
+        say(f"{folder.name}: {folder.manifest.closed}; its nodes are not contacted")
+        args.read_only = True
+    else:
+        asyncio.run(started(folder))
     return asyncio.run(_watch(folder, args))
 
 

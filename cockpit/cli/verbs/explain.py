@@ -81,8 +81,9 @@ def main(words: list[str]) -> int:
 
 def _report(words: list[str]) -> Report:
     from cockpit.engine.explain import sources
+    from cockpit.engine.records.bundles import is_bundle
 
-    if len(words) == 1 and not sources.is_path(words[0]):
+    if len(words) == 1 and (not sources.is_path(words[0]) or is_bundle(words[0])):
         from cockpit.engine.explain.known import explained_run
 
         try:

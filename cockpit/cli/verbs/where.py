@@ -25,6 +25,7 @@ def main(words: list[str]) -> int:
         "runs": str(paths.runs()),
         "evidence of nodes": f"{paths.runs()}/<run>/evidence; on nodes evidence/ in the run folder",
         "stacks of other jobs": str(paths.stacks()),
+        "opened bundles": str(paths.bundles()),
         "measurements of nccl-tests": str(paths.measured()),
         "screenshots": str(paths.screenshots()),
         "last text copied in the app": str(paths.copied()),

@@ -14,7 +14,7 @@ from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.profile.gain import Ahead, gain
 from cockpit.core.profile.reading import CollectiveRow, FileRow, Parts, Reading, Row, seconds
 from cockpit.core.ranks import mask_within, ranks_named, ranks_text
-from cockpit.core.text import clip, columns, counted, one_line, size
+from cockpit.core.text import clip, columns, counted, markdown, one_line, size
 
 PARTS = {
     "own": "own",
@@ -306,20 +306,26 @@ def _pattern(files: Sequence[FileRow]) -> str:
 def as_markdown(collection: Collection, reading: Reading) -> list[str]:
     """The same as Markdown, of at most :data:`MD_LINES` lines."""
     found = reading.finding
-    lines = [f"# {_md(title(collection, reading))}", "", f"**{_md(found.what)}** ({found.sureness})", ""]
+    lines = [
+        f"# {markdown(title(collection, reading))}",
+        "",
+        f"**{markdown(found.what)}** ({found.sureness})",
+        "",
+    ]
     texts = [text for text in (found.detail, found.where, *found.evidence) if text][:6]
-    lines += [f"- {_md(text)}" for text in texts]
+    lines += [f"- {markdown(text)}" for text in texts]
     lines += [
-        f"- next: `{step.command}`{f': {_md(step.reason)}' if step.reason else ''}" for step in found.steps
+        f"- next: `{step.command}`{f': {markdown(step.reason)}' if step.reason else ''}"
+        for step in found.steps
     ]
     tables = [_ranks(reading, MD[0]), _operations(reading, MD[1]), *_collectives(reading, MD[2])]
     rest = [*_without(reading), *_last(collection, reading)]
-    below = [f"- {_md(text)}" for text in rest]
+    below = [f"- {markdown(text)}" for text in rest]
     for table in filter(None, tables):
         # A blank line, the title, another, the head and its rule.
         room = MD_LINES - len(lines) - 7 - min(len(below), 8)
         if room > 0:
-            lines += ["", f"**{_md(table.title)}**", "", _md_row(table.head)]
+            lines += ["", f"**{markdown(table.title)}**", "", _md_row(table.head)]
             lines += ["|" + "---|" * table.left + "---:|" * (len(table.head) - table.left)]
             lines += map(_md_row, table.rows[:room])
             if (left := max(0, table.more) + max(0, len(table.rows) - room)) > 0:
@@ -330,12 +336,7 @@ def as_markdown(collection: Collection, reading: Reading) -> list[str]:
 
 
 def _md_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(_md(cell.strip()) for cell in cells)} |"
-
-
-def _md(text: str) -> str:
-    """Text in which nothing is a mark of Markdown or HTML."""
-    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|~" else char for char in text)
+    return f"| {' | '.join(markdown(cell.strip()) for cell in cells)} |"
 
 
 # For programs

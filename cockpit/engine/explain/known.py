@@ -35,7 +35,21 @@ def explained_run(name: str) -> Report:
     :raises CockpitError: no run matches, or several do
     """
     folder = RunFolder.find(name)
-    model = folder.model()
+    return explained(folder, folder.model())
+
+
+def explained(folder: RunFolder, model: RunModel, *, counts: bool = True) -> Report:
+    """What the record and the logs here of a run tell; the model has the judgement from then on.
+
+    :param counts: whether the lines of all logs are counted, for which all of them are read
+    """
+    report = _heard(folder, model) if counts else Report(run=folder.name)
+    with closing(LastWords(folder)) as words:
+        return _judged(report, folder, model, words)
+
+
+def _heard(folder: RunFolder, model: RunModel) -> Report:
+    """Who printed how much, and what NCCL says."""
     paths = {
         (node.name, rank): folder.spool_dir(node) / log_name(rank)
         for node in folder.manifest.nodes
@@ -53,11 +67,9 @@ def explained_run(name: str) -> Report:
             parties.append(Party(rank, node, "" if rank is not None else "launcher", lines, size, end))
         if size:
             files.append((str(path), lines, size, True, ()))
-    report = Report(
+    return Report(
         tuple(files), (folder.manifest.launcher,), tuple(parties), run=folder.name, nccl=table_here(folder)
     )
-    with closing(LastWords(folder)) as words:
-        return _judged(report, folder, model, words)
 
 
 def _judged(report: Report, folder: RunFolder, model: RunModel, words: LastWords) -> Report:

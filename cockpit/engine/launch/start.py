@@ -14,6 +14,7 @@ from cockpit.base import secret
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, read_nodes
 from cockpit.engine.launch.all_or_none import launch
+from cockpit.engine.launch.code import keep_revision
 from cockpit.engine.launch.preflight import Diagnosis, Preflight
 from cockpit.engine.launch.prepare import Prepared, Times, prepare
 from cockpit.engine.links.link import Link
@@ -100,6 +101,7 @@ async def start(request: Wanted, stages: Stages) -> Session:
     except BaseException:
         await session.close()
         raise
+    session.accompany(keep_revision(folder.path, job.cwd), "the revision of its code")
     return session
 
 

@@ -30,7 +30,7 @@ from cockpit.base.shared_fields import SIZES, Caller
 from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import SMALL_LIMIT, append, chunks, lines, open_regular, read_small, replace
-from cockpit.engine.records import states
+from cockpit.engine.records import bundles, states
 from cockpit.engine.records.lock import Holder, Writer, other_owner
 from cockpit.engine.records.states import States
 from cockpit.errors import CockpitError, near, os_error
@@ -260,10 +260,12 @@ class RunFolder:
 
     @classmethod
     def find(cls, name: str) -> RunFolder:
-        """The folder of a run that is looked at: by its name, an unambiguous part of it, or ``last``.
+        """The folder of a run that is looked at: by its name, a clear part of it, ``last``, or a bundle.
 
         :raises CockpitError: no run matches, or several do
         """
+        if bundles.is_meant(name):
+            return cls(bundles.opened(Path(name)))
         folders = list_runs()
         if name == LAST and folders:
             ours = [folder for folder in folders if not other_owner(folder.path)]
@@ -311,6 +313,7 @@ class RunFolder:
             with os.fdopen(open_regular(file), "rb") as opened:
                 others = owners.others_in(str(self.path), os.stat(self.path))
                 others = others or owners.others_in(str(file), os.fstat(opened.fileno()))
+                others = others or (bundles.CLOSED if self.bundled else "")
                 found = Manifest.from_json(json.loads(read_all(opened, SMALL_LIMIT)))
             return replaced(found.as_data(others), run=self.name) if others else found
         except OSError as error:
@@ -320,6 +323,11 @@ class RunFolder:
         except (ValueError, RecursionError) as error:
             why = str(error) if isinstance(error, Malformed) else "is not JSON"
             raise CockpitError(f"manifest cannot be read: {why}", where=str(file), hint=remedy) from None
+
+    @property
+    def bundled(self) -> bool:
+        """Whether it was unpacked from a bundle: all there is of the run is here."""
+        return bundles.is_opened(self.path)
 
     @property
     def created(self) -> float:

@@ -47,6 +47,19 @@ _SEARCH_S = 10.0
 """Seconds for which logs that are here are searched for pages, in between of other things."""
 
 
+def beginning(manifest: Manifest, model: RunModel) -> RunModel:
+    """The model as it was before anything happened, but for the clocks.
+
+    :param model: as it is now
+    """
+    past = RunModel()
+    past.apply(planned(manifest))
+    for name, node in model.nodes.items():
+        # What is known about the clocks today puts the past in order too.
+        past.apply(Event(0.0, name, ClockMeasured(node.offset_s, node.rtt_s or 0.0)))
+    return past
+
+
 class Board:
     """The listener of one session; what it holds is pulled, never pushed.
 
@@ -79,11 +92,7 @@ class Board:
 
     async def recall(self) -> None:
         """Report what the journal and the run records here say about the time before the session."""
-        past = RunModel()
-        past.apply(planned(self.manifest))
-        for name, node in self.model.nodes.items():
-            # What is known about the clocks today puts the past in order too.
-            past.apply(Event(0.0, name, ClockMeasured(node.offset_s, node.rtt_s or 0.0)))
+        past = beginning(self.manifest, self.model)
         told = Timeline(past)
         events = [event async for event in by_turns(self.folder.journal()) if event.kind != "clock"]
         for entry in self.manifest.nodes:

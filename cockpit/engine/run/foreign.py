@@ -58,7 +58,7 @@ def session_of(
     :param known: how such a job was just made known here
     """
     source: Callable[[Desk], Source] = OurRun
-    if folder.manifest.foreign is not None:
+    if folder.manifest.foreign is not None and not folder.bundled:
         told = None if known is None else known.told
         source = partial(ForeignJob, told=told)
         pool = pool if known is None else known.pool

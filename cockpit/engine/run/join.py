@@ -17,6 +17,7 @@ from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.bundles import CLOSED
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import Reach
@@ -40,12 +41,25 @@ def pool_for(manifest: Manifest, roll: Roll | None = None, patience_s: float | N
     return pool
 
 
+class ClosedPool(LinkPool):
+    """Lends no link: the nodes of a run that was opened from a bundle are somebody else's."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        super().__init__([])
+        self._manifest = manifest
+
+    def _opening(self, node: str, *, now: bool) -> asyncio.Task[Link]:
+        raise CockpitError(f"{self._manifest.closed}: its nodes are not contacted", where=node)
+
+
 def check_ours(manifest: Manifest) -> None:
     """Check that nobody else may have written how the nodes of a run are reached.
 
     :raises CockpitError: somebody may have; the error says what can be done all the same
     """
     if manifest.closed:
+        if manifest.closed == CLOSED:
+            raise CockpitError(f"{CLOSED}: its nodes are not contacted", where=manifest.run)
         run = quote(manifest.run)
         what = f"{manifest.closed}, so cockpit does not connect to its nodes"
         here = f"local data: cockpit ps {run} (or logs, metrics, stacks --list)"

@@ -31,7 +31,7 @@ from cockpit.engine.run.copies import CREDIT, PORTION, Copies
 from cockpit.engine.run.failures import FailurePolicy
 from cockpit.engine.run.handover import Handover
 from cockpit.engine.run.job_end import JobEnd
-from cockpit.engine.run.join import pool_for
+from cockpit.engine.run.join import ClosedPool, pool_for
 from cockpit.engine.run.noticing import Noticing
 from cockpit.engine.run.ours import OurRun
 from cockpit.engine.run.paces import PaceBook
@@ -96,7 +96,7 @@ class Session:
         self.model = RunModel()
         self.changed = asyncio.Event()
         """Set at every event; a waiter clears it."""
-        self.pool = pool or pool_for(self.manifest)
+        self.pool = pool or (ClosedPool(self.manifest) if folder.bundled else pool_for(self.manifest))
         """Lends the links to the nodes to whoever needs one."""
         self.paces = PaceBook(folder, writer=writer)
         self.pace = self.paces.pace
@@ -178,7 +178,8 @@ class Session:
         self._policy = policy
         self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
         self._tasks += [asyncio.create_task(work) for work in self._noticing.works()]
-        if TRANSPORTS[self.manifest.transport].ending is not None and not self.model.job_end_final:
+        kind = TRANSPORTS.get(self.manifest.transport)
+        if kind is not None and kind.ending is not None and not self.model.job_end_final:
             self._taken = asyncio.create_task(self._job_end.mind())
             self._tasks.append(self._taken)
         if policy and self.writer and self.manifest.on_failure == "stop":

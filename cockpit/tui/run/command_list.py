@@ -75,7 +75,8 @@ def launched_commands(manifest: Manifest) -> list[Ran]:
             title = f"found on {node.name}, pid {launcher.pid}"
             found.append(Ran(manifest.created, title, one_line(launcher.command, limit=2000)))
     for node in manifest.nodes:
-        typed = TRANSPORTS[node.transport].typed(manifest.transport_options, node.name)
+        kind = TRANSPORTS.get(node.transport)
+        typed = kind.typed(manifest.transport_options, node.name) if kind else ()
         text = join([*typed, COMMAND]) if typed else COMMAND
         found.append(Ran(manifest.created, f"agent on {node.name}", text))
     dirs = {node.name: node.dir for node in manifest.nodes}

@@ -1,0 +1,252 @@
+"""The report of a run as text and as Markdown, the essential first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from cockpit.base.shell import quote
+from cockpit.core.finding import Finding
+from cockpit.core.ranks import nodes_text, ranks_named
+from cockpit.core.report.model import Course, Curve, Moment, RunReport, Tail, Value, Why
+from cockpit.core.text import counted, markdown, one_line, size
+
+MD_LINES = 60
+"""Lines of Markdown at most."""
+EVENTS, TAIL, LOOKS = 30, 12, 2
+"""Events, lines of a log, and snapshots in text."""
+VERSIONS = 12
+"""Versions that are alike everywhere, in text."""
+
+
+def when(at: float | None) -> str:
+    """``2026-11-21 04:03:41``, here; empty: it is not known, or no time."""
+    try:
+        return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def lasted(seconds: float) -> str:
+    """``0.84 s``, ``40 s``, ``12 min 05 s``, ``3 h 20 min``, ``2 d 4 h``."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def number(value: float, unit: str = "") -> str:
+    """A value of a curve, with its unit."""
+    if unit == "s":
+        return lasted(value)
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{text} {unit}".rstrip()
+
+
+def head(report: RunReport) -> str:
+    """``failed: rank 3 exited 1``: how the run is, or how it ended."""
+    return f"{report.run}: {report.state}"
+
+
+def about(report: RunReport) -> Iterator[str]:
+    """What ran, where and when, in a few sentences."""
+    what = report.what
+    places = f"{counted(what.ranks, 'rank')} on {counted(len(what.hosts), 'node')}"
+    yield f"{places} ({nodes_text(host.name for host in what.hosts)}), {what.launcher}"
+    span = lasted(report.took_s)
+    ended = "still running when this was made" if report.code is None else f"ended {when(report.ended)}"
+    code = "" if report.code is None else f", exit code {report.code}"
+    yield f"started {when(report.began)}, {ended}, after {span}{code}"
+
+
+def typed(report: RunReport) -> str:
+    """What was typed, or else the program."""
+    return " ".join(map(quote, report.what.command or report.what.program))
+
+
+def why_lines(why: Why) -> Iterator[str]:
+    """Who failed first and why, a sentence each; nothing, if no failure was found."""
+    if not why.how:
+        return
+    yield f"{'stalled' if why.how == 'stalled' else 'failed first'}: {why.what} ({why.certainty})"
+    if why.cause:
+        yield f"cause: {why.cause}"
+    if why.evidence:
+        yield f"in: {' > '.join(why.evidence)}"
+    yield from (f"{line.file}:{line.number}: {one_line(line.text, limit=200)}" for line in why.lines)
+    if why.meaning:
+        yield f"means: {why.meaning}"
+    yield from (f"next: {step.text}" for step in why.steps)
+    if why.waited:
+        yield f"only followed: {ranks_named(why.waited)}"
+    if why.failed_too:
+        yield f"failed after it: {ranks_named(why.failed_too)}"
+
+
+def ending_lines(report: RunReport) -> list[str]:
+    """How it ended and why, a sentence each: what was judged, then what else is recorded."""
+    judged = list(why_lines(report.why))
+    same = ("first to fail: ", "meaning: ", "next: ") if judged else ()
+    return [*judged, *(text for text in report.outcome if not text.startswith(same))]
+
+
+def course_lines(course: Course) -> Iterator[str]:
+    """How far it came, and how fast."""
+    if not course.steps:
+        yield "no steps known"
+        return
+    about = "" if course.exact else "~"
+    span = "" if course.mean_s is None else f", {about}{lasted(course.mean_s)} a step"
+    yield f"{counted(course.steps, 'step')}, {course.first} to {course.last}{span}"
+    if course.begun_s is not None:
+        yield f"first step over after {about}{lasted(course.begun_s)}"
+
+
+def phase_lines(course: Course) -> Iterator[str]:
+    """Where a step goes, if that is known."""
+    whole = sum(course.phases.values())
+    if whole > 0:
+        parts = ", ".join(f"{name} {100 * took / whole:.0f} %" for name, took in course.phases.items())
+        yield f"a step of the median rank: {parts}"
+
+
+def curve_line(curve: Curve) -> str:
+    """``loss: 10.9 to 2.31, least 2.29, most 10.9 at step 1``."""
+    first, last, least, most = (
+        number(value, curve.unit) for value in (curve.first, curve.last, curve.least, curve.most)
+    )
+    text = f"{curve.name}: {first} to {last}, least {least}, most {most} at step {curve.most_at:,.0f}"
+    if curve.odd and curve.odd_from is not None:
+        text += f"; not a number in {counted(curve.odd, 'step')}, from step {curve.odd_from:,.0f} on"
+    return text
+
+
+def value_line(value: Value) -> str:
+    """``torch: 2.4.0``, ``torch: 2.4.0 on gpu[01-03], 2.3.1 on gpu04``."""
+    if not value.differs:
+        return f"{value.name}: {value.said[0][0]}"
+    parts = (f"{text or 'none'} on {nodes_text(nodes)}" for text, nodes in value.said)
+    return f"{value.name}: {', '.join(parts)}"
+
+
+def moment_line(moment: Moment) -> str:
+    """``04:03:41  gpu02: rank 3 exited 1``."""
+    return f"{when(moment.at)[11:]}  {moment.text}"
+
+
+def found_lines(found: Finding) -> Iterator[str]:
+    """A finding, its first line the sentence."""
+    yield f"{found.what} ({found.sureness})"
+    for text in filter(None, (found.where, found.detail, found.meaning, *found.evidence)):
+        yield f"  {text}"
+    yield from (f"  next: {step.text}" for step in found.steps[:2])
+
+
+def tail_title(tail: Tail, most: int) -> str:
+    """``rank 3 on gpu02: it failed first; last 12 lines of 1 MB``.
+
+    :param most: lines that are shown
+    """
+    whose = "the launcher" if tail.rank is None else f"rank {tail.rank}"
+    whole = f"{tail.size} B" if tail.size < 1000 else size(tail.size)
+    shown = counted(min(most, len(tail.lines)), "line")
+    return f"{whose} on {tail.node}: {tail.why}; last {shown} of {whole}"
+
+
+def cut(report: RunReport) -> str:
+    """How many secrets were taken out, in a sentence; empty: none."""
+    return cut_text(report.taken)
+
+
+def cut_text(taken: int) -> str:
+    """The same of so many."""
+    return f"{counted(taken, 'secret')} {'was' if taken == 1 else 'were'} taken out" if taken else ""
+
+
+# Text
+
+
+def as_lines(report: RunReport) -> Iterator[str]:
+    """The report for a terminal."""
+    yield head(report)
+    yield from (f"  {text}" for text in report.outcome if text not in report.state)
+    yield from _part("why", list(why_lines(report.why)))
+    yield from _part("what ran", [typed(report), *about(report)])
+    yield from _part(
+        "pace", [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves)]
+    )
+    differ = [value_line(value) for value in (*report.what.versions, *report.what.env) if value.differs]
+    yield from _part("nodes differ in", differ)
+    alike = [value_line(value) for value in report.what.versions if not value.differs]
+    yield from _part("versions", [", ".join(alike[:VERSIONS])] if alike else [])
+    for found in report.findings:
+        yield from _part("finding", list(found_lines(found)))
+    for look in report.looks[-LOOKS:]:
+        by = f", taken by the nodes ({look.by_nodes})" if look.by_nodes else ""
+        yield from _part(f"stacks of {when(look.at)}{by}", list(found_lines(look.found)))
+    for profile in report.profiles:
+        yield from _part(profile.title, list(found_lines(profile.found)))
+    yield from _part("events", _newest(report.events, report.left_out, EVENTS))
+    for tail in report.tails:
+        yield from _part(tail_title(tail, TAIL), tail.lines[-TAIL:])
+    yield from _part("pages", [f"{name}: {url}" for name, url in report.pages])
+    if text := cut(report):
+        yield ""
+        yield text
+
+
+def _part(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield ""
+        yield f"{title}:"
+        yield from (f"  {line}" for line in lines)
+
+
+def _newest(moments: Sequence[Moment], left_out: int, most: int) -> list[str]:
+    more = left_out + max(0, len(moments) - most)
+    return [*([f"… {more:,} before these"] if more else []), *map(moment_line, moments[-most:])]
+
+
+# Markdown
+
+
+def as_markdown(report: RunReport) -> list[str]:
+    """The report for a ticket: at most :data:`MD_LINES` lines, the essential first."""
+    lines = [f"# {markdown(head(report))}", "", f"`{code(typed(report))}`", ""]
+    lines += [f"- {markdown(text)}" for text in about(report)]
+    ended = ending_lines(report)[:11]
+    lines += ["", "**How it ended**", "", *(f"- {markdown(text)}" for text in ended)] if ended else []
+    pace = [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves[:3])]
+    lines += ["", "**Pace**", "", *(f"- {markdown(text)}" for text in pace)]
+    if look := report.looks[-1:]:
+        lines += ["", f"**Stacks of {markdown(when(look[0].at))}**: {markdown(look[0].found.what)}"]
+    told = [f"- {markdown(found.what)} ({found.sureness})" for found in report.findings[:4]]
+    told += [
+        f"- {markdown(profile.title)}: {markdown(profile.found.what)}" for profile in report.profiles[-1:]
+    ]
+    told += [
+        f"- nodes differ: {markdown(value_line(value))}" for value in report.what.versions if value.differs
+    ][:3]
+    lines += ["", *told] if told else []
+    bad = [moment for moment in report.events if moment.level != "info"][:6]
+    lines += ["", "**Events**", "", *(f"- {markdown(moment_line(moment))}" for moment in bad)] if bad else []
+    for tail in report.tails[:2]:
+        room = min(10, MD_LINES - len(lines) - 5)
+        if room > 0:
+            lines += [
+                "",
+                f"{markdown(tail_title(tail, room))}:",
+                "",
+                *(f"    {line}" for line in tail.lines[-room:]),
+            ]
+    if text := cut(report):
+        lines = [*lines[: MD_LINES - 2], "", f"*{text}*"]
+    return [line.rstrip() for line in lines[:MD_LINES]]
+
+
+def code(text: str) -> str:
+    """Text between backticks."""
+    return text.replace("`", "'")

@@ -1,0 +1,105 @@
+"""The revision of a run's code: what git says, within its time, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cockpit.engine.launch.code import FILE, keep_revision, kept_revision, revision
+from tests import needs
+from tests.waiting import PATIENCE_S, soon, until
+
+
+def git(tree: Path, *words: str) -> str:
+    who = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
+    return subprocess.run(
+        ["git", *who, *words], cwd=tree, check=True, capture_output=True, text=True, timeout=PATIENCE_S
+    ).stdout.strip()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    needs.require("git")
+    place = tmp_path / "tree"
+    place.mkdir()
+    git(place, "init", "-q")
+    (place / "train.py").write_text("print(1)\n")
+    git(place, "add", ".")
+    git(place, "commit", "-qm", "one")
+    return place
+
+
+def test_commit_and_changes(tree: Path, tmp_path: Path) -> None:
+    asyncio.run(keep_revision(tmp_path, str(tree)))
+    clean = kept_revision(tmp_path)
+    assert clean is not None
+    assert (clean.commit, clean.diff) == (git(tree, "rev-parse", "HEAD"), "")
+    (tree / "train.py").write_text("print(2)\n")
+    changed, again = (asyncio.run(revision(str(tree))) for _ in range(2))
+    assert changed is not None
+    assert changed == again
+    assert changed.commit == clean.commit
+    assert changed.text == f"{clean.commit[:12]} with changes {changed.diff[:8]}"
+
+
+def test_without_a_repository_nothing_is_written(tmp_path: Path) -> None:
+    asyncio.run(keep_revision(tmp_path, str(tmp_path)))
+    asyncio.run(keep_revision(tmp_path, str(tmp_path / "missing")))
+    assert not (tmp_path / FILE).exists()
+    assert kept_revision(tmp_path) is None
+
+
+def test_nothing_of_the_repository_is_run(tree: Path, tmp_path: Path) -> None:
+    """Its configuration may name programs; git is told not to start them."""
+    ran = tmp_path / "ran"
+    script = tmp_path / "evil"
+    script.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    script.chmod(0o755)
+    (tree / ".gitattributes").write_text("*.py diff=evil\n")
+    for name in ("core.fsmonitor", "diff.external", "diff.evil.textconv", "diff.evil.command"):
+        git(tree, "config", name, str(script))
+    (tree / "train.py").write_text("print(3)\n")
+    assert asyncio.run(revision(str(tree))) is not None
+    assert not ran.exists()
+
+
+def test_git_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that it has started."""
+    pid = tmp_path / "pid"
+    hangs = tmp_path / "bin" / "git"
+    hangs.parent.mkdir()
+    hangs.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {pid}.new; mv {pid}.new {pid}; wait\n")
+    hangs.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{hangs.parent}:{os.environ['PATH']}")
+
+    async def asked() -> None:
+        asking = asyncio.create_task(revision(str(tmp_path), limit_s=PATIENCE_S))
+        await soon(pid.exists, "git has started something")
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(asked())
+    started = Path(f"/proc/{int(pid.read_text())}/stat")
+    until(lambda: _is_over(started), "what it has started is ended")
+    assert asyncio.run(revision(str(tmp_path), limit_s=0.05)) is None
+
+
+def _is_over(stat: Path) -> bool:
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"commit": "x"}', '{"commit": "' + "a" * 40 + '", "diff": "<b>"}', '{"commit": 5}'],
+)
+def test_a_damaged_file_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert kept_revision(tmp_path) is None

@@ -1,0 +1,177 @@
+"""The report of a run: its numbers are those of its files, the essential is first, secrets are not in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from cockpit.base.events import NodeLost
+from cockpit.cli.main import main
+from cockpit.core.pace.phases import NAMES
+from cockpit.core.report.model import RunReport
+from cockpit.core.report.page import as_page
+from cockpit.core.report.sieve import Sieve
+from cockpit.core.report.words import MD_LINES, as_lines, as_markdown
+from cockpit.core.run.events import Event
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.report.gather import report_of
+from cockpit.errors import Exit
+from tests.cli.schemas import fits
+from tests.report.made import BEGAN, NODES, RUN, STEPS, TOKEN, made
+
+
+def report(folder: RunFolder) -> RunReport:
+    return asyncio.run(report_of(folder))
+
+
+def test_how_it_ended_and_why_is_what_explain_says(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = made()
+    found = report(folder)
+    assert main(["explain", folder.name, "--json"]) == Exit.RANK_FAILED
+    told = json.loads(capsys.readouterr().out)
+    assert found.state == "failed: rank 3 exited 1"
+    assert found.code == Exit.RANK_FAILED
+    assert (found.why.how, found.why.what, found.why.certainty) == (
+        told["first"]["how"],
+        told["first"]["what"],
+        told["first"]["certainty"],
+    )
+    assert found.why.ranks == (3,)
+    assert found.why.cause == told["cause"]["what"]
+    assert found.why.lines[0].file == "spool/0001-gpu02/rank-3.log"
+
+
+def test_numbers_are_those_of_the_files() -> None:
+    """Counted anew from the bytes of the log and of its time index."""
+    folder = made()
+    found = report(folder)
+    spool = folder.path / "spool" / "0000-gpu01"
+    log = (spool / "rank-0.log").read_text()
+    losses = [float(value) for value in re.findall(r"loss (\S+)", log)]
+    ends = [json.loads(line)["t"] for line in (spool / "times.jsonl").read_text().splitlines()]
+    curve = next(each for each in found.curves if each.name == "loss")
+    assert [value for _, value in curve.points] == losses
+    assert [step for step, _ in curve.points] == [float(step) for step in re.findall(r"step (\d+)", log)]
+    assert (curve.first, curve.last, curve.least, curve.most) == (
+        losses[0],
+        losses[-1],
+        min(losses),
+        max(losses),
+    )
+    assert curve.most_at == losses.index(max(losses)) + 1
+    steps = [json.loads(line) for line in (folder.path / "pace.jsonl").read_text().splitlines()]
+    assert found.course.mean_s == pytest.approx(sum(step[5] for step in steps) / len(steps))
+    for place, name in enumerate(NAMES):
+        took = sum(step[5] * step[-1][place] / 1000 for step in steps) / len(steps)
+        assert found.course.phases[name] == pytest.approx(took, rel=1e-3)
+    assert found.course.last == len(losses)
+    assert found.course.begun_s == pytest.approx(ends[0] - BEGAN)
+    assert found.took_s == pytest.approx(ends[-1] - BEGAN + 1)
+
+
+def test_how_the_others_ended_is_said_in_each_form() -> None:
+    found = report(made())
+    for lines in (list(as_lines(found)), as_markdown(found), as_page(found).splitlines()):
+        assert any("others: ranks 0-2 exited 0" in line for line in lines)
+        assert sum("failed first: rank 3 exited 1" in line for line in lines) == 1
+
+
+def test_a_word_that_anybody_may_say_is_no_secret() -> None:
+    """An option's value may be an ordinary word: it is cut there alone."""
+    sieve = Sieve()
+    assert sieve.words(["--api-token", "default", "--hub-token", "9f8e7d6c5b4a"])[1::2] == ("(secret)",) * 2
+    assert sieve.text("the default is 9f8e7d6c5b4a") == "the default is (secret)"
+    assert sieve.taken == 3
+
+
+def test_where_nodes_differ_comes_first() -> None:
+    first, *others = report(made()).what.versions
+    assert (first.name, first.differs) == ("torch", True)
+    assert [nodes for _, nodes in first.said] == [("gpu01",), ("gpu02",)]
+    assert {one.name for one in others} == {"Python", "all packages", "numpy"}
+    assert not any(one.differs for one in others)
+
+
+def test_secrets_are_taken_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one without a form, which this shell knows: a rank may have printed it."""
+    monkeypatch.setenv("MY_SECRET", "correct-horse-battery")
+    folder = made(hostile="correct-horse-battery")
+    found = report(folder)
+    text = json.dumps(found.as_json()) + "\n".join([*as_lines(found), *as_markdown(found)])
+    assert "correct-horse" not in text
+    assert TOKEN not in text
+    assert found.taken >= 3
+    assert f"{found.taken} secrets were taken out" in text
+
+
+def test_all_output_of_ranks_is_harmless_for_a_terminal() -> None:
+    assert all(line.isprintable() or not line for line in as_lines(report(made())))
+
+
+def test_what_nodes_say_is_harmless_in_files_too() -> None:
+    """A reason for its end comes from a node."""
+    folder = made(over=False)
+    folder.write(Event(BEGAN + 50, "gpu02", NodeLost("its \x1b]0;evil\x07 disk is \u202e gone")))
+    found = report(folder)
+    folder.close()
+    assert any(host.how.startswith("lost: its") for host in found.what.hosts)
+    assert "\x1b" not in "\n".join(as_markdown(found)) + as_page(found)
+    assert "\u202e" not in "\n".join(as_markdown(found)) + as_page(found)
+
+
+def test_markdown_is_short_and_begins_with_the_end() -> None:
+    found = report(made())
+    lines = as_markdown(found)
+    assert lines[0].startswith(f"# {RUN}: failed: rank 3 exited 1")
+    assert len(lines) <= MD_LINES
+    whole = replace(found, tails=found.tails * 9, findings=found.findings * 9, events=found.events * 99)
+    assert len(as_markdown(whole)) <= MD_LINES
+    quoted = [line for line in lines if "<script" in line]
+    assert all(line.startswith("    ") or "\\<script" in line for line in quoted)
+
+
+def test_of_a_run_that_goes_on() -> None:
+    """No node is asked, and nothing is said of an end."""
+    found = report(made(over=False))
+    assert (found.code, found.ended, found.why.how) == (None, None, "")
+    assert found.as_json()["why"] is None
+    assert found.course.steps == STEPS
+    assert found.course.exact
+    assert any("still running when this was made" in line for line in as_lines(found))
+
+
+def test_a_loss_that_is_no_number_is_counted() -> None:
+    folder = made(over=False)
+    log = folder.path / "spool" / "0000-gpu01" / "rank-0.log"
+    log.write_bytes(log.read_bytes().replace(b"loss 2.3000", b"loss nan"))
+    curve = next(each for each in report(folder).curves if each.name == "loss")
+    assert (curve.odd, curve.odd_from) == (1, 30)
+    assert json.loads(json.dumps(curve.as_json(), allow_nan=False))
+
+
+def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in (made(), made("still-going", over=False)):
+        assert main(["report", folder.name, "--json"]) == Exit.OK
+        fits("report", json.loads(capsys.readouterr().out))
+
+
+def test_events_are_in_order_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.engine.report.gather.EVENTS", 2)
+    found = report(made())
+    assert len(found.events) == 2
+    assert found.left_out > 0
+    assert [moment.at for moment in found.events] == sorted(moment.at for moment in found.events)
+
+
+@pytest.mark.parametrize("file", ["journal.jsonl", "pace.jsonl", "spool/0001-gpu02/events.jsonl"])
+def test_damage_costs_what_is_damaged(file: str) -> None:
+    folder = made()
+    with open(folder.path / file, "ab") as target:
+        target.write(b'{"t": 1, "e": "ran\xff\n[1,2\n\x00\n')
+    found = report(folder)
+    assert found.state == "failed: rank 3 exited 1"
+    assert {host.name for host in found.what.hosts} == set(NODES)
