@@ -20,7 +20,7 @@ from cockpit.base.gate import plain, read
 from cockpit.base.profile.summary import RankProfile
 from cockpit.base.shared_fields import Target
 from cockpit.node import procfs
-from cockpit.node.calls import Call
+from cockpit.node.calls import Call, at_end
 from cockpit.node.profile import child, nsys_reports
 from cockpit.node.run.reports import importers
 from tests.needs import require
@@ -197,6 +197,23 @@ def test_nobody_wants_it_any_more(node: Node) -> None:
     assert not thread.is_alive()
     assert not os.path.exists(f"/proc/{pid}")
     assert not list(node.reports.glob(".*"))
+    assert (node.folder / "asked").read_text().count("\n") == 1
+
+
+def test_an_agent_that_ends_leaves_nothing(node: Node) -> None:
+    """Its link is lost: what it does at its end is all that it still does."""
+    told = node.folder / "pid"
+    node.be(f'echo $$ >{told}; echo begun >"$out"; exec sleep 600')
+    call = node.call(node.report(), node.report("second.nsys-rep"))
+    thread = threading.Thread(target=nsys_reports.sumup, args=(call,), daemon=True)
+    thread.start()
+    until(lambda: told.exists() and told.read_text().strip(), "nsys exports")
+    for each in list(at_end):
+        each()
+    assert not list(node.reports.glob(".*"))
+    assert not os.path.exists(f"/proc/{int(told.read_text())}")
+    thread.join(30)
+    assert not thread.is_alive()
     assert (node.folder / "asked").read_text().count("\n") == 1
 
 

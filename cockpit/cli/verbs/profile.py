@@ -135,6 +135,12 @@ def parser() -> Parser:
         help=f"cpu: samples per second at most (default: {RATE}); fewer if a sample takes long",
     )
     job_options.add_options(made)
+    _add_output(made)
+    return made
+
+
+def _add_output(made: Parser) -> None:
+    """Options of what is shown, and how."""
     group = made.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
     add_flag(form, "--json", "one JSON object at the end")
@@ -149,7 +155,6 @@ def parser() -> Parser:
     add_flag(group, "--nsys", "show: sum up the nsys reports of RUN on its nodes first")
     add_word(group, "--report", "FILE", "show: an nsys report, or its SQLite export, on this machine")
     add_flag(group, "--fetch", "fetch the traces too, verified, as `cockpit collect` does")
-    return made
 
 
 def _ours(args: argparse.Namespace) -> RunFolder | None:

@@ -55,6 +55,8 @@ class _Sums:
         self._asked = asked
         self._folder = asked.dir if asked.named else os.path.join(asked.dir, record.REPORTS)
         self._child: Optional[Child] = None
+        self._export_folder = ""
+        self._ended = False
         self._said: Dict[int, Tuple[str, ...]] = {}
         self._done: Set[int] = set()
         self._why: Dict[int, Tuple[str, str]] = {}
@@ -64,22 +66,30 @@ class _Sums:
     def run(self) -> None:
         """All files, one after the other."""
         turn = Turn(self._folder)
-        at_end.append(self._kill)
+        at_end.append(self._end)
         try:
             while not turn.take():
                 if not self._call.pause(POLL_S):
                     return
             for name in self._asked.files:
-                if self._call.cancelled:
+                if self._call.cancelled or self._ended:
                     return
                 self._file(name)
             for rank, (name, why) in sorted(self._why.items()):
                 if rank not in self._done:
                     self._say(rank, "failed", name, why)
         finally:
-            at_end.remove(self._kill)
+            at_end.remove(self._end)
             self._kill()
             turn.close()
+
+    def _end(self) -> None:
+        """This agent ends: nothing of ours is left."""
+        self._ended, child = True, self._child
+        if child is not None:
+            child.kill()
+        if self._export_folder:
+            shutil.rmtree(self._export_folder, ignore_errors=True)
 
     def _kill(self) -> None:
         child, self._child = self._child, None
@@ -146,6 +156,7 @@ class _Sums:
             # Another agent may have been killed in the middle of one; it is our turn.
             shutil.rmtree(folder, ignore_errors=True)
             os.mkdir(folder, 0o700)
+        self._export_folder = folder
         try:
             self._say_all(ranks, "exporting", name)
             number = safefiles.opened(path)
@@ -155,6 +166,7 @@ class _Sums:
                 os.close(number)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            self._export_folder = ""
 
     def _export(self, number: int, suffix: str, folder: str) -> str:
         """Have nsys export the report with this descriptor.
