@@ -59,13 +59,13 @@ def profiling(launch: Launch, tmp_path: Path) -> Any:
     nsys.write_text(STAND_IN)
     nsys.chmod(0o755)
 
-    def start(text: str, ranks: str = "0-1", fake: str = "", **facts: Any) -> Run:
+    def start(text: str, ranks: str = "0-1", fake: str = "", words: str = "", **facts: Any) -> Run:
         path = program(tmp_path / "rank", text)
         asked = {"before": [str(nsys)], "sampler": ["-x"], "samplers": [0], "report": "t.node1"}
         return launch(
             f"export FAKE={fake}\n" + command(2, path),
             profile={"nsys": str(nsys), "report": "reports/t.node1", "ranks": ranks},
-            files={record.AROUND: json.dumps(asked)},
+            files={record.AROUND: words or json.dumps(asked)},
             **facts,
         )
 
@@ -188,6 +188,25 @@ def test_a_profiler_that_fails_before_it_starts_anything(profiling: Any, fake: s
         texts = [one["text"] for one in run.events("report", state="missing")]
         why = "its profiler ended with status 3 without a report; see launcher.log"
         assert texts == [f"rank {rank}: {why}" for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[]",
+        "{",
+        "{}",
+        '{"report": 3, "sampler": [], "samplers": [], "before": []}',
+        '{"before": null}',
+        '{"report": "a", "sampler": [], "samplers": [], "before": ["/none/nsys"]}',
+    ],
+)
+def test_damaged_words_cost_the_report_alone(profiling: Any, words: str) -> None:
+    run = profiling("exit 7", words=words)
+    run.ended()
+    assert ends(run) == dict.fromkeys(range(2), (7, None, "wrapper"))
+    assert sum("runs without its profiler: " in one["text"] for one in run.events("note")) == 2
+    assert len(run.events("report", state="missing")) == 2
 
 
 def test_a_profiler_that_hangs_does_not_keep_a_rank_from_ending(profiling: Any) -> None:

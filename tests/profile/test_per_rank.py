@@ -197,13 +197,27 @@ def test_a_full_disk(kind: str, tmp_path: Path, small: Callable[[], None]) -> No
         done(ranks, 0, 1)
 
 
-def test_a_wrapper_takes_its_rank_with_it(tmp_path: Path) -> None:
-    with profiled(tmp_path, RANK) as ranks:
+@pytest.mark.parametrize("words", [(), ("--profile-steps", "100000-100001")], ids=["whole", "steps"])
+def test_a_wrapper_takes_its_rank_with_it(tmp_path: Path, words: tuple[str, ...]) -> None:
+    with profiled(tmp_path, RANK, *words) as ranks:
         told = json.loads((ranks.node(1) / "rank-1.start.json").read_text())
         rank = psutil.Process(ranks.pid(1))
         os.kill(told["wrapper"], signal.SIGKILL)
         until(lambda: gone(rank), "the rank has ended")
         ranks.steps_on(0)
+        done(ranks, *((0, 1) if words else ()))
+
+
+def test_a_rank_answers_as_without_nsys(tmp_path: Path) -> None:
+    with profiled(tmp_path, RANK) as ranks:
+        found = ranks.verbs.call("stacks", "r")
+        assert "train.py" in found.out, found.both
+        assert "(0-1 inspected)" in found.out, found.both
+        for rank in (0, 1):
+            parent = psutil.Process(ranks.pid(rank)).parent()
+            assert parent is not None
+            assert "inner" in parent.cmdline()
+            assert os.getpgid(ranks.pid(rank)) == ranks.pid(rank)
         done(ranks)
 
 

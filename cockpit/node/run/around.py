@@ -88,6 +88,11 @@ class Rank:
             if pid == self.profiler:
                 self._note(pid, status)
 
+    def close(self) -> None:
+        """Let go of the pipes, in a child of the wrapper: inner is to notice if the wrapper dies."""
+        os.close(self._told)
+        os.close(self._holds)
+
     def send(self, number: int) -> None:
         """Pass a signal on."""
         procfs.send(self.pid, self._ticks, number)
@@ -211,6 +216,7 @@ class _Try:
         try:
             # Signals stay blocked: whoever ends the tree below a launcher would cost the report.
             os.setpgid(0, 0)
+            rank.close()
             from cockpit.node.run.windows import Window
 
             identity = rank.pid, procfs.ticks(rank.pid)

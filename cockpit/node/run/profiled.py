@@ -83,6 +83,8 @@ class Profilers:
             match = _RECORD.fullmatch(name)
             if match is None or int(match.group(1)) not in self._ranks:
                 continue
+            if len(self._marks) >= _MOST and name not in self._marks:
+                continue  # the program can write there, too
             path = os.path.join(self._folder, name)
             try:
                 status = os.lstat(path)
@@ -92,7 +94,7 @@ class Profilers:
                 self._marks[name] = mark
                 found = read(Profiler, safefiles.load(path))
             except (OSError, ValueError):
-                continue  # the program can write there, too
+                continue
             self._take(found, int(match.group(1)))
 
     def told(self, name: str, text: str) -> bool:
