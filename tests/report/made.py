@@ -54,7 +54,16 @@ def made(name: str = RUN, *, over: bool = True, hostile: str = HOSTILE) -> RunFo
     ]
     command = ["cockpit", "run", "hosts", "--", "train.py", "--hub-token", TOKEN]
     manifest = Manifest(
-        name, BEGAN, entries, "torchrun", ["train.py"], "/home/ada", plans=plans, command=command
+        name,
+        BEGAN,
+        entries,
+        "torchrun",
+        ["train.py"],
+        "/home/ada",
+        plans=plans,
+        command=command,
+        pythons=["/opt/python"],
+        transport_options={"config": "/home/ada/.ssh/config"},
     )
     folder = RunFolder.create(manifest)
     for index, entry in enumerate(entries):

@@ -113,6 +113,7 @@ def test_secrets_are_not_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_how_nodes_are_reached_is_not_in_it(bundle: Path) -> None:
     manifest = json.loads(members(bundle)["manifest.json"])
     assert (manifest["transport_options"], manifest["pythons"]) == ({}, [])
+    assert b"/.ssh" not in b"".join(members(bundle).values())
     folder = RunFolder.find(str(bundle))
     assert folder.manifest.closed == bundles.CLOSED
 
