@@ -499,12 +499,12 @@ class Watched(Fact, of=OWN, kind="watch"):
 
 
 class Profiled(Fact, of=OWN, kind="profile"):
-    """a profile by `profiler`, `torch` or `cpu`, is in `profiles`, under `number`: of `ranks`, `steps` steps
+    """a profile by `profiler` (`torch`, `cpu`, `nsys`) is in `profiles` `number`: of `ranks`, `steps` steps
     from `first` on, or `seconds`; it has nothing of those `missing`; `cancelled`: who ended it early"""
 
     number: int = bound(gate.COUNT)
     id: str = bound(PROFILE_ID)
-    profiler: str = bound(Text(10, "torch|cpu"))
+    profiler: str = bound(Text(10, "torch|cpu|nsys"))
     ranks: Tuple[int, ...] = bound(RANK_SET, ())
     missing: Tuple[int, ...] = bound(RANK_SET, ())
     first: Optional[int] = maybe(gate.COUNT)

@@ -92,7 +92,8 @@ def _where(one: Collection, store: Store, folder: RunFolder | None) -> Iterator[
             yield f"fetched: {ranks_named(here)}, in {path and path.parent.parent}"
         again = f"cockpit profile show {quote(folder.name)} {one.number}"
         fetch = "" if len(here) == len(files) else " --fetch"
-        yield f"all ranks on one timeline: {again}{fetch} --perfetto FILE.tar"
+        if one.kind == "torch":
+            yield f"all ranks on one timeline: {again}{fetch} --perfetto FILE.tar"
     if folder is None:
         yield f"to show it again: cockpit profile show {quote(str(store.folder(one.number)))}"
     else:

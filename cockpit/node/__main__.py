@@ -32,12 +32,18 @@ def main() -> int:
         from cockpit.node.profile import traces
 
         return traces.main(sys.argv[2:])
+    if word == "keep":
+        from cockpit.node.profile import nsys_keeper
+
+        return nsys_keeper.main(sys.argv[2:])
     if word == "agent":
         from cockpit.node import agent
 
         agent.main()
         return 0
-    sys.stderr.write("cockpit: unknown part %r, expected agent, supervise, look, sum, inner or wrap\n" % word)
+    sys.stderr.write(
+        "cockpit: unknown part %r, expected agent, supervise, look, sum, keep, inner or wrap\n" % word
+    )
     return 2
 
 

@@ -3,7 +3,7 @@
 ====================  =================================================================================
 ``collection.json``   who was asked for what, when, and what came of each rank
 ``rank-N.json.gz``    of ``torch``: the summary of global rank N
-``rank-N.folded``     of ``cpu``: its stacks, folded
+``rank-N.folded``     of ``cpu``: its stacks, folded; of ``nsys`` there is nothing beside the reports
 ====================  =================================================================================
 """
 
@@ -76,7 +76,7 @@ class _Head(Definition):
 
     id: str = bound(PROFILE_ID)
     run: str = bound(Text(255))
-    kind: str = bound(Text(10, "torch|cpu"))
+    kind: str = bound(Text(10, "torch|cpu|nsys"))
     at: float = bound(gate.TIME)
     first: int | None = maybe(gate.COUNT)
     steps: int = bound(gate.Whole(0, PROFILE_STEPS), 0)
@@ -156,7 +156,7 @@ class Store:
         """
         folder = self.folder(one.number)
         for rank, result in one.results.items():
-            if result.state != DONE or rank in self._kept:
+            if result.state != DONE or rank in self._kept or one.kind == "nsys":
                 continue
             if result.summary is not None:
                 data = gzip.compress(json.dumps(_as_sent(result.summary)).encode(), 6, mtime=0)
@@ -217,7 +217,7 @@ class Store:
         return found
 
     def _with(self, one: Collection, result: RankResult) -> RankResult:
-        if result.state != DONE:
+        if result.state != DONE or one.kind == "nsys":
             return result
         folder = self.folder(one.number)
         try:
