@@ -204,7 +204,12 @@ def test_nsys_records_steps_of_whole_nodes_once_it_has_started() -> None:
     # The step that goes on now, and those until all nodes record: 4 s and a round trip of steps of 0.2 s.
     assert made.first == 100 + 1 + 1 + 21
     assert made.deadline_s > 60 + 5 * (made.estimate.wait_s + made.estimate.takes_s)
-    assert made.text == ("nsys: steps 123 to 127 of ranks 0-71, in about 4 s; whole nodes, a report on each")
+    assert made.text == (
+        "nsys: steps 123 to 127 of ranks 0-71, in about 4 s; a report of each node, with all of its ranks"
+    )
+    # Around each rank, it records those alone that are asked for.
+    alone = plan(met(9, 8, kind="nsys"), Wish(ranks=frozenset({3, 9})), Known(ready=True, apart=True))
+    assert (alone.ranks, alone.cost) == ((3, 9), "a report of each rank")
     # Ranks that are elsewhere are on the same node all the same.
     assert plan(other(met(kind="nsys"), {3: {"step": 9**9}}), Wish(ranks=frozenset({0}))).ranks == (
         0,
@@ -219,7 +224,7 @@ def test_nsys_records_seconds_where_no_steps_are_counted() -> None:
     assert (plan(blind).first, plan(blind).seconds) == (None, 5.0)
     made = plan(met(kind="nsys"), Wish(seconds=2.5))
     assert (made.first, made.steps, made.seconds) == (None, 0, 2.5)
-    assert made.text == "nsys: ranks 0-3 for 2.5 s; whole nodes, a report on each"
+    assert made.text == "nsys: ranks 0-3 for 2.5 s; a report of each node, with all of its ranks"
     assert "--steps: the steps of these ranks are not counted" in refused(blind, Wish(steps=3))
     assert "101 steps are too many" in refused(met(kind="nsys"), Wish(steps=101))
 
@@ -246,6 +251,8 @@ def test_nsys_is_refused_where_the_disk_is_short() -> None:
         "too little room for reports on gpu01: 400 MB free on gpu01, 500 MB needed; free some there, in the "
         "run folder and in its temporary folder"
     )
+    apart = refused(replace(found, free=free), known=Known(ready=True, apart=True))
+    assert "1 GB needed; free some" in apart
     # By what it wrote before: as many times as much as it is to last longer, and what it writes first.
     large = Known(recorded=recorded(GB))
     assert plan(found, known=large).estimate.size == pytest.approx(1.08 * GB)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cockpit.base import record, verbs
+from cockpit.base.shared_fields import Target
 from cockpit.node import procfs
 from cockpit.node.profile import nsys
 from cockpit.node.run import nsys_session, reports
@@ -19,6 +20,7 @@ from cockpit.node.run.nsys_session import NoSession
 from tests.node.runs import program
 
 NAME = "cockpit-01234567-89ab"
+TARGETS = (Target(0, os.getpid(), procfs.ticks(os.getpid())),)
 
 
 @pytest.fixture
@@ -52,8 +54,19 @@ def tool(folder: Path, script: str) -> None:
     program(folder.parent / "nsys", script)
 
 
+def found(folder: Path) -> nsys_session.Session:
+    """Its one session."""
+    (place,) = nsys_session.places(str(folder), TARGETS)
+    return nsys_session.find(str(folder), place.file, place.pid)
+
+
+def why(folder: Path | str) -> str:
+    """Why nothing can be recorded."""
+    return nsys.ready(str(folder) if folder else "", TARGETS)[0][0]
+
+
 def state(folder: Path) -> str:
-    return nsys_session.find(folder=str(folder)).state()
+    return found(folder).state()
 
 
 def test_its_state_is_what_nsys_lists(folder: Path) -> None:
@@ -61,20 +74,20 @@ def test_its_state_is_what_nsys_lists(folder: Path) -> None:
     listed = [head, f"1 00:03 Idle 1 {NAME}-2", f"2 00:03 Collection 1 {NAME}", "x"]
     tool(folder, "cat <<'END'\n%s\nEND\n" % "\n".join(listed))
     assert state(folder) == "Collection"
-    assert nsys.ready(str(folder))[0] == ""
+    assert why(folder) == ""
     tool(folder, f"echo '{head}'\n")
     assert state(folder) == ""
-    assert nsys.ready(str(folder))[0] == "its nsys session has ended"
+    assert why(folder) == "its nsys session has ended"
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "not ready": (lambda folder: keep(folder, ready=""), "not launched with --profile nsys-ready"),
-    "no name": (lambda folder: (folder / record.NSYS_SESSION).unlink(), "has not launched it yet"),
+    "no name": (lambda folder: (folder / record.NSYS_SESSION).unlink(), "has not launched it"),
     "no launcher": (lambda folder: (folder / "launcher.pid").unlink(), "has not launched it yet"),
     "a name": (lambda folder: (folder / record.NSYS_SESSION).write_text("-x y"), "is damaged"),
     "no ASCII": (lambda folder: (folder / record.NSYS_SESSION).write_bytes(b"\xff"), "has not launched"),
     "a large name": (lambda folder: (folder / record.NSYS_SESSION).write_text("a" * 10**6), ""),
-    "a folder": (lambda folder: _folder(folder / record.NSYS_SESSION), "has not launched it yet"),
+    "a folder": (lambda folder: _folder(folder / record.NSYS_SESSION), "has not launched it"),
     "a pid": (lambda folder: (folder / "launcher.pid").write_text("9" * 5000), "has not launched it yet"),
     "no tool": (lambda folder: keep(folder, nsys="/nowhere/nsys"), "No such file"),
     "no record": (lambda folder: (folder / record.RECORD).unlink(), "no run record"),
@@ -92,12 +105,12 @@ def test_what_is_broken_is_said(folder: Path, how: str) -> None:
     tool(folder, "true\n")
     damage, said = BROKEN[how]
     damage(folder)
-    assert said in nsys.ready(str(folder))[0]
-    assert nsys.ready(str(folder))[0]
+    assert said in why(folder)
+    assert why(folder)
 
 
 def test_a_job_that_cockpit_has_not_started_has_none() -> None:
-    assert "cockpit has not started it" in nsys.ready("")[0]
+    assert "cockpit has not started it" in why("")
 
 
 def test_an_nsys_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,19 +123,19 @@ def test_an_nsys_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPat
 def test_it_is_looked_for_where_the_launcher_has_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/elsewhere")
     monkeypatch.setattr(procfs, "environment", lambda pid: [b"TMPDIR=/theirs", b"X=1"])
-    found = nsys_session.find(str(folder))
-    assert (found.temporary, found.environment["TMPDIR"]) == ("/theirs", "/theirs")
+    theirs = found(folder)
+    assert (theirs.temporary, theirs.environment["TMPDIR"]) == ("/theirs", "/theirs")
     monkeypatch.setattr(procfs, "environment", lambda pid: [])
-    assert "TMPDIR" not in nsys_session.find(str(folder)).environment
+    assert "TMPDIR" not in found(folder).environment
 
 
 def test_only_one_records(folder: Path) -> None:
-    first = nsys_session.lock(str(folder))
+    first = nsys_session.lock(str(folder), record.NSYS_SESSION)
     assert first is not None
-    assert nsys_session.lock(str(folder)) is None
-    assert nsys.ready(str(folder))[0] == "another nsys profile of it is running"
+    assert nsys_session.lock(str(folder), record.NSYS_SESSION) is None
+    assert why(folder) == "another nsys profile of it is running"
     os.close(first)
-    second = nsys_session.lock(str(folder))
+    second = nsys_session.lock(str(folder), record.NSYS_SESSION)
     assert second is not None
     os.close(second)
 
@@ -149,7 +162,7 @@ def test_at_the_end_what_was_left_unfinished_is_a_report(folder: Path) -> None:
 
 
 def test_the_end_of_a_run_waits_for_who_records_but_not_for_ever(folder: Path) -> None:
-    number = nsys_session.lock(str(folder))
+    number = nsys_session.lock(str(folder), record.NSYS_SESSION)
     assert number is not None
     waited: list[int] = []
     nsys_session.settle(str(folder), 60, lambda: waited.append(1) or len(waited) > 2)  # type: ignore[func-returns-value]
@@ -161,5 +174,23 @@ def test_the_end_of_a_run_waits_for_who_records_but_not_for_ever(folder: Path) -
 
 
 def test_its_report_has_a_name_that_a_file_can_have(folder: Path) -> None:
-    asked = verbs.Profile(str(folder), (), "nsys", "one-1")
-    assert nsys._stem(asked) == "r.n_1.nsys.one-1"
+    asked = verbs.Profile(str(folder), TARGETS, "nsys", "one-1")
+    (place,) = nsys_session.places(str(folder), TARGETS)
+    assert nsys._stem(asked, place) == "r.n_1.nsys.one-1"
+
+
+def test_ranks_that_nsys_has_launched_have_a_session_each(folder: Path) -> None:
+    keep(folder, ranks="0-1")
+    head = "              ID         TIME                       STATE LAUNCH NAME"
+    tool(folder, f"echo '{head}'; echo '1 00:03 Launched 1 {NAME}'\n")
+    (folder / record.rank_session(0)).write_text(NAME)
+    both = (*TARGETS, Target(1, 1, 1))
+    whys, _ = nsys.ready(str(folder), both)
+    assert whys == {0: "", 1: "nsys has not launched it"}
+    places = nsys_session.places(str(folder), both)
+    assert [(place.file, place.pid) for place in places] == [
+        ("rank-0.nsys.session", os.getpid()),
+        ("rank-1.nsys.session", 1),
+    ]
+    asked = verbs.Profile(str(folder), both, "nsys", "one-1")
+    assert nsys._stem(asked, places[1]) == "r.n_1.rank-1.nsys.one-1"

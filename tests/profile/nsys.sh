@@ -11,9 +11,11 @@ words=("$@")
 while [ $# -gt 0 ]; do
   case $1 in
     --session-new=%q{*) name=${1#*\{} name=${name%\}} session=${!name} ;;
-    --session=*) session=${1#*=} ;;
+    --session-new=* | --session=*) session=${1#*=} ;;
     -o) out=${2//%%/%}; shift ;;
-    bash) break ;;
+    -f) shift ;;
+    -*) ;;
+    *) break ;;
   esac
   shift
 done

@@ -159,3 +159,29 @@ def test_a_launch_that_fails_at_first_is_tried_once_more(nsys: Nsys, tmp_path: P
             (ranks.node(rank) / "launcher.log").read_text() for rank in (0, 1)
         )
         assert ranks.profile("--kind", "nsys", "--seconds", "1").code == 0
+
+
+def test_each_rank_on_its_own(nsys: Nsys, tmp_path: Path) -> None:
+    with ready(tmp_path, nsys, more=["--per-rank"]) as ranks:
+        done = ranks.profile("--kind", "nsys", "--steps", "4")
+        assert done.code == 0, done.both
+        assert "a report of each rank" in done.err
+        one = ranks.collection(1)
+        for rank, node in enumerate(NODES):
+            assert one.results[rank].file == f"r.{node}.rank-{rank}.nsys.{one.id}.nsys-rep"
+            assert (ranks.node(rank) / "reports" / one.results[rank].file).is_file()
+            assert "steps" in one.results[rank].why
+        assert ranks.profile("--kind", "nsys", "--seconds", "1", "--ranks", "1").code == 0
+        assert list(ranks.collection(2).results) == [1]
+        assert keepers() == []
+        (ranks.verbs.work / "end").touch()
+        done = ranks.verbs.end(ranks.watching, timeout=60)
+        assert done.code == 0, done.both
+        assert "no report" not in done.both
+
+
+def test_a_rank_that_is_not_listed_cannot_be_recorded(nsys: Nsys, tmp_path: Path) -> None:
+    with ready(tmp_path, nsys, more=["--profile-ranks", "1"]) as ranks:
+        done = ranks.profile("--kind", "nsys", "--seconds", "1")
+        assert done.code == 3, done.both
+        assert ranks.collection().missing == {0: "nsys has not launched it"}

@@ -61,7 +61,7 @@ class Wish:
     """What a person asks for; None, or empty: what is usual.
 
     :param kind: ``torch``, ``cpu`` or ``nsys``
-    :param ranks: these alone; of ``nsys`` all on their nodes
+    :param ranks: these alone; of ``nsys`` all on their nodes, unless it is around each rank
     :param steps: whole steps; ``seconds``: so long, of ``torch`` as many steps as that takes
     :param rate: of ``cpu``: times a second that a rank is looked at, at most
     """
@@ -113,7 +113,7 @@ class Known:
     :param timeout_s: after which its collectives are given up; None: what is usual
     :param earlier: the last collection of ``torch``, which tells how many events there are
     :param recorded: the last one of ``nsys``, which tells how large its reports are
-    :param ready: the run was launched ready for nsys
+    :param ready: the run was launched ready for nsys; ``apart``: each rank on its own
     :param command: takes stacks of the job
     """
 
@@ -125,6 +125,7 @@ class Known:
     earlier: Collection | None = None
     recorded: Collection | None = None
     ready: bool = False
+    apart: bool = False
     command: str = "cockpit stacks"
 
 
@@ -153,6 +154,7 @@ class Plan:
     :param ranks: those that are profiled; ``left_out``: those that were asked for too, and why they are not
     :param first: the first of ``steps`` steps; None: it is ``seconds`` long
     :param deadline_s: after which every node has ended it
+    :param apart: of ``nsys``: there is a report of each rank, not of each node
     """
 
     kind: str
@@ -165,6 +167,7 @@ class Plan:
     options: tuple[str, ...]
     deadline_s: float
     estimate: Estimate
+    apart: bool = False
 
     @property
     def text(self) -> str:
@@ -183,7 +186,7 @@ class Plan:
         """What it costs a rank, of ``torch``, or a node, of ``nsys``."""
         if self.kind == "nsys":
             about = f" of about {size(self.estimate.size)}" if self.estimate.size else ""
-            return f"whole nodes, a report{about} on each"
+            return f"a report{about} of each {'rank' if self.apart else 'node, with all of its ranks'}"
         least, most = self.estimate.stop_s
         pause = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
         return (

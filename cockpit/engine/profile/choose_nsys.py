@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from cockpit.base.shared_fields import PROFILE_STEPS
@@ -28,7 +29,10 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
         return usual.choose(wish, met, known, now)
     unable = {**met.absent, **{rank: one.why for rank, one in met.windows.items() if one.why}}
     left_out = {rank: why for rank, why in unable.items() if wish.ranks is None or rank in wish.ranks}
-    able = {rank: one for rank, one in met.windows.items() if not one.why}
+    alone = wish.ranks if known.apart else None
+    able = {
+        rank: one for rank, one in met.windows.items() if not one.why and (alone is None or rank in alone)
+    }
     if not able:
         raise usual.nobody(met, left_out, known)
     step_s = usual.middle(window.step_s for window in able.values())
@@ -45,11 +49,12 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
         first = usual.front_of(able.values(), step_s, now - met.at) + 1 + ahead
         wait_s, takes_s = ahead * step_s, steps * step_s
     estimate = Estimate(wait_s, takes_s, size=_size(known.recorded, takes_s + wait_s))
-    _check_room(met, able, estimate, steps)
+    _check_room(met, able, estimate, steps, apart=known.apart)
     deadline = min(86400.0, 2 * APART_S + 5 * (wait_s + takes_s))
     seconds = takes_s if first is None else 0.0
+    ranks = tuple(sorted(able))
     return Plan(
-        "nsys", tuple(sorted(able)), left_out, first, steps, seconds, wish.rate, (), deadline, estimate
+        "nsys", ranks, left_out, first, steps, seconds, wish.rate, (), deadline, estimate, known.apart
     )
 
 
@@ -74,16 +79,19 @@ def _size(before: Collection | None, takes_s: float) -> int:
     return round(largest * max(1.0, takes_s / lasted)) if lasted else largest
 
 
-def _check_room(met: Met, ranks: Iterable[int], estimate: Estimate, steps: int) -> None:
+def _check_room(met: Met, ranks: Iterable[int], estimate: Estimate, steps: int, *, apart: bool) -> None:
     """See that nodes have room for what nsys writes before it is a report.
 
     :raises CockpitError: some have not
     """
-    needed = max(ROOM, LARGER * estimate.size + SPARE)
-    short = sorted({met.node[rank] for rank in ranks if met.free.get(met.node[rank], needed) < needed})
+    written = LARGER * estimate.size + SPARE
+    needed = max(ROOM, written)
+    reports = Counter(met.node[rank] for rank in ranks)
+    needed *= max(reports.values()) if apart else 1
+    short = sorted(node for node in reports if met.free.get(node, needed) < needed)
     if short:
         worst = min(short, key=lambda node: met.free[node])
         what = f"too little room for reports on {nodes_text(short)}: {size(met.free[worst])} free on {worst}"
-        fewer = f", or: --steps {max(1, steps // 2)}" if steps > 1 and needed > ROOM else ""
+        fewer = f", or: --steps {max(1, steps // 2)}" if steps > 1 and written > ROOM else ""
         hint = f"free some there, in the run folder and in its temporary folder{fewer}"
         raise CockpitError(f"{what}, {size(needed)} needed", hint=hint)

@@ -54,11 +54,14 @@ def known_of(
     saved_s = time.time() - saves[-1] if saves else None
     slow = {} if model is None else since(model)
     slowest = next(iter(slow), None if folder is None else _slowest(folder))
-    ready = folder is not None and bool((folder.manifest.profile or {}).get("ready"))
+    launched = (folder.manifest.profile if folder is not None else None) or {}
+    ready = bool(launched.get("ready"))
     heads = store.heads()
     torch, nsys = (_earlier(heads, kind) for kind in ("torch", "nsys"))
     earlier = torch and store.load(torch.number)
-    return Known(stalled, saved_s, slowest, slow, None, earlier, nsys, ready, command)
+    return Known(
+        stalled, saved_s, slowest, slow, None, earlier, nsys, ready, ready and "ranks" in launched, command
+    )
 
 
 def _slowest(folder: RunFolder) -> int | None:

@@ -166,7 +166,7 @@ class Taking:
                     await link.measure_clock()
                 targets = await self.party.targets(node, link)
                 wanted = [one for one in targets if self.wish.ranks is None or one.rank in self.wish.ranks]
-                # nsys records whole nodes.
+                # nsys records whole nodes, unless it is around each rank.
                 targets = targets if wanted and kind == "nsys" else wanted
                 if targets and kind == "cpu":
                     await self._spy.equip(link)

@@ -9,9 +9,10 @@ import select
 import subprocess
 import tempfile
 import time
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from cockpit.base import verbs
+from cockpit.base import record, verbs
+from cockpit.base.shared_fields import Target
 from cockpit.node import archive
 from cockpit.node.calls import Call, at_end
 from cockpit.node.run import nsys_session
@@ -26,48 +27,69 @@ _OVER = frozenset(("done", "refused", "failed", "cancelled"))
 _WRITES = frozenset(("writing", "importing"))
 
 
-def ready(folder: str) -> Tuple[str, str]:
-    """Why nothing can be recorded in a run, or nothing; and the temporary folder of its nsys."""
+def ready(folder: str, targets: Sequence[Target]) -> Tuple[Dict[int, str], str]:
+    """Why nothing can be recorded of ranks, or nothing; and the temporary folder of their nsys."""
     try:
-        session = nsys_session.find(folder)
-        number = nsys_session.lock(folder)
-        if number is None:
-            return "another nsys profile of it is running", session.temporary
-        os.close(number)
-        if not session.state():
-            return "its nsys session has ended", session.temporary
+        places = nsys_session.places(folder, targets)
     except NoSession as error:
-        return str(error), tempfile.gettempdir()
-    return "", session.temporary
+        return {target.rank: str(error) for target in targets}, tempfile.gettempdir()
+    whys: Dict[int, str] = {}
+    temporary = tempfile.gettempdir()
+    listed: Dict[str, Dict[str, str]] = {}
+    for place in places:
+        why = ""
+        try:
+            session = nsys_session.find(folder, place.file, place.pid)
+            temporary = session.temporary
+            number = nsys_session.lock(folder, place.file)
+            if number is None:
+                raise NoSession("another nsys profile of it is running")
+            os.close(number)
+            if temporary not in listed:
+                listed[temporary] = session.listed()
+            if session.name not in listed[temporary]:
+                raise NoSession("its nsys session has ended")
+        except NoSession as error:
+            why = str(error)
+        whys.update((target.rank, why) for target in place.targets)
+    return whys, temporary
 
 
 def run(call: Call, asked: verbs.Profile) -> Dict[str, Any]:
-    """Have a keeper record, and pass on what it says; it ends as the request does, soon after."""
-    order = {
-        "dir": asked.dir,
-        "stem": _stem(asked),
-        "collection": asked.collection,
-        "targets": [[target.rank, target.pid, target.ticks] for target in asked.targets],
-        "first": asked.first,
-        "steps": asked.steps,
-        "seconds": asked.seconds,
-        "deadline_s": asked.deadline_s,
-    }
-    keeper = _Keeper(order)
-    at_end.append(keeper.cancel)
-    left, state = {target.rank for target in asked.targets}, ""
+    """Have a keeper record in each session, and pass on what they say; they end soon after the request."""
+    left = {target.rank: "" for target in asked.targets}
+    keepers: List[_Keeper] = []
+
+    def cancel() -> None:
+        for keeper in keepers:
+            keeper.cancel()
+
+    at_end.append(cancel)
     try:
-        for item in keeper.says(call):
-            state = item["state"]
-            if state in _OVER:
-                left.discard(item["rank"])
-            call.item(item)
-            if not left:
+        places = nsys_session.places(asked.dir, asked.targets)
+        keepers.extend(_Keeper(_order(asked, place)) for place in places)
+        end = float("inf")
+        while left and time.monotonic() < end:
+            if call.cancelled and end == float("inf"):
+                cancel()
+                end = time.monotonic() + GOES_S
+            if call.cancelled and _WRITES.issuperset(left.values()):
                 break
+            for item in _said(keepers):
+                left[item["rank"]] = item["state"]
+                if item["state"] in _OVER:
+                    del left[item["rank"]]
+                call.item(item)
+            if all(keeper.over for keeper in keepers):
+                break
+    except NoSession as error:
+        for rank in left:
+            call.item({"rank": rank, "state": "refused", "what": str(error)})
+        left.clear()
     finally:
-        at_end.remove(keeper.cancel)
-        keeper.cancel()
-    for rank in left:
+        at_end.remove(cancel)
+        cancel()
+    for rank, state in left.items():
         if call.cancelled:
             what = "nsys still writes its report" if state in _WRITES else ""
             call.item({"rank": rank, "state": "cancelled", "what": what})
@@ -76,16 +98,43 @@ def run(call: Call, asked: verbs.Profile) -> Dict[str, Any]:
     return {}
 
 
-def _stem(asked: verbs.Profile) -> str:
-    """What the report is called, without its suffix: ``RUN.NODE.nsys.COLLECTION``."""
+def _said(keepers: Sequence[_Keeper]) -> Iterator[Dict[str, Any]]:
+    """What is new, within a short time."""
+    by_number = {keeper.number: keeper for keeper in keepers if not keeper.over}
+    poll = select.poll()
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    for number, _ in poll.poll(POLL_S * 1000):
+        yield from by_number[number].read()
+
+
+def _order(asked: verbs.Profile, place: nsys_session.Place) -> Dict[str, Any]:
+    """What a keeper is told."""
+    return {
+        "dir": asked.dir,
+        "file": place.file,
+        "pid": place.pid,
+        "stem": _stem(asked, place),
+        "collection": asked.collection,
+        "targets": [[target.rank, target.pid, target.ticks] for target in place.targets],
+        "first": asked.first,
+        "steps": asked.steps,
+        "seconds": asked.seconds,
+        "deadline_s": asked.deadline_s,
+    }
+
+
+def _stem(asked: verbs.Profile, place: nsys_session.Place) -> str:
+    """What a report is called, without suffix: ``RUN.NODE.nsys.COLLECTION``, ``RUN.NODE.rank-N.nsys.…``."""
     facts = read_record(asked.dir)
     whose = ("%s.%s" % (facts["run"], facts["node"])).replace("/", "_").encode("utf-8", "replace")
-    what = ".nsys." + asked.collection
+    rank = "" if place.file == record.NSYS_SESSION else ".rank-%d" % place.targets[0].rank
+    what = "%s.nsys.%s" % (rank, asked.collection)
     return whose[: 240 - len(what)].decode("utf-8", "ignore") + what
 
 
 class _Keeper:
-    """The process that records.
+    """A process that records in one session.
 
     :raises OSError: it cannot be started
     """
@@ -103,7 +152,11 @@ class _Keeper:
             bufsize=0,
             cwd="/",
         )
+        assert self._process.stdout is not None
+        self.number = self._process.stdout.fileno()
+        self.over = False
         self._told = False
+        self._rest = b""
         self._write(json.dumps(order).encode() + b"\n")
 
     def _write(self, data: bytes) -> None:
@@ -117,23 +170,14 @@ class _Keeper:
             self._told = True
             self._write(b"cancel\n")
 
-    def says(self, call: Call) -> Iterator[Dict[str, Any]]:
-        """Its items, until it ends, or for a while after the request is cancelled."""
-        assert self._process.stdout is not None
-        number, rest = self._process.stdout.fileno(), b""
-        end, state = float("inf"), ""
-        while time.monotonic() < end and not (call.cancelled and state in _WRITES):
-            if call.cancelled and not self._told:
-                self.cancel()
-                end = time.monotonic() + GOES_S
-            if not select.select([number], [], [], POLL_S)[0]:
-                continue
-            data = os.read(number, LINE)
-            if not data:
-                self._process.wait()
-                return
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                item = json.loads(line.decode())
-                state = item["state"]
-                yield item
+    def read(self) -> Iterator[Dict[str, Any]]:
+        """Its next items, if it has said some."""
+        data = os.read(self.number, LINE)
+        if not data:
+            self._process.wait()
+            self.over = True
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            item: Dict[str, Any] = json.loads(line.decode())
+            yield item

@@ -109,8 +109,8 @@ class Keeper:
     def __init__(self, asked: Dict[str, Any]) -> None:
         self._asked = asked
         self._folder: str = asked["dir"]
-        self._session = nsys_session.find(self._folder)
-        pid = nsys_session.launcher(self._folder)
+        pid: int = asked["pid"]
+        self._session = nsys_session.find(self._folder, asked["file"], pid)
         self._launcher = pid, procfs.ticks(pid)
         finder = rings.Finder(self._folder)
         self._ranks = [_Rank(finder, Target(*target)) for target in asked["targets"]]
@@ -125,12 +125,13 @@ class Keeper:
 
     def run(self) -> None:
         """All of it; whatever goes wrong is said."""
-        number = nsys_session.lock(self._folder)
+        number = nsys_session.lock(self._folder, self._asked["file"])
         if number is None:
             raise NoSession("another nsys profile of it is running")
         try:
             self._wanted = True
-            self._place = nsys_session.parts(self._folder, self._asked["collection"])
+            name = "%s.%d" % (self._asked["collection"], self._ranks[0].target.rank)
+            self._place = nsys_session.parts(self._folder, name)
             self._start()
             try:
                 why = self._watch()

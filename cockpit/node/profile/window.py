@@ -22,8 +22,8 @@ def window(call: Call) -> Dict[str, Any]:
     if asked.kind == "nsys":
         from cockpit.node.profile import nsys
 
-        why, temporary = nsys.ready(asked.dir)
-        ranks = [dict(one, why=one["why"] or why) for one in ranks]
+        whys, temporary = nsys.ready(asked.dir, asked.targets)
+        ranks = [dict(one, why=one["why"] or whys[one["rank"]]) for one in ranks]
         places.append(temporary)
     return {
         "ranks": ranks,

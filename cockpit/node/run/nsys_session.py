@@ -16,9 +16,10 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.base import record
+from cockpit.base.shared_fields import Target
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import NodeError
 from cockpit.node.run.status import read_record
@@ -88,67 +89,92 @@ class Session(NamedTuple):
         return False, "nsys %s failed: %s" % (words[0], " ".join(lines[-2:])[:300] or process.returncode)
 
     def state(self) -> str:
-        """``Idle``, ``Collection`` or another word of nsys; empty: there is no such session.
+        """``Launched``, ``Collection`` or another word of nsys; empty: there is no such session.
+
+        :raises NoSession: nsys does not say
+        """
+        return self.listed().get(self.name, "")
+
+    def listed(self) -> Dict[str, str]:
+        """The state of each session that nsys knows, by name.
 
         :raises NoSession: nsys does not say
         """
         done, said = self.run("sessions", "list", timeout_s=LIST_S)
         if not done:
             raise NoSession("nsys does not list its sessions: %s" % said[:300])
-        for fields in map(str.split, said.split("\n")):
-            if fields[-1:] == [self.name] and len(fields) > 2:
-                return fields[2]
-        return ""
+        rows = map(str.split, said.split("\n"))
+        return {fields[-1]: fields[2] for fields in rows if len(fields) > 4}
 
 
-def find(folder: str) -> Session:
-    """That of a run folder.
+class Place(NamedTuple):
+    """Where a session is noted.
+
+    :param file: in the run folder
+    :param pid: of what nsys has launched
+    :param targets: ranks that are in it
+    """
+
+    file: str
+    pid: int
+    targets: Tuple[Target, ...]
+
+
+def places(folder: str, targets: Sequence[Target]) -> List[Place]:
+    """The one of a run folder, or those of its ranks.
 
     :raises NoSession: there is none
     """
-    if not folder:
-        raise NoSession("cockpit has not started it, so it is in no session of nsys")
+    if "ranks" in _profile(folder):
+        return [Place(record.rank_session(one.rank), one.pid, (one,)) for one in targets]
     try:
-        profile = read_record(folder).get("profile") or {}
-    except NodeError as error:
-        raise NoSession(error.what) from None
-    if not profile.get("ready"):
-        raise NoSession("it was not launched with --profile nsys-ready")
-    try:
-        name = safefiles.read(os.path.join(folder, record.NSYS_SESSION), 200).decode("ascii").strip()
+        pid = int(safefiles.read(os.path.join(folder, "launcher.pid"), 20))
     except (OSError, ValueError):
         raise NoSession("nsys has not launched it yet") from None
-    tool = str(profile.get("nsys") or "nsys")
+    return [Place(record.NSYS_SESSION, pid, tuple(targets))]
+
+
+def find(folder: str, file: str, pid: int) -> Session:
+    """The session of a place.
+
+    :raises NoSession: there is none
+    """
+    profile = _profile(folder)
+    try:
+        name = safefiles.read(os.path.join(folder, file), 200).decode("ascii").strip()
+    except (OSError, ValueError):
+        raise NoSession("nsys has not launched it") from None
     if not _NAME.fullmatch(name):
         raise NoSession("the name of its nsys session is damaged")
-    theirs = dict(each.partition(b"=")[::2] for each in procfs.environment(launcher(folder)))
+    theirs = dict(each.partition(b"=")[::2] for each in procfs.environment(pid))
     environment = dict(os.environ)
     environment.pop("TMPDIR", None)
     if b"TMPDIR" in theirs:
         environment["TMPDIR"] = os.fsdecode(theirs[b"TMPDIR"])
-    return Session(tool, name, environment)
+    return Session(str(profile.get("nsys") or "nsys"), name, environment)
 
 
-def launcher(folder: str) -> int:
-    """Pid of what nsys has launched.
-
-    :raises NoSession: it is not known
-    """
+def _profile(folder: str) -> Mapping[str, Any]:
+    if not folder:
+        raise NoSession("cockpit has not started it, so it is in no session of nsys")
     try:
-        return int(safefiles.read(os.path.join(folder, "launcher.pid"), 20))
-    except (OSError, ValueError):
-        raise NoSession("nsys has not launched it yet") from None
+        profile: Mapping[str, Any] = read_record(folder).get("profile") or {}
+    except NodeError as error:
+        raise NoSession(error.what) from None
+    if not profile.get("ready"):
+        raise NoSession("it was not launched with --profile nsys-ready")
+    return profile
 
 
-def lock(folder: str) -> Optional[int]:
-    """Be the one who records, until the descriptor is closed; None: another one is.
+def lock(folder: str, file: str) -> Optional[int]:
+    """Be the one who records in a session, until the descriptor is closed; None: another one is.
 
     :raises NoSession: it cannot be
     """
     try:
-        number = safefiles.opened(os.path.join(folder, record.NSYS_SESSION))
+        number = safefiles.opened(os.path.join(folder, file))
     except OSError as error:
-        raise NoSession("%s: %s" % (record.NSYS_SESSION, error.strerror)) from None
+        raise NoSession("%s: %s" % (file, error.strerror)) from None
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -159,12 +185,12 @@ def lock(folder: str) -> Optional[int]:
     return number
 
 
-def parts(folder: str, collection: str) -> str:
-    """The folder in which the report of a collection is written; it is made.
+def parts(folder: str, name: str) -> str:
+    """The folder in which a report of a collection is written; it is made.
 
     :raises OSError: it cannot be
     """
-    made = os.path.join(folder, record.REPORTS, _PARTS + collection)
+    made = os.path.join(folder, record.REPORTS, _PARTS + name)
     os.mkdir(made, 0o700)
     return made
 
@@ -175,13 +201,14 @@ def settle(folder: str, timeout_s: float, cancelled: Callable[[], bool]) -> None
     :param cancelled: called meanwhile; true ends the wait
     """
     deadline = time.monotonic() + timeout_s
-    with contextlib.suppress(NoSession):
-        while time.monotonic() < deadline and not cancelled():
-            number = lock(folder)
-            if number is not None:
-                os.close(number)
-                break
-            time.sleep(_POLL_S)
+    for file in os.listdir(folder):
+        with contextlib.suppress(NoSession):
+            while file.endswith(record.NSYS_SESSION) and time.monotonic() < deadline and not cancelled():
+                number = lock(folder, file)
+                if number is not None:
+                    os.close(number)
+                    break
+                time.sleep(_POLL_S)
     where = os.path.join(folder, record.REPORTS)
     for name in os.listdir(where):
         inside = os.path.join(where, name)

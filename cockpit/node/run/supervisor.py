@@ -436,7 +436,8 @@ class Supervisor:
                     cancelled=self._stopped_hard,
                 )
                 hint = profiled.hint(profile)
-                for lost in self._profilers.missing(lambda rank: self._probes.window(rank) or hint):
+                missing = self._profilers.missing(lambda rank: self._probes.window(rank) or hint)
+                for lost in missing if not profile.get("ready") else ():
                     self._emit("report", name=lost.name, size=0, state="missing", text=lost.text)
             except OSError as error:
                 self._emit("note", text="looking for reports: %s" % error)

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from cockpit.base.record import NSYS_SESSION
 from cockpit.core.finding import Finding
+from cockpit.core.ranks import read_ranks
 from cockpit.errors import CockpitError
 from cockpit.plans.profilers.nsys import HELD, HELD_SH, LEFT_OUT, PROFILED, Nsys, refuse
 from cockpit.plans.words import split
@@ -43,8 +44,6 @@ _OF_WINDOWS = (
     "delay",
     "duration",
     "capture_range",
-    "per_rank",
-    "profile_ranks",
     "profile_steps",
     "step_ranges",
     "node_sampler",
@@ -71,7 +70,10 @@ class NsysReady(Nsys):
             if getattr(args, name):
                 what = f"--{name.replace('_', '-')} goes with: --profile {Nsys.name}"
                 raise CockpitError(what, hint="later: cockpit profile RUN --kind nsys --seconds S")
-        return cls(args.trace, extra=split(args.nsys_args, "--nsys-args"), path=args.nsys)
+        ranks = read_ranks(args.profile_ranks) if args.profile_ranks else None
+        per_rank = args.per_rank or ranks is not None
+        extra = split(args.nsys_args, "--nsys-args")
+        return cls(args.trace, extra=extra, path=args.nsys, per_rank=per_rank, ranks=ranks)
 
     def room(self, ranks: int) -> int:
         """Whether there is room is seen when it is to record."""
@@ -79,7 +81,7 @@ class NsysReady(Nsys):
 
     def files(self) -> dict[str, str]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.files`."""
-        return {HELD_SH: _HELD}
+        return {} if self.per_rank else {HELD_SH: _HELD}
 
     def lacking(self, switches: Collection[str]) -> tuple[Finding | None, tuple[str, ...]]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.lacking`."""
@@ -88,9 +90,19 @@ class NsysReady(Nsys):
     def argv(self, tool: str, folder: str, report: str, switches: Collection[str]) -> tuple[str, ...]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.argv`."""
         refuse(self.extra, _OURS)
+        if self.per_rank:
+            return ()
         words = (tool, "launch", f"--session-new=%q{{{SESSION}}}", f"--trace={self.trace}", *self.extra)
         return (*words, "bash", f"{folder}/{HELD_SH}")
 
+    def around(
+        self, tool: str, report: str, ranks: Collection[int], switches: Collection[str]
+    ) -> dict[str, object]:
+        """See :meth:`cockpit.plans.profilers.base.Profiler.around`."""
+        # What a rank leaves running would keep its wrapper's nsys from ending.
+        words = (tool, "launch", "--wait=primary", f"--trace={self.trace}", *self.extra)
+        return {"before": words, "report": "", "sampler": (), "samplers": (), "ready": True}
+
     def script(self, command: str) -> str:
         """See :meth:`cockpit.plans.profilers.base.Profiler.script`."""
-        return PROFILED % (_NAMED % command)
+        return "exec " + command if self.per_rank else PROFILED % (_NAMED % command)

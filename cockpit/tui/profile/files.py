@@ -76,7 +76,11 @@ def files_of(sight: Sight, folder: RunFolder) -> list[File]:
         path = report_path(folder, result.node, result.file)
         here = str(path) if path is not None and path.is_file() else ""
         what = "the slow one" if row.rank in slow else "a typical one" if row.rank in typical else ""
-        about = f"rank {row.rank}{', ' * bool(what)}{what}" if one.kind != "nsys" else "all ranks of its node"
+        about = (
+            f"rank {row.rank}{', ' * bool(what)}{what}"
+            if f".rank-{row.rank}." in row.name
+            else "all ranks of its node"
+        )
         program = {"torch": TRACES, "nsys": NSYS}.get(one.kind, "others")
         name = row.name.removeprefix(f"{run}.")
         found.append(File(program, name, row.size, here, "", about, result.file, row.node))
