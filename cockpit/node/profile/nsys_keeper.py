@@ -160,6 +160,8 @@ class Keeper:
             self._cancel()
             done, said = self._session.run(*words, timeout_s=START_S)
         if not done:
+            if self._session.state() == "Collection":
+                self._cancel()
             raise NoSession(said)
         self._began, self._began_ns = time.time(), time.monotonic_ns()
         self._started_s = time.monotonic() - began
@@ -183,14 +185,14 @@ class Keeper:
             living = [one for one, lives in zip(self._ranks, alive) if lives]
             if not living:
                 return "the ranks of this node have ended"
-            if first and all(one.last is not None and one.last >= last for one in living):
+            counted = [one.last for one in living if one.last is not None]
+            if first and counted and min(counted) >= last:
                 return ""
             now = time.monotonic()
             if not first and now >= end:
                 return ""
             if now >= self._deadline:
-                slow = [one.target.rank for one in living if one.last is None or one.last < last]
-                return "rank %d had not ended step %d by the deadline" % (slow[0] if slow else 0, last)
+                return "not all ranks had ended step %d by the deadline" % last
             if now >= self._room_at:
                 self._room_at = now + ROOM_S
                 if self._short():
