@@ -501,10 +501,10 @@ class WindowAnswer(Definition):
 
 class ProfileItem(Definition):
     """How far one rank is; with its last one, in payload, what came of it, compressed with zlib: of `torch`
-    JSON of a :class:`cockpit.base.profile.summary.RankProfile`, of `cpu` folded stacks.
+    JSON of a :class:`cockpit.base.profile.summary.RankProfile`, of `cpu` folded stacks, of `nsys` nothing.
 
-    :param state: a word of :data:`cockpit.base.profile.order.STATES`, ``reading``: the node sums it up, or
-        ``done``: here it is
+    :param state: a word of :data:`cockpit.base.profile.order.STATES`, ``reading``: the node sums it up,
+        ``starting``, ``importing``: nsys does, or ``done``: here it is
     :param step: the last one that ended
     :param t: when the profile began, unix seconds on the node's clock; 0: it has not
     :param file: its name in the reports folder; empty: there is none

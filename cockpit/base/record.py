@@ -26,6 +26,8 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
                          it went), at the end of the run ``….ring`` (the last steps)
 ``helpers.sock``         the supervisor answers those who may connect here, the owner alone: it stops the
                          run, takes and tells what there is no room for, starts py-spy
+``nsys.session``         with `--profile nsys-ready`: the name of nsys's session; locked by who records in it;
+                         with ``--per-rank`` that of rank N in ``rank-N.nsys.session``
 ``node.pyz, rankwrap``   our code: ``/bin/sh`` script and zip
 ``step.sh, spec``        in a SLURM job: starts the supervisor; the pipe of its launch spec
 =======================  ==========================================================================
@@ -56,6 +58,7 @@ REPORTS = "reports"
 EVIDENCE = "evidence"
 """A folder: a file each time that the ranks stood still, or that one failed."""
 WISH = "evidence.json"
+NSYS_SESSION = "nsys.session"
 NODE_PYZ = "node.pyz"
 RANKWRAP = "rankwrap"
 LAUNCH_SH = "launch.sh"
@@ -141,6 +144,11 @@ def rank_nccl(rank: int) -> str:
 def rank_profiler(rank: int, attempt: int) -> str:
     """Name of the record about the profiler of one attempt at a global rank."""
     return "rank-%d.profiler%s.json" % (rank, ".%d" % attempt if attempt else "")
+
+
+def rank_session(rank: int) -> str:
+    """Name of the file with the name of the session in which nsys has launched a global rank."""
+    return "rank-%d.%s" % (rank, NSYS_SESSION)
 
 
 def rank_window(rank: int) -> str:

@@ -294,16 +294,17 @@ class Window(Request["answers.WindowAnswer", "answers.Nothing"], at="profile.win
 
     dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
     targets: Tuple[Target, ...] = bound(_TARGETS)
-    kind: str = bound(Text(10, "torch|cpu"))
+    kind: str = bound(Text(10, "torch|cpu|nsys"))
 
 
 class Profile(Request["answers.ProfileAnswer", "answers.ProfileItem"], at="profile.profile"):
     """profiles these ranks; when the request ends, nothing of it is left running. `torch`: exactly the steps
-    from `first` on, by the hook of each rank; `cpu`: `seconds` of py-spy, `rate` times a second"""
+    from `first` on, by the hook of each rank; `cpu`: `seconds` of py-spy, `rate` times a second; `nsys`: of
+    the whole node these steps, or, if `first` is 0, `seconds`, in a run that was launched ready for it"""
 
     dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
     targets: Tuple[Target, ...] = bound(_TARGETS)
-    kind: str = bound(Text(10, "torch|cpu"))
+    kind: str = bound(Text(10, "torch|cpu|nsys"))
     collection: str = bound(PROFILE_ID)
     first: int = bound(gate.COUNT, 0)
     steps: int = bound(Whole(1, PROFILE_STEPS), 5)

@@ -149,7 +149,10 @@ def _add_environment_options(made: Parser) -> None:
 def _add_profile_options(made: Parser) -> None:
     group = made.add_argument_group("profile")
     group.add_argument(
-        "--profile", choices=tuple(PROFILERS), help="profile the launcher: one report per node"
+        "--profile",
+        choices=tuple(PROFILERS),
+        help="nsys: profile the launcher, one report per node; nsys-ready: record nothing until "
+        "`cockpit profile RUN --kind nsys`",
     )
     for profiler in PROFILERS.values():
         profiler.add_options(group)

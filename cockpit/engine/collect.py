@@ -498,7 +498,7 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
             collected.missing[node.name] = "; ".join(said)  # some of its ranks have one
         if node.name in collected.missing or node.name in reported:
             continue
-        if dumped and not folder.manifest.profile:
+        if (dumped and not folder.manifest.profile) or (folder.manifest.profile or {}).get("ready"):
             continue
         profile = folder.manifest.profile or {}
         if "ranks" in profile and not read_ranks(str(profile["ranks"])).intersection(node.ranks):

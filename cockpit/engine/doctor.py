@@ -144,7 +144,7 @@ def unfit(job: LaunchJob, nodes: Mapping[str, Look]) -> list[Finding]:
 
 def _unfit(job: LaunchJob, host: Host, answer: FactsAnswer) -> list[Finding]:
     try:
-        facts = NodeFacts.of(host.name, answer, job.profiler.name if job.profiler else "")
+        facts = NodeFacts.of(host.name, answer, job.profiler.tool if job.profiler else "")
     except CockpitError as error:
         return [_found("bad_facts", error)]
     found = why_unfit(job, facts, answer)

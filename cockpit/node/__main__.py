@@ -36,13 +36,18 @@ def main() -> int:
         from cockpit.node.profile import nsys_sum
 
         return nsys_sum.main(sys.argv[2:])
+    if word == "keep":
+        from cockpit.node.profile import nsys_keeper
+
+        return nsys_keeper.main(sys.argv[2:])
     if word == "agent":
         from cockpit.node import agent
 
         agent.main()
         return 0
     sys.stderr.write(
-        "cockpit: unknown part %r, expected agent, supervise, look, nsyssum, sum, inner or wrap\n" % word
+        "cockpit: unknown part %r, expected agent, supervise, look, keep, nsyssum, sum, inner or wrap\n"
+        % word
     )
     return 2
 

@@ -105,7 +105,7 @@ def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: 
             end += "_"
         lines += [fill('cat >"$COCKPIT_DIR"/{} <<', name) + f"'{end}'", text.rstrip("\n"), end]
     lines += [f'bash "$COCKPIT_DIR"/{LAUNCH_SH}', "cockpit_status=$?"]
-    if plan.profiler and not plan.profiler.per_rank:
+    if plan.profiler and not (plan.profiler.per_rank or plan.profiler.ready):
         lines.append(fill('echo "report: $COCKPIT_DIR"/{}', plan.report + plan.profiler.suffixes[0]))
     else:
         lines.append('rm -rf -- "$COCKPIT_DIR"')
@@ -116,12 +116,15 @@ def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: 
 def profile(plan: NodePlan) -> dict[str, str] | None:
     """The profiler by its name and path, and its report, for run records; None: the node is not profiled.
 
-    Of a profiler around each rank also ``ranks``, those of the whole run; ``range``: what begins its window.
+    Of a profiler around each rank also ``ranks``, those of the whole run; ``range``: what begins its window;
+    ``ready``: it records what it is told to.
     """
     profiler = plan.profiler
     if profiler is None:
         return None
-    told = {profiler.name: plan.tool, "report": plan.report}
+    told = {profiler.tool: plan.tool, "report": plan.report}
+    if profiler.ready:
+        told["ready"] = "yes"
     if profiler.waits_for:
         told["range"] = profiler.waits_for
     if profiler.per_rank:
@@ -153,7 +156,7 @@ def plan_json(plan: NodePlan) -> dict[str, Any]:
         "probe": plan.probe,
         "nccl_debug": plan.nccl_debug,
         "calls": list(plan.calls),
-        **dict.fromkeys(PROFILERS),
+        **{each.tool: None for each in PROFILERS.values()},
         "report": None,
         **{name: value for name, value in (profile(plan) or {}).items() if name not in ("ranks", "range")},
         "notes": list(plan.notes),

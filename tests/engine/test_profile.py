@@ -19,6 +19,7 @@ from cockpit.base.events import Planned, Profiled
 from cockpit.base.gate import read
 from cockpit.config import Quotas
 from cockpit.core.profile.collection import DONE, Collection, RankResult
+from cockpit.core.profile.reader import read as read_collection
 from cockpit.core.run.event_table import TABLE
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -26,7 +27,7 @@ from cockpit.core.stacks.snapshot import Place
 from cockpit.engine.profile import known, taking
 from cockpit.engine.profile.choose import Known, Plan, Wish
 from cockpit.engine.profile.store import MAIN, Store
-from cockpit.engine.profile.taking import Taking
+from cockpit.engine.profile.taking import Taking, fact_of
 from cockpit.engine.stacks.ask import RankProcess
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
@@ -458,6 +459,63 @@ def test_a_node_that_does_not_confirm_a_cancel_is_not_waited_for(
     assert one.missing[0] == "Ctrl-C; its node has not confirmed"
 
 
+def recorded(asked: verbs.Profile) -> list[Part | Exception]:
+    """A node that records with nsys."""
+    parts: list[Part | Exception] = []
+    for state, size in (("starting", 0), ("profiling", 0), ("writing", 10), ("importing", 20)):
+        t = 0.0 if state == "starting" else 1000.0 + asked.targets[0].rank / 10
+        parts += [
+            ({"rank": target.rank, "state": state, "t": t, "size": size, "step": FRONT}, b"")
+            for target in asked.targets
+        ]
+    file = f"r.n{asked.targets[0].rank}.nsys.{asked.collection}.nsys-rep"
+    return [
+        *parts,
+        *(
+            ({"rank": target.rank, "state": "done", "file": file, "size": 30, "what": "all in it"}, b"")
+            for target in asked.targets
+        ),
+    ]
+
+
+def two_ready() -> FakeJob:
+    """Two nodes on which nsys is ready."""
+    windows = {
+        at: [{"rank": rank, "step": FRONT, "age_s": 0.0, "step_s": STEP_S} for rank in (at, at + 1)]
+        for at in (0, 2)
+    }
+    return FakeJob({f"gpu0{at}": FakeNode([at, at + 1], recorded, windows=windows[at]) for at in (0, 2)})
+
+
+def test_nsys_records_whole_nodes(tmp_path: Path) -> None:
+    one, job, _ = taken(tmp_path, two_ready, Wish("nsys", frozenset({1, 2}), steps=2))
+    assert (one.kind, one.steps, one.missing, sorted(one.results)) == ("nsys", 2, {}, [0, 1, 2, 3])
+    asked = [each for node in job._nodes.values() for each in node.asked if isinstance(each, verbs.Profile)]  # type: ignore[union-attr]
+    assert [[target.rank for target in each.targets] for each in asked] == [[0, 1], [2, 3]]
+    assert len({(each.kind, each.first, each.steps, each.collection) for each in asked}) == 1
+    assert one.apart_s == pytest.approx(0.2)
+    assert Store(tmp_path).load(1) == one
+    reading = read_collection(one)
+    assert [row.rank for row in reading.files] == [0, 2]
+    assert reading.finding.evidence == ("its starts were 0.20 s apart",)
+    only, _, _ = taken(tmp_path, two_ready, Wish("nsys", frozenset({3}), seconds=2.0))
+    assert sorted(only.results) == [2, 3]
+    assert (only.first, only.seconds) == (None, 2.0)
+    assert fact_of(only).profiler == "nsys"
+
+
+def test_a_report_without_a_name_is_none(tmp_path: Path) -> None:
+    def nameless(asked: verbs.Profile) -> list[Part | Exception]:
+        return [({"rank": target.rank, "state": "done"}, b"") for target in asked.targets]
+
+    def scene() -> FakeJob:
+        windows = [{"rank": rank, "step": FRONT, "age_s": 0.0, "step_s": STEP_S} for rank in (0, 1)]
+        return FakeJob({"gpu01": FakeNode([0, 1], nameless, windows=windows)})
+
+    one, _, _ = taken(tmp_path, scene, Wish("nsys"))
+    assert one.missing == {0: "its report has no name", 1: "its report has no name"}
+
+
 LIES: dict[str, tuple[Callable[[verbs.Profile], list[Part | Exception]], str]] = {
     "another node's rank": (lambda asked: [done(0, summary(0, asked.first, 5))], "not requested"),
     "a rank twice": (lambda asked: [*well(asked)[:3], *well(asked)[:3]], "not requested"),
@@ -608,7 +666,7 @@ def test_a_collection_that_is_damaged_or_absent(tmp_path: Path) -> None:
     main.write_text(json.dumps({**told, "format": 99, "version": "9"}))
     with pytest.raises(CockpitError, match="newer"):
         store.load(1)
-    main.write_text(json.dumps({**told, "kind": "gdb"}))
+    main.write_text(json.dumps({**told, "kind": "other"}))
     with pytest.raises(CockpitError, match="is damaged"):
         store.load(1)
     assert store.heads() == []

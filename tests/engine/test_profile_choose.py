@@ -11,7 +11,8 @@ import pytest
 from cockpit.base.answers import RankWindow
 from cockpit.base.profile.summary import RankProfile, StepTimes
 from cockpit.core.profile.collection import DONE, Collection, RankResult
-from cockpit.engine.profile.choose import LARGER, Known, Met, Plan, Wish, choose
+from cockpit.engine.profile.choose import LARGER, Known, Met, Plan, Wish
+from cockpit.engine.profile.choose_nsys import choose
 from cockpit.errors import CockpitError
 
 GB = 10**9
@@ -189,6 +190,75 @@ def test_refused_where_the_disk_is_short() -> None:
         "too little room for traces on gpu01: 88.4 MB free on gpu01, 88.4 MB needed; free some there, or: "
         "--steps 2, or fewer --ranks"
     )
+
+
+def recorded(size: int, steps: int = 5) -> Collection:
+    """What nsys recorded of this run."""
+    results = {0: RankResult(0, "gpu00", DONE, file="f.nsys-rep", size=size)}
+    return Collection(1, "x", "r", "nsys", 0.0, 1, steps, before=0.2, results=results)
+
+
+def test_nsys_records_steps_of_whole_nodes_once_it_has_started() -> None:
+    made = plan(met(9, 8, kind="nsys"))
+    assert (made.kind, made.ranks, made.steps, made.seconds) == ("nsys", tuple(range(72)), 5, 0.0)
+    # The step that goes on now, and those until all nodes record: 4 s and a round trip of steps of 0.2 s.
+    assert made.first == 100 + 1 + 1 + 21
+    assert made.deadline_s > 60 + 5 * (made.estimate.wait_s + made.estimate.takes_s)
+    assert made.text == (
+        "nsys: steps 123 to 127 of ranks 0-71, in about 4 s; a report of each node, with all of its ranks"
+    )
+    # Around each rank, it records those alone that are asked for.
+    alone = plan(met(9, 8, kind="nsys"), Wish(ranks=frozenset({3, 9})), Known(ready=True, apart=True))
+    assert (alone.ranks, alone.cost) == ((3, 9), "a report of each rank")
+    # Ranks that are elsewhere are on the same node all the same.
+    assert plan(other(met(kind="nsys"), {3: {"step": 9**9}}), Wish(ranks=frozenset({0}))).ranks == (
+        0,
+        1,
+        2,
+        3,
+    )
+
+
+def test_nsys_records_seconds_where_no_steps_are_counted() -> None:
+    blind = met(kind="nsys", step=None, step_s=None, age_s=None)
+    assert (plan(blind).first, plan(blind).seconds) == (None, 5.0)
+    made = plan(met(kind="nsys"), Wish(seconds=2.5))
+    assert (made.first, made.steps, made.seconds) == (None, 0, 2.5)
+    assert made.text == "nsys: ranks 0-3 for 2.5 s; a report of each node, with all of its ranks"
+    assert "--steps: the steps of these ranks are not counted" in refused(blind, Wish(steps=3))
+    assert "101 steps are too many" in refused(met(kind="nsys"), Wish(steps=101))
+
+
+def test_nsys_is_refused_where_the_run_was_not_launched_ready_or_stands_still() -> None:
+    why = "it was not launched with --profile nsys-ready"
+    said = refused(other(met(1, kind="nsys"), {0: {"why": why}, 1: {"why": why}}))
+    assert said == (
+        f"no rank can be profiled with nsys: ranks 0-1: {why}; next time: cockpit run --profile nsys-ready "
+        "…; now: --kind torch or --kind cpu"
+    )
+    assert "no step for 48 s" in refused(met(kind="nsys", age_s=48.0))
+    stalled = Known(stalled="rank 3 waits")
+    assert "is not making steps" in refused(met(kind="nsys", age_s=48.0), known=stalled)
+    assert "is not making steps" in refused(met(kind="nsys", age_s=48.0), Wish(seconds=3), stalled)
+    taken = other(met(1), {0: {"why": "nsys profiles it"}, 1: {"why": "nsys profiles it"}})
+    assert refused(taken, known=Known(ready=True)).endswith("nsys profiles it; nsys can: --kind nsys")
+
+
+def test_nsys_is_refused_where_the_disk_is_short() -> None:
+    found = met(kind="nsys")
+    free = {**found.free, "gpu01": 400_000_000}
+    assert refused(replace(found, free=free)) == (
+        "too little room for reports on gpu01: 400 MB free on gpu01, 500 MB needed; free some there, in the "
+        "run folder and in its temporary folder"
+    )
+    apart = refused(replace(found, free=free), known=Known(ready=True, apart=True))
+    assert "1 GB needed; free some" in apart
+    # By what it wrote before: as many times as much as it is to last longer, and what it writes first.
+    large = Known(recorded=recorded(GB))
+    assert plan(found, known=large).estimate.size == pytest.approx(1.08 * GB)
+    assert "about 1.08 GB" in plan(found, known=large).text
+    assert plan(found, Wish(steps=50), large).estimate.size == pytest.approx(14.4 / 5 * GB)
+    assert "or: --steps 25" in refused(replace(found, free={"gpu01": 4 * GB}), Wish(steps=50), large)
 
 
 def test_refused_where_collectives_would_be_given_up() -> None:

@@ -36,6 +36,13 @@ def collection(kind: str, rng: random.Random) -> Collection:
     """Some collection, as it should be."""
     if kind == "torch":
         return profiled.collection(4, lambda rank, step: profiled.Work(data=5 + 400 * (rank == 2)), nodes=2)
+    if kind == "nsys":
+        name = rng.choice(("r.gpu0.nsys.id.nsys-rep", *values.EVIL))
+        results = {
+            rank: RankResult(rank, f"gpu{rank // 2}", DONE, name, 1.7e9 + rank, name, 1 << 20)
+            for rank in range(4)
+        }
+        return Collection(1, "id", "otter", kind, 1.7e9, 700, 5, results=results)
     results = {
         rank: RankResult(rank, f"gpu{rank}", DONE, rate=20, samples=90, folded=stacks(rng))
         for rank in range(4)
@@ -74,9 +81,7 @@ def _of(told: dict[str, Any], first: int) -> dict[str, Any]:
 
 def keep_damaged(root: Path, rng: random.Random) -> None:
     """A damaged collection in this folder."""
-    kept, one = Store(root), collection(rng.choice(("torch", "cpu")), rng)
-    if one.kind == "torch" and rng.random() < 0.3:
-        one = replace(one, kind="nsys")
+    kept, one = Store(root), collection(rng.choice(("torch", "cpu", "nsys")), rng)
     number = kept.begin(Quotas())
     kept.save(replace(one, number=number))
     _damaged(kept.folder(number), rng)

@@ -19,7 +19,8 @@ from cockpit.plans.nodes import sources
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.plans.plan import DIR, LaunchJob, NodeFacts, NodePlan, build_plans, host_of, report_name
 from cockpit.plans.profilers.nsys import Nsys
-from cockpit.plans.script import launch_script, plan_json, profile
+from cockpit.plans.profilers.nsys_ready import NsysReady
+from cockpit.plans.script import launch_script, paste_script, plan_json, profile
 from tests.needs import require_module
 
 HOSTS = parse("node[1-2] slots=2")
@@ -200,6 +201,9 @@ def test_binding() -> None:
         ({"bind_cores": "3-1"}, "ascending"),
         ({"bind_cores": "auto", "env": {"KMP_AFFINITY": "x"}}, "KMP_AFFINITY"),
         ({"profiler": Nsys(duration_s=1.5)}, "whole seconds"),
+        ({"profiler": NsysReady(extra=("-o", "x"))}, "nothing is recorded until"),
+        ({"profiler": NsysReady(extra=("--session-new=x",))}, "cannot be given to nsys"),
+        ({"profiler": NsysReady(extra=("--sample=none",))}, "samples nothing"),
         ({"profiler": Nsys(extra=("-o", "../x"))}, "-o ../x: not a file name"),
         ({"profiler": Nsys(extra=("--output=",))}, "not a file name"),
         ({"profiler": Nsys(extra=("-o",))}, "not a file name"),
@@ -263,6 +267,18 @@ def test_nsys_is_around_the_launcher() -> None:
     assert "--capture-range-end=stop" in head
     assert head[-4:] == ("-p", "x", "bash", f"{DIR}/held.sh")
     assert (plan.tool, plan.report) == ("/opt/nsys", "reports/run-1-node2")
+
+
+def test_nsys_that_waits_is_told_later() -> None:
+    plan = second(FACTS, profiler=NsysReady("nvtx", extra=("--wait=primary",)))
+    launch = " ".join(plan.argv[: plan.argv.index("bash") + 2])
+    assert launch == (
+        "/opt/nsys launch --session-new=%q{COCKPIT_NSYS_SESSION} --trace=nvtx --wait=primary bash "
+        f"{DIR}/held.sh"
+    )
+    assert 'echo "$COCKPIT_NSYS_SESSION" >"$COCKPIT_DIR"/nsys.session' in plan.files["held.sh"]
+    assert profile(plan) == {"nsys": "/opt/nsys", "report": plan.report, "ready": "yes"}
+    assert "report:" not in paste_script(plan)
 
 
 def test_words_of_a_person_name_and_trace() -> None:

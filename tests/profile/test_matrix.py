@@ -18,29 +18,40 @@ import pytest
 
 from cockpit.base.profile import order
 from tests import needs
+from tests.profile.ready import Nsys, keeper_of, keepers
 from tests.profile.training import Training, agents, gone, spies, training
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(300)]
 
-KINDS = ("torch", "cpu")
-WORDS = {"torch": ["--kind", "torch", "--steps", "60"], "cpu": ["--kind", "cpu", "--seconds", "12"]}
+KINDS = ("torch", "cpu", "nsys")
+WORDS = {
+    "torch": ["--kind", "torch", "--steps", "60"],
+    "cpu": ["--kind", "cpu", "--seconds", "12"],
+    "nsys": ["--kind", "nsys", "--seconds", "12"],
+}
 """Long enough that it is under way when something happens to it."""
 
 
 @pytest.fixture
-def ranks(tmp_path: Path) -> Iterator[Training]:
+def nsys(tmp_path: Path) -> Nsys:
+    return Nsys(tmp_path / "stand-in")
+
+
+@pytest.fixture
+def ranks(kind: str, nsys: Nsys, tmp_path: Path) -> Iterator[Training]:
     """Two ranks that do not wait for each other."""
     needs.require_module("torch")
-    with training(tmp_path) as made:
+    with training(tmp_path, more=nsys.words if kind == "nsys" else ()) as made:
         yield made
 
 
 class Profiling:
     """A profile under way."""
 
-    def __init__(self, ranks: Training, kind: str) -> None:
+    def __init__(self, ranks: Training, kind: str, nsys: Nsys) -> None:
         self.ranks = ranks
+        self.nsys = nsys
         self.kind = kind
         self.pids = [ranks.pid(rank) for rank in (0, 1)]
         self.cockpit = ranks.verbs.start("profile", ranks.name, *WORDS[kind])
@@ -52,6 +63,8 @@ class Profiling:
         """Whether a rank is being profiled."""
         if self.kind == "cpu":
             return bool(spies([self.pids[rank]]))
+        if self.kind == "nsys":
+            return self.nsys.records(self.ranks.node(rank))
         return self.ranks.answer(rank).state == "profiling"
 
     def agent(self, rank: int) -> psutil.Process:
@@ -59,6 +72,9 @@ class Profiling:
         if self.kind == "cpu":
             spy = spies([self.pids[rank]])[0]
             return next(one for one in self.agents if one.pid == spy.ppid())
+        if self.kind == "nsys":
+            (keeper,) = keeper_of(self.ranks.node(rank))
+            return next(one for one in self.agents if one.pid == keeper.ppid())
         mapped = [one for one in self.agents if _has_open(one, self.pids[rank])]
         assert len(mapped) == 1
         return mapped[0]
@@ -73,6 +89,9 @@ class Profiling:
         """Nothing of it runs, and ranks that live step on."""
         until(lambda: not spies(self.pids), "no py-spy is left")
         until(lambda: all(map(gone, self.agents)), "no agent is left")
+        if self.kind == "nsys":
+            until(lambda: not keepers(), "nobody records")
+            assert not any(map(self.under_way, (0, 1)))
         for rank in living:
             if self.kind == "torch":
                 until(partial(self.is_through, rank), f"rank {rank} is through")
@@ -99,8 +118,8 @@ def _has_open(process: psutil.Process, pid: int) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ctrl_c(ranks: Training, kind: str) -> None:
-    under_way = Profiling(ranks, kind)
+def test_ctrl_c(ranks: Training, kind: str, nsys: Nsys) -> None:
+    under_way = Profiling(ranks, kind, nsys)
     under_way.cockpit.send_signal(signal.SIGINT)
     said = under_way.ended(130)
     assert "cancelling; collected ranks are kept" in said
@@ -113,8 +132,8 @@ def test_ctrl_c(ranks: Training, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kill_9_of_cockpit(ranks: Training, kind: str) -> None:
-    under_way = Profiling(ranks, kind)
+def test_kill_9_of_cockpit(ranks: Training, kind: str, nsys: Nsys) -> None:
+    under_way = Profiling(ranks, kind, nsys)
     under_way.cockpit.kill()
     under_way.cockpit.communicate()
     under_way.nothing_is_left(0, 1)
@@ -128,14 +147,18 @@ def test_kill_9_of_cockpit(ranks: Training, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kill_9_of_an_agent(ranks: Training, kind: str) -> None:
-    under_way = Profiling(ranks, kind)
+def test_kill_9_of_an_agent(ranks: Training, kind: str, nsys: Nsys) -> None:
+    under_way = Profiling(ranks, kind, nsys)
     under_way.agent(1).kill()
     under_way.ended(3)
     kept = ranks.collection()
     assert list(kept.missing) == [1]
     assert kept.missing[1].startswith("connection lost")
     under_way.nothing_is_left(0, 1)
+    if kind == "nsys":
+        # Who records has stopped it, and the report is there.
+        (report,) = ranks.reports(1)
+        assert kept.id in report.name
     if kind == "torch":
         # Its number of steps has ended it, and the trace is there.
         answer = ranks.answer(1)
@@ -146,8 +169,8 @@ def test_kill_9_of_an_agent(ranks: Training, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_link_that_is_silent(ranks: Training, kind: str) -> None:
-    under_way = Profiling(ranks, kind)
+def test_a_link_that_is_silent(ranks: Training, kind: str, nsys: Nsys) -> None:
+    under_way = Profiling(ranks, kind, nsys)
     agent = under_way.agent(1)
     agent.suspend()
     try:
@@ -164,8 +187,8 @@ def test_a_link_that_is_silent(ranks: Training, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["kill -9", "fails"])
-def test_a_rank_that_ends(ranks: Training, kind: str, how: str) -> None:
-    under_way = Profiling(ranks, kind)
+def test_a_rank_that_ends(ranks: Training, kind: str, how: str, nsys: Nsys) -> None:
+    under_way = Profiling(ranks, kind, nsys)
     if how == "fails":
         (ranks.verbs.work / "fail-1").touch()
     else:
@@ -180,8 +203,8 @@ def test_a_rank_that_ends(ranks: Training, kind: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stop(ranks: Training, kind: str) -> None:
-    under_way = Profiling(ranks, kind)
+def test_stop(ranks: Training, kind: str, nsys: Nsys) -> None:
+    under_way = Profiling(ranks, kind, nsys)
     assert ranks.verbs.call("stop", ranks.name).code == 0
     under_way.ended(3 if kind == "torch" else 0)
     kept = ranks.collection()
@@ -193,14 +216,18 @@ def test_stop(ranks: Training, kind: str) -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_disk_on_the_nodes(kind: str, tmp_path: Path, small: Callable[[], None]) -> None:
+def test_a_full_disk_on_the_nodes(kind: str, tmp_path: Path, small: Callable[..., None], nsys: Nsys) -> None:
     needs.require_module("torch")
-    with training(tmp_path, nodes=str(tmp_path / "nodes")) as ranks:
-        under_way = Profiling(ranks, kind)
-        small()
+    more = nsys.words if kind == "nsys" else ()
+    with training(tmp_path, nodes=str(tmp_path / "nodes"), more=more) as ranks:
+        under_way = Profiling(ranks, kind, nsys)
+        small(32 << 20 if kind == "nsys" else 0)
         under_way.ended(3 if kind == "torch" else 0)
         kept = ranks.collection()
-        if kind == "torch":
+        if kind == "nsys":
+            assert kept.missing == {}
+            assert all("the disk is nearly full" in one.why for one in kept.results.values())
+        elif kind == "torch":
             assert set(kept.missing) == {0, 1}
             assert "could not be written" in kept.missing[0]
             assert ranks.unfinished() == []
@@ -210,16 +237,16 @@ def test_a_full_disk_on_the_nodes(kind: str, tmp_path: Path, small: Callable[[],
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """A file system for the nodes, and what fills it."""
+def small(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """A file system for the nodes, and what fills it but for so many bytes."""
     base = tmp_path / "nodes"
     base.mkdir(mode=0o700)
     mount = needs.require("mount")
-    options = ["-t", "tmpfs", "-o", "size=500m,mode=700", "none", str(base)]
+    options = ["-t", "tmpfs", "-o", "size=600m,mode=700", "none", str(base)]
     if subprocess.run([mount, *options], capture_output=True, check=False).returncode:
         needs.lacking("mounting a tmpfs is not permitted")
 
-    def fill() -> None:
+    def fill(left: int = 0) -> None:
         with open(base / "filler", "wb", buffering=0) as file:
             for size in (1 << 20, 1 << 10, 1):
                 try:
@@ -227,6 +254,7 @@ def small(tmp_path: Path) -> Iterator[Callable[[], None]]:
                         file.write(b"x" * size)
                 except OSError:
                     continue
+            file.truncate(file.tell() - left)
 
     yield fill
     subprocess.run(["umount", "-l", str(base)], capture_output=True, check=True)

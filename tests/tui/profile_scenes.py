@@ -273,6 +273,33 @@ def ends_early(ranks: int) -> Collection:
     return partial(ranks, some, cancelled="cancelled in the cockpit")
 
 
+def recorded(ranks: int) -> Collection:
+    """Reports of nsys, of two ranks each."""
+    results = {}
+    for rank in range(ranks):
+        node = f"gpu{rank // 2 + 1:02d}"
+        results[rank] = RankResult(
+            rank,
+            node,
+            DONE,
+            "steps 1212 to 1216 are in it, with 0.8 s before and 0.3 s after; nsys took 0.6 s to start",
+            began=NOW - 58 + rank // 2 / 10,
+            file=f"{RUN}.{node}.nsys.261121-040341-0f3a21.nsys-rep",
+            size=31 << 20,
+        )
+    return Collection(1, "261121-040341-0f3a21", RUN, "nsys", NOW - 60, 1212, 5, results=results)
+
+
+def writes(ranks: int) -> Taking:
+    """nsys writes its reports."""
+    one = recorded(ranks)
+    results = {
+        rank: replace(each, state="writing", why="", file="", size=23 << 20)
+        for rank, each in one.results.items()
+    }
+    return Played(replace(one, results=results), dict.fromkeys(range(ranks), 1216))
+
+
 def planned(wish: Wish) -> Taking:
     """What can be had of it."""
     kind = wish.kind or "torch"
@@ -282,6 +309,8 @@ def planned(wish: Wish) -> Taking:
             hint="try again once steps continue",
         )
     ranks = 64
+    if kind == "nsys":
+        return Played(recorded(ranks))
     return Played(sampled(ranks, 13) if kind == "cpu" else shown(ranks, usual))
 
 
@@ -298,6 +327,8 @@ SCENES: dict[str, ProfileScene] = {
     "profile-cancelled": ProfileScene(lambda: App(4, lambda: ends_early(4))),
     "profile-cpu": ProfileScene(lambda: App(64, lambda: sampled(64, 13))),
     "profile-cpu-4": ProfileScene(lambda: App(4, lambda: sampled(4, 3))),
+    "profile-nsys-4": ProfileScene(lambda: App(4, lambda: recorded(4))),
+    "profile-nsys-writes-4": ProfileScene(lambda: App(4, lambda: writes(4))),
     "profile-operations-4": ProfileScene(lambda: App(4, lambda: shown(4, reads(3))), ("2",)),
     "profile-collectives-4": ProfileScene(lambda: App(4, lambda: shown(4, reads(3))), ("3",)),
     "profile-files-4": ProfileScene(lambda: App(4, lambda: shown(4, reads(3))), ("4",)),

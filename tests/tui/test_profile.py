@@ -26,6 +26,7 @@ from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import PROFILE, in_scope
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.profile.details import CollectivePane
+from cockpit.tui.profile.files import FileList, how_to_open
 from cockpit.tui.profile.form import ProfileForm
 from cockpit.tui.profile.head import FindingBanner
 from cockpit.tui.profile.help import ABOUT
@@ -127,6 +128,50 @@ def test_what_is_chosen_is_asked_for() -> None:
         assert taking.begun
 
     played_with(test, lambda: App(64, lambda: None, (), profile_scenes.planned))
+
+
+def test_nsys_is_asked_for_as_steps() -> None:
+    async def test(app: App, pilot: Any) -> None:
+        await pilot.press("right", "right")
+        await at_rest(pilot)
+        # As many steps as are usual, or seconds where none are counted.
+        assert app.wishes[-1] == Wish("nsys")
+        await pilot.press("down", "down", "right")
+        await at_rest(pilot)
+        assert app.wishes[-1] == Wish("nsys", steps=10)
+        text = text_of(app).replace("\u00a0", " ")
+        assert "[nsys]" in text
+        assert "by nsys, starting in about 3 s" in text
+        assert "a report of about" in text
+        assert "Python stacks" not in text, "of torch alone"
+        assert words_of(app.wishes[-1]) == ["--kind", "nsys", "--steps", "10"]
+
+    played_with(test, lambda: App(64, lambda: None, (), profile_scenes.planned))
+
+
+def test_reports_of_nsys_are_files_and_no_more() -> None:
+    async def test(app: App, pilot: Any) -> None:
+        text = text_of(app)
+        assert "nsys recorded ranks 0-3 on 2 nodes" in text
+        assert "its starts were 0.10 s apart" in text
+        assert "steps 1212 to 1216 are in it" in text
+        await pilot.press("4")
+        await at_rest(pilot)
+        files = app.screen.query_one("#files", FileList).items
+        assert [(file.program, file.node) for file in files] == [("nsys-ui", "gpu01"), ("nsys-ui", "gpu02")]
+        assert "fetches it" in how_to_open(files[0], "c")
+        assert "secrets included" in how_to_open(files[0]._replace(path="/x"), "c")
+        await pilot.press("3")
+        assert said(app, "what nsys recorded is in its reports")
+
+    played_with(test, lambda: App(4, lambda: profile_scenes.recorded(4)))
+
+
+def test_bytes_that_nsys_has_written_are_shown() -> None:
+    async def test(app: App, pilot: Any) -> None:
+        assert "writing 48.2 MB" in text_of(app)
+
+    played_with(test, lambda: App(4, lambda: profile_scenes.writes(4)))
 
 
 def test_without_a_probe_it_is_stacks() -> None:

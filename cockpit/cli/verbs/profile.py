@@ -22,7 +22,7 @@ from cockpit.cli.profiled import grouped, tell
 from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.profile.nsys import KIND as NSYS
 from cockpit.core.ranks import ranks_named
-from cockpit.core.text import counted
+from cockpit.core.text import counted, size
 from cockpit.engine.collect import collect
 from cockpit.engine.profile.choose import ALL, LONGEST_S, RATE, SECONDS, STEPS, Wish
 from cockpit.engine.profile.known import keep_event, known_of, store_of
@@ -32,6 +32,7 @@ from cockpit.engine.profile.taking import Taking
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import pool_for
 from cockpit.errors import CockpitError, Exit
+from cockpit.plans.profilers.registry import WARNING
 
 SHOW = "show"
 OF_TORCH = ("stack", "memory", "no_shapes")
@@ -44,6 +45,7 @@ EPILOG = f"""examples:
   cockpit profile last                     {STEPS} steps of all ranks, by torch's profiler
   cockpit profile last --ranks 0,13 --stack
   cockpit profile last --kind cpu --seconds 30
+  cockpit profile last --kind nsys         a report per node, if it was launched with --profile nsys-ready
   cockpit profile hostfile                 any job on these nodes, by py-spy
   cockpit profile show last                what the newest profile says
   cockpit profile show last 2 --json
@@ -68,7 +70,7 @@ def main(words: list[str]) -> int:
         hint = f"to show a profile: cockpit profile {SHOW} RUN [N]"
         raise CockpitError(f"unexpected argument {args.more[0]!r}", hint=hint)
     _refuse(args, OF_SHOW, f"cockpit profile {SHOW} RUN")
-    if args.kind == "cpu":
+    if args.kind in ("cpu", NSYS):
         _refuse(args, OF_TORCH, "--kind torch")
     slurm_options.take_step(args)
     nodes = job_options.names_nodes(
@@ -103,10 +105,10 @@ def parser() -> Parser:
     group = made.add_argument_group("what")
     group.add_argument(
         "--kind",
-        choices=("torch", "cpu"),
+        choices=("torch", "cpu", "nsys"),
         default="",
-        help="torch: its profiler, whole steps, needs the probe; cpu: py-spy, any job (default: torch "
-        "if steps are counted)",
+        help="torch: its profiler, whole steps, needs the probe; cpu: py-spy, any job; nsys: of whole nodes, "
+        "of a run launched with --profile nsys-ready (default: torch if steps are counted)",
     )
     group.add_argument(
         "--ranks",
@@ -249,6 +251,8 @@ def _how_far(taking: Taking) -> str:
         if one.state != DONE and not one.why:
             waited.setdefault(one.state or "ordered", []).append(rank)
     parts = [f"{state}: {ranks_named(ranks)}" for state, ranks in waited.items()]
+    sizes = {one.node: one.size for one in taking.results.values() if one.state == "writing"}
+    parts += [f"{size(sum(sizes.values()))} so far"] if any(sizes.values()) else []
     done = sum(one.state == DONE for one in taking.results.values())
     if done and not parts:
         parts = ["timing the next steps"]
@@ -279,6 +283,8 @@ async def _fetch(folder: RunFolder, one: Collection) -> None:
     for report in collected.reports:
         if report.state != "collected":
             say(f"{report.node}: {report.name}: {report.state}: {report.why}")
+    if one.kind == "nsys":
+        say(WARNING)
 
 
 def _show(args: argparse.Namespace) -> int:

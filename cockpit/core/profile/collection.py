@@ -17,7 +17,8 @@ class RankResult:
     :param state: the last of :attr:`cockpit.base.answers.ProfileItem.state`; :data:`DONE`: it is here
     :param why: why it is not, in a sentence; of one that is, what makes it less than it seems
     :param began: when its profile began, unix seconds on our clock; None: it did not
-    :param file: its name in the reports folder of its node; empty: there is none
+    :param file: its name in the reports folder of its node, of ``nsys`` the same for all ranks there; empty:
+        there is none
     :param summary: of ``torch`` and ``nsys``; None: there is none
     :param folded: of ``cpu``: folded stacks, ``outer;inner N`` a line
     """

@@ -276,12 +276,12 @@ def _missing(collection: Collection, ranks: Sequence[int]) -> list[Row]:
 
 
 def _files(collection: Collection) -> tuple[FileRow, ...]:
-    # A report of a node is that of all its ranks.
+    # A report of nsys is of all ranks of a node.
     found: dict[tuple[str, str], FileRow] = {}
     for rank, one in sorted(collection.results.items()):
         if one.file:
             row = FileRow(rank, one_line(one.node), one_line(one.file), one.size)
-            found.setdefault((one.node, one.file), row)
+            found.setdefault((row.node, row.name), row)
     return tuple(found.values())
 
 
@@ -359,16 +359,29 @@ def _sampled(collection: Collection, ranks: Sequence[int]) -> Finding:
     )
 
 
+def _recorded(collection: Collection, ranks: Sequence[int]) -> Finding:
+    """That there are reports of nsys, and how far apart they began."""
+    nodes = dict.fromkeys(one_line(collection.results[rank].node) for rank in ranks)
+    what = f"nsys recorded {ranks_named(ranks)} on {counted(len(nodes), 'node')}"
+    apart = collection.apart_s
+    about = () if apart is None or len(nodes) < 2 else (f"its starts were {apart:.2f} s apart",)
+    return Finding("recorded", what, evidence=about, certainty="sure", severity="info", nodes=tuple(nodes))
+
+
 def _nothing(collection: Collection) -> Reading:
     """Of a collection without a summary."""
     sampled = [rank for rank, one in collection.results.items() if one.state == DONE]
     if collection.kind == "cpu" and sampled:
         found = _sampled(collection, sampled)
+    elif collection.kind == "nsys" and sampled:
+        found = _recorded(collection, sampled)
     else:
         found = Finding("no_profile", "no rank has sent a profile", certainty="sure")
+    steps = range(collection.first or 0, (collection.first or 0) + collection.steps)
     return Reading(
         found,
         asked=len(collection.results),
+        steps=tuple(steps) if collection.kind == "nsys" else (),
         rows=tuple(_missing(collection, sorted(collection.results))),
         files=_files(collection),
         cost=Cost(collection.before, collection.during, collection.after),

@@ -43,7 +43,8 @@ MD_LINES = 60
 
 VIEWER = "https://ui.perfetto.dev"
 """Opens a trace in the browser; nothing is uploaded."""
-_OPENS = {"torch": f"; each opens at {VIEWER}", "nsys": "; to open one: nsys-ui FILE"}
+NSYS = "nsys-ui"
+"""Opens a report of nsys."""
 
 
 def title(collection: Collection, reading: Reading) -> str:
@@ -287,9 +288,10 @@ def _last(collection: Collection, reading: Reading) -> Iterator[str]:
         yield f"stopping the profiler paused a rank for {cost.stop:.2f} s at most"
     if reading.files and collection.number:
         whole = sum(one.size for one in reading.files)
-        opens = _OPENS.get(collection.kind, "")
+        opens = {"torch": f"; each opens at {VIEWER}", "nsys": f"; each opens with {NSYS}"}
         fetch = f" (to fetch: cockpit collect {quote(collection.run)})" if collection.run else ""
-        yield f"{counted(len(reading.files), 'file')}, {size(whole)}, on the nodes{fetch}{opens}"
+        how = opens.get(collection.kind, "")
+        yield f"{counted(len(reading.files), 'file')}, {size(whole)}, on the nodes{fetch}{how}"
         yield _pattern(reading.files)
 
 
@@ -297,7 +299,9 @@ def _pattern(files: Sequence[FileRow]) -> str:
     """What the shell calls all of them."""
     first, *others = files
     whose = f".{first.node}.rank-{first.rank}."
-    return first.name.replace(whose, ".*.rank-*." if others else whose)
+    if not others:
+        return first.name
+    return first.name.replace(whose, ".*.rank-*.").replace(f".{first.node}.nsys.", ".*.nsys.")
 
 
 # Markdown

@@ -24,7 +24,7 @@ def facts_request(job: LaunchJob) -> verbs.Facts:
         job.cwd,
         setup.text(job.setup, job.path, job.conda),
         job.python or "",
-        {name: (job.profiler or made()).places for name, made in PROFILERS.items()},
+        {made.tool: (job.profiler or made()).places for made in PROFILERS.values()},
         job.profiler.help if job.profiler else (),
         script_of(job),
         visible=job.env.get(gpus.VISIBLE),

@@ -74,7 +74,7 @@ async def prepare(
     facts: dict[str, NodeFacts] = {}
     for name, answer in answers.items():
         try:
-            facts[name] = NodeFacts.of(name, answer, job.profiler.name if job.profiler else "")
+            facts[name] = NodeFacts.of(name, answer, job.profiler.tool if job.profiler else "")
             refused = refusal(name, job, facts[name], answer)
             if refused is not None:
                 raise refused

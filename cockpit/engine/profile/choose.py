@@ -60,8 +60,8 @@ SHARE = 0.1
 class Wish:
     """What a person asks for; None, or empty: what is usual.
 
-    :param kind: ``torch`` or ``cpu``
-    :param ranks: these alone
+    :param kind: ``torch``, ``cpu`` or ``nsys``
+    :param ranks: these alone; of ``nsys`` all on their nodes, unless it is around each rank
     :param steps: whole steps; ``seconds``: so long, of ``torch`` as many steps as that takes
     :param rate: of ``cpu``: times a second that a rank is looked at, at most
     """
@@ -112,6 +112,8 @@ class Known:
     :param since: ranks that are slow, and from which step on
     :param timeout_s: after which its collectives are given up; None: what is usual
     :param earlier: the last collection of ``torch``, which tells how many events there are
+    :param recorded: the last one of ``nsys``, which tells how large its reports are
+    :param ready: the run was launched ready for nsys; ``apart``: each rank on its own
     :param command: takes stacks of the job
     """
 
@@ -121,6 +123,9 @@ class Known:
     since: Mapping[int, int] = field(default_factory=dict)
     timeout_s: float | None = None
     earlier: Collection | None = None
+    recorded: Collection | None = None
+    ready: bool = False
+    apart: bool = False
     command: str = "cockpit stacks"
 
 
@@ -149,6 +154,7 @@ class Plan:
     :param ranks: those that are profiled; ``left_out``: those that were asked for too, and why they are not
     :param first: the first of ``steps`` steps; None: it is ``seconds`` long
     :param deadline_s: after which every node has ended it
+    :param apart: of ``nsys``: there is a report of each rank, not of each node
     """
 
     kind: str
@@ -161,11 +167,14 @@ class Plan:
     options: tuple[str, ...]
     deadline_s: float
     estimate: Estimate
+    apart: bool = False
 
     @property
     def text(self) -> str:
         """What will be profiled, when, and what it costs, in a sentence."""
         who = ranks_named(self.ranks)
+        if self.first is None and self.kind == "nsys":
+            return f"nsys: {who} for {self.seconds:g} s; {self.cost}"
         if self.first is None:
             return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples per second"
         last = self.first + self.steps - 1
@@ -174,7 +183,10 @@ class Plan:
 
     @property
     def cost(self) -> str:
-        """What it costs a rank, of ``torch``."""
+        """What it costs a rank, of ``torch``, or a node, of ``nsys``."""
+        if self.kind == "nsys":
+            about = f" of about {size(self.estimate.size)}" if self.estimate.size else ""
+            return f"a report{about} of each {'rank' if self.apart else 'node, with all of its ranks'}"
         least, most = self.estimate.stop_s
         pause = f"{least:.1f} to {most:.1f} s" if most >= 0.15 else "0.1 s or less"
         return (
@@ -191,14 +203,14 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
     """
     unable = {rank: why for rank, one in met.windows.items() if (why := _why(met.kind, one))}
     able = {rank: window for rank, window in met.windows.items() if rank not in unable}
-    step_s = _middle(window.step_s for window in able.values())
+    step_s = middle(window.step_s for window in able.values())
     if met.kind == "torch" and step_s is not None and (wish.ranks is None or wish.ranks & set(able)):
         unable |= _apart(wish, able, step_s, now - met.at)
         able = {rank: window for rank, window in able.items() if rank not in unable}
     ranks, left_out = _ranks(wish, met, known, able, {**met.absent, **unable})
     if not ranks:
-        raise nobody(met, left_out)
-    _check_moves(met, known, step_s)
+        raise nobody(met, left_out, known)
+    check_moves(met, known, step_s, stacks=met.kind == "cpu")
     if met.kind == "cpu":
         seconds = _seconds(wish, step_s)
         deadline = 60 + 2 * seconds
@@ -210,7 +222,7 @@ def choose(wish: Wish, met: Met, known: Known, now: float) -> Plan:
     if steps > PROFILE_STEPS:
         what = f"{steps:,} steps are too many: {PROFILE_STEPS} at most"
         raise CockpitError(what, hint=f"--steps {STEPS} is usual")
-    front, ahead = _front(able.values(), step_s, now - met.at), _ahead(step_s, met.rtt_s)
+    front, ahead = front_of(able.values(), step_s, now - met.at), ahead_of(step_s, met.rtt_s)
     estimate = _estimate(wish, known, steps, wait_s=ahead * step_s, takes_s=steps * step_s)
     _check_room(met, ranks, estimate, steps)
     _check_stop(known, estimate)
@@ -247,21 +259,26 @@ def _ranks(
     return tuple(sorted(chosen)), {}
 
 
-def nobody(met: Met, left_out: Mapping[int, str]) -> CockpitError:
-    """That nothing can be profiled, and why: a reason for each rank."""
+def nobody(met: Met, left_out: Mapping[int, str], known: Known) -> CockpitError:
+    """That no rank can be profiled, why, and what can be done."""
     by_why: dict[str, list[int]] = {}
     for rank, why in left_out.items():
         by_why.setdefault(why, []).append(rank)
     said = "; ".join(f"{ranks_named(ranks)}: {one_line(why, limit=300)}" for why, ranks in by_why.items())
     if not met.windows:
         return CockpitError(f"no rank can be profiled: {said or 'there is none'}")
-    hint = "py-spy works on any rank: --kind cpu" if met.kind == "torch" else ""
+    hint = ""
+    if met.kind == "torch":
+        hint = "nsys can: --kind nsys" if known.ready else "py-spy works on any rank: --kind cpu"
+    elif met.kind == "nsys" and not known.ready:
+        hint = "next time: cockpit run --profile nsys-ready …; now: --kind torch or --kind cpu"
     return CockpitError(f"no rank can be profiled with {met.kind}: {said}", hint=hint)
 
 
-def _check_moves(met: Met, known: Known, step_s: float | None) -> None:
+def check_moves(met: Met, known: Known, step_s: float | None, *, stacks: bool) -> None:
     """See that steps go on.
 
+    :param stacks: they need not, unless the run is stalled
     :raises CockpitError: they do not
     """
     ages = [one.age_s for one in met.windows.values() if one.step is not None and one.age_s is not None]
@@ -275,7 +292,7 @@ def _check_moves(met: Met, known: Known, step_s: float | None) -> None:
         return
     if known.stalled:
         raise CockpitError(f"the run is not making steps: {known.stalled}", hint=look)
-    if met.kind == "cpu":
+    if stacks:
         return
     usually = "" if step_s is None else f", and one usually takes {_short(step_s)}"
     what = f"no step for {_short(still_s)}{usually}"
@@ -300,7 +317,7 @@ def _apart(wish: Wish, able: Mapping[int, RankWindow], step_s: float, since_s: f
     :raises CockpitError: as many are elsewhere as are together
     """
     fronts = {
-        rank: _front([window], step_s, since_s)
+        rank: front_of([window], step_s, since_s)
         for rank, window in able.items()
         if wish.ranks is None or rank in wish.ranks
     }
@@ -313,7 +330,7 @@ def _apart(wish: Wish, able: Mapping[int, RankWindow], step_s: float, since_s: f
     raise CockpitError(what, hint=f"choose some that are together: --ranks {ranks}")
 
 
-def _front(windows: Iterable[RankWindow], step_s: float, since_s: float) -> int:
+def front_of(windows: Iterable[RankWindow], step_s: float, since_s: float) -> int:
     """The last step that any rank has ended by now, about."""
     return max(
         one.step + max(0, int(((one.age_s or 0.0) + since_s) / step_s))
@@ -322,7 +339,7 @@ def _front(windows: Iterable[RankWindow], step_s: float, since_s: float) -> int:
     )
 
 
-def _ahead(step_s: float, rtt_s: float) -> int:
+def ahead_of(step_s: float, rtt_s: float) -> int:
     """Steps from the front to the first one."""
     return AHEAD + math.ceil((TELL_S + 2 * rtt_s) / step_s)
 
@@ -396,7 +413,7 @@ def _largest(values: Iterable[float]) -> float:
     return min(max(known), LARGER * median_high(known))
 
 
-def _middle(values: Iterable[float | None]) -> float | None:
+def middle(values: Iterable[float | None]) -> float | None:
     known = sorted(value for value in values if value is not None and value >= LEAST_S)
     return known[len(known) // 2] if known else None
 

@@ -60,7 +60,14 @@ def known_of(
     saved_s = time.time() - saves[-1] if saves else None
     slow = {} if model is None else since(model)
     slowest = next(iter(slow), None if folder is None else _slowest(folder))
-    return Known(stalled, saved_s, slowest, slow, earlier=_earlier(store), command=command)
+    launched = (folder.manifest.profile if folder is not None else None) or {}
+    ready = bool(launched.get("ready"))
+    heads = store.heads()
+    torch, nsys = (_earlier(heads, kind) for kind in ("torch", "nsys"))
+    earlier = torch and store.load(torch.number)
+    return Known(
+        stalled, saved_s, slowest, slow, None, earlier, nsys, ready, ready and "ranks" in launched, command
+    )
 
 
 def _slowest(folder: RunFolder) -> int | None:
@@ -82,10 +89,11 @@ def ahead_of(folder: RunFolder) -> Ahead:
     return Ahead(None if found is None else found.seconds, said[-1][1] if said else None)
 
 
-def _earlier(store: Store) -> Collection | None:
-    for one in reversed(store.heads()):
-        if one.kind == "torch" and any(result.state == DONE for result in one.results.values()):
-            return store.load(one.number)
+def _earlier(heads: Sequence[Collection], kind: str) -> Collection | None:
+    """The newest of a kind of which something is here."""
+    for one in reversed(heads):
+        if one.kind == kind and any(result.state == DONE for result in one.results.values()):
+            return one
     return None
 
 

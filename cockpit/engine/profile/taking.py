@@ -28,7 +28,8 @@ from cockpit.core.profile.folded import MOST_STACKS
 from cockpit.core.stacks.snapshot import Place
 from cockpit.core.text import one_line
 from cockpit.engine.links.link import Link, RemoteError, Stream, streaming
-from cockpit.engine.profile.choose import Known, Met, Plan, Wish, choose, nobody
+from cockpit.engine.profile.choose import Known, Met, Plan, Wish, nobody
+from cockpit.engine.profile.choose_nsys import choose
 from cockpit.engine.profile.store import Store
 from cockpit.engine.stacks.ask import Party, RankProcess
 from cockpit.engine.stacks.probes import PySpy
@@ -40,8 +41,10 @@ FRESH_S = 3.0
 """An answer that is older than this is asked for anew: steps go on."""
 SUM_S = 180.0
 """For a node to sum one trace up, after all is written."""
-CONFIRM_S = 8.0
-"""After a cancel, for nodes to say that nothing is left running."""
+WRITE_S = 1300.0
+"""For nsys to write its report, and to import it."""
+CONFIRM_S, DROP_S = 8.0, 30.0
+"""After a cancel, for nodes to say that nothing is left running; for nsys to drop what it has recorded."""
 
 SUMMARY, FOLDED = 4 << 20, 16 << 20
 """Bytes of the summary of a rank, and of its stacks, unpacked."""
@@ -54,7 +57,7 @@ BESIDE, AFTER_S = 5, 10.0
 TIMEOUT = "DEEPSPEED_TIMEOUT"
 """The variable by which a job says after how many minutes it gives collectives up."""
 
-_WORDS = frozenset({*STATES, "reading", DONE} - {""})
+_WORDS = frozenset({*STATES, "reading", "starting", "importing", DONE} - {""})
 
 
 class _Node(NamedTuple):
@@ -162,7 +165,9 @@ class Taking:
                 if link.clock.rtt_s == float("inf"):
                     await link.measure_clock()
                 targets = await self.party.targets(node, link)
-                targets = [one for one in targets if self.wish.ranks is None or one.rank in self.wish.ranks]
+                wanted = [one for one in targets if self.wish.ranks is None or one.rank in self.wish.ranks]
+                # nsys records whole nodes, unless it is around each rank.
+                targets = targets if wanted and kind == "nsys" else wanted
                 if targets and kind == "cpu":
                     await self._spy.equip(link)
                 if targets:
@@ -247,7 +252,7 @@ class Taking:
                 await self._ending
             if self._refused:
                 await asyncio.to_thread(self._store.discard, self.number)
-                raise nobody(self._met, {rank: one.why for rank, one in self.results.items()})
+                raise nobody(self._met, {rank: one.why for rank, one in self.results.items()}, self._told)
             times: tuple[float | None, float | None, float | None] = (None, None, None)
             if not self.cancelled:
                 self._timing = asyncio.create_task(self._times(plan))
@@ -277,7 +282,8 @@ class Taking:
                 await stream.cancel()
         left = [task for task in self._work if not task.done()]
         if left:
-            await asyncio.wait(left, timeout=CONFIRM_S)
+            drops = self.plan is not None and self.plan.kind == "nsys"
+            await asyncio.wait(left, timeout=DROP_S if drops else CONFIRM_S)
         for task in left:
             task.cancel()
 
@@ -334,7 +340,8 @@ class Taking:
                 deadline_s=plan.deadline_s,
                 **{option: option in plan.options for option in ("shapes", "stack", "memory")},
             )
-            end = time.monotonic() + plan.deadline_s + SUM_S * len(targets)
+            rest_s = WRITE_S if plan.kind == "nsys" else SUM_S * len(targets)
+            end = time.monotonic() + plan.deadline_s + rest_s
             async with streaming(node.link, request) as stream:
                 self._streams[name] = stream
                 if self.cancelled:
@@ -360,7 +367,7 @@ class Taking:
 
     def _left(self, one: RankResult, why: str) -> str:
         """Why nothing is here of a rank of which no more comes."""
-        if one.file and one.state in ("written", "reading"):
+        if one.file and one.state in ("written", "reading"):  # of torch
             return f"{why}; its file is on the node"
         return why
 
@@ -394,7 +401,9 @@ class Taking:
         what = one_line(item.what, limit=300)
         if item.state in _NEVER or item.state == DONE:
             one = replace(one, why=what or _NEVER.get(item.state, ""))
-        if item.state == DONE:
+        if item.state == DONE and plan.kind == "nsys":
+            one = one if file else replace(one, state="failed", why="its report has no name")
+        elif item.state == DONE:
             async with self._opening:
                 one = await asyncio.to_thread(_opened, one, plan, data, ROOM // max(1, len(plan.ranks)))
         self.results[rank] = one

@@ -44,6 +44,10 @@ def profile(call: Call) -> Dict[str, Any]:
         from cockpit.node.profile import spying
 
         return spying.run(call, asked)
+    if asked.kind == "nsys":
+        from cockpit.node.profile import nsys
+
+        return nsys.run(call, asked)
     return _Profiles(call, asked).run()
 
 

@@ -17,9 +17,17 @@ def window(call: Call) -> Dict[str, Any]:
     """The steps of each rank, and why it cannot be profiled; the room for files, and how busy the node is."""
     asked = call.asked(verbs.Window)
     finder = rings.Finder(asked.dir)
+    ranks = [_of(finder, target, asked.kind) for target in asked.targets]
+    places = [os.path.join(asked.dir, record.REPORTS) if asked.dir else "/tmp"]
+    if asked.kind == "nsys":
+        from cockpit.node.profile import nsys
+
+        whys, temporary = nsys.ready(asked.dir, asked.targets)
+        ranks = [dict(one, why=one["why"] or whys[one["rank"]]) for one in ranks]
+        places.append(temporary)
     return {
-        "ranks": [_of(finder, target, asked.kind) for target in asked.targets],
-        "free": _free(asked.dir),
+        "ranks": ranks,
+        "free": min(map(_free, places)),
         "load": os.getloadavg()[0] / (os.cpu_count() or 1),
     }
 
@@ -49,7 +57,7 @@ def _of(finder: rings.Finder, target: Target, kind: str) -> Dict[str, Any]:
 
 def _free(folder: str) -> int:
     try:
-        disk = os.statvfs(os.path.join(folder, record.REPORTS) if folder else "/tmp")
+        disk = os.statvfs(folder)
     except OSError:
         return 0
     return SIZE.nearest(disk.f_bavail * disk.f_frsize)

@@ -27,7 +27,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from cockpit.base import record
 from cockpit.node import procfs
 from cockpit.node.run.become import ENDINGS, become_rank
-from cockpit.node.run.written import write_record
+from cockpit.node.run.written import write, write_record
 
 START_S = 60.0
 """Seconds that a profiler may take to start the rank; then the rank is started without it."""
@@ -153,7 +153,11 @@ class _Try:
         self._stop: List[str] = []
         self._steps = asked.get("steps", [0, 0])
         self._helper = 0
-        if "steps" not in asked:
+        self._session = ""
+        if asked.get("ready"):
+            self._session = "cockpit-" + _text("/proc/sys/kernel/random/uuid")
+            self._words = [*asked["before"], "--session-new=" + self._session]
+        elif "steps" not in asked:
             self._words = [*asked["before"], *sampler, *output]
         elif has_gpu():
             self._words = [*asked["before"], *asked["range"], *sampler, *output]
@@ -185,6 +189,8 @@ class _Try:
         try:
             said = self._first_word(pid, told)
             if said.isdigit():
+                if self._session:
+                    write(self._folder, record.rank_session(self._rank), self._session.encode())
                 os.write(holds, _GO)
                 os.close(tells)
                 os.close(held)

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Tuple
 
 from cockpit.base import record
 from cockpit.base.shell import join
@@ -20,15 +20,18 @@ from cockpit.node import safefiles
 from cockpit.node.run.ranks import Emit
 
 
-def size_so_far(folder: str, since: float) -> int:
-    """Bytes of the run's reports, finished or not.
+def size_so_far(folder: str, since: float, temporary: str = "") -> int:
+    """Bytes of reports in a folder, finished or not.
 
     nsys first writes into the temporary folder; files of ours that changed after ``since`` (unix seconds)
     count, whether they are of this run or not.
+
+    :param temporary: that folder; empty: as usual
     """
     total = 0
-    paths = glob.glob(os.path.join(glob.escape(os.path.join(folder, record.REPORTS)), "*"))
-    for path in paths + glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), "nsys-report-*")):
+    paths = glob.glob(os.path.join(glob.escape(folder), "*"))
+    temporary = glob.escape(temporary or tempfile.gettempdir())
+    for path in paths + glob.glob(os.path.join(temporary, "nsys-report-*")):
         try:
             status = os.lstat(path)
         except OSError:
@@ -70,6 +73,10 @@ def finish(
     :param cancelled: called while an import runs; true ends it
     """
     where = os.path.join(folder, record.REPORTS)
+    if profile.get("ready"):
+        from cockpit.node.run import nsys_session  # not for every supervisor
+
+        nsys_session.settle(folder, timeout_s, cancelled)
     # A program that trains may have put anything else there.
     names = sorted(
         name for name in os.listdir(where) if safefiles.size(os.path.join(where, name)) is not None
@@ -90,24 +97,29 @@ def finish(
 
 
 def _import(source: str, nsys: str, emit: Emit, timeout_s: float, cancelled: Callable[[], bool]) -> None:
+    size = os.path.getsize(source)
+    if importers(nsys):
+        emit("report", name=os.path.basename(source), size=size, state="writing", text="importing it")
+    path, trouble = imported(source, nsys, timeout_s, cancelled)
+    state = "qdstrm" if trouble else "imported"
+    emit("report", name=os.path.basename(path), size=os.path.getsize(path), state=state, text=trouble)
+
+
+def imported(source: str, nsys: str, timeout_s: float, cancelled: Callable[[], bool]) -> Tuple[str, str]:
+    """Make a report of what nsys did not import: the path of what there is now, and why it is no report."""
     target = source[: -len("qdstrm")] + "nsys-rep"
     found = importers(nsys)
     command = [found[0] if found else "QdstrmImporter", "-i", source, "-o", target]
     trouble = "no QdstrmImporter was found next to nsys"
-    size = os.path.getsize(source)
     if found:
-        emit("report", name=os.path.basename(source), size=size, state="writing", text="importing it")
         trouble = _run(command, timeout_s, cancelled)
     if not trouble and os.path.exists(target):
         os.chmod(target, 0o600)
         os.unlink(source)
-        emit("report", name=os.path.basename(target), size=os.path.getsize(target), state="imported", text="")
-        return
+        return target, ""
     if os.path.exists(target):
         os.unlink(target)  # cut short: nobody must mistake it for the report
-    hint = "type: %s" % join(command)
-    text = "%s; %s" % (trouble or "the importer wrote nothing", hint)
-    emit("report", name=os.path.basename(source), size=size, state="qdstrm", text=text)
+    return source, "%s; type: %s" % (trouble or "the importer wrote nothing", join(command))
 
 
 def _run(command: List[str], timeout_s: float, cancelled: Callable[[], bool]) -> str:

@@ -404,7 +404,7 @@ class Supervisor:
         # Below the launcher it ends before that; of single ranks, maybe after.
         if (self._launcher_status is not None) is self._around_launcher or not self._due("report", REPORT_S):
             return
-        size = reports.size_so_far(self._folder, self._began)
+        size = reports.size_so_far(os.path.join(self._folder, record.REPORTS), self._began)
         if size != self._report_size:
             self._report_size = size
             name = os.path.basename(self._spec["profile"]["report"])
@@ -430,13 +430,14 @@ class Supervisor:
                 reports.finish(
                     self._folder,
                     profile,
-                    self._why_no_report() if self._around_launcher else "",
+                    self._why_no_report() if self._around_launcher and not profile.get("ready") else "",
                     self._emit,
                     timeout_s=float(self._spec["finalise_s"]),
                     cancelled=self._stopped_hard,
                 )
                 hint = profiled.hint(profile)
-                for lost in self._profilers.missing(lambda rank: self._probes.window(rank) or hint):
+                missing = self._profilers.missing(lambda rank: self._probes.window(rank) or hint)
+                for lost in missing if not profile.get("ready") else ():
                     self._emit("report", name=lost.name, size=0, state="missing", text=lost.text)
             except OSError as error:
                 self._emit("note", text="looking for reports: %s" % error)

@@ -13,6 +13,10 @@ class Profiler(Protocol):
     """A profiler around the launcher or around each rank, with the options of one run."""
 
     name: ClassVar[str]
+    tool: ClassVar[str]
+    """The program's name."""
+    ready: ClassVar[bool]
+    """It records only what it is told to while the run goes on, so that a run may leave no report."""
     help: ClassVar[tuple[str, ...]]
     """Its name, and the words that make it print its options."""
     suffixes: ClassVar[tuple[str, ...]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,11 +27,11 @@ _PLACES = (
     "/usr/lib/nsight-systems/bin/nsys",
 )
 
-_ROOM = 500_000_000
+ROOM = 500_000_000
 _ROOM_OF_A_RANK = 250_000_000
 
-_HELD_SH = "held.sh"
-_HELD = """\
+HELD_SH = "held.sh"
+HELD = """\
 #!/bin/bash
 # Runs "$@" and leaves pid and status to launch.sh: nsys ends with its window, the launcher goes on.
 # An nsys that had failed for launch.sh may have started it after all.
@@ -45,7 +45,7 @@ exit $cockpit_status
 """
 """Runs between nsys and the launcher, and is waited for."""
 
-_PROFILED = """\
+PROFILED = """\
 cockpit_profiled() {
 %s
 }
@@ -67,10 +67,11 @@ while [ ! -s "$COCKPIT_DIR"/launcher.status ] && kill -0 "$(cat "$COCKPIT_DIR"/l
 done 2>/dev/null
 exit "$(cat "$COCKPIT_DIR"/launcher.status 2>/dev/null || echo $cockpit_status)"
 """
+"""Runs the command that it is filled with, by nsys, and ends as the launcher does."""
 
-_LEFT_OUT = "leave it out: cockpit places the reports, and a profiler must not end the job"
+LEFT_OUT = "leave it out: cockpit places the reports, and a profiler must not end the job"
 _OURS = {
-    r"(-f|--(force-overwrite|kill|stop-on-exit)\b)": _LEFT_OUT,
+    r"(-f|--(force-overwrite|kill|stop-on-exit)\b)": LEFT_OUT,
     r"(-y|--delay\b)": "use cockpit's own: --delay",
     r"(-d|--duration\b)": "use cockpit's own: --duration",
     r"(-c|--capture-range(=|$))": "use cockpit's own: --capture-range",
@@ -100,6 +101,17 @@ _STARTS = (
 _RANGE_END = "--capture-range-end=stop"
 
 
+def refuse(extra: Iterable[str], ours: Mapping[str, str]) -> None:
+    """See that the user's words for nsys are none of cockpit's.
+
+    :param ours: patterns of those, and what to do instead
+    :raises CockpitError: one is
+    """
+    for word in extra:
+        if hint := next((hint for pattern, hint in ours.items() if re.match(pattern, word)), ""):
+            raise CockpitError(f"{word} cannot be given to nsys", where="--nsys-args", hint=hint)
+
+
 @dataclass(frozen=True)
 class Nsys:
     """See :class:`cockpit.plans.profilers.base.Profiler`.
@@ -118,6 +130,8 @@ class Nsys:
     """
 
     name: ClassVar[str] = "nsys"
+    tool: ClassVar[str] = "nsys"
+    ready: ClassVar[bool] = False
     help: ClassVar[tuple[str, ...]] = ("nsys", "profile", "--help")
     # If its importer is missing, it leaves a .qdstrm.
     suffixes: ClassVar[tuple[str, ...]] = (".nsys-rep", ".qdstrm", ".sqlite")
@@ -138,9 +152,7 @@ class Nsys:
     step_ranges: bool = False
 
     def _check(self) -> None:
-        for word in (*self.extra, *self.sampler):
-            if hint := next((hint for pattern, hint in _OURS.items() if re.match(pattern, word)), ""):
-                raise CockpitError(f"{word} cannot be given to nsys", where="--nsys-args", hint=hint)
+        refuse((*self.extra, *self.sampler), _OURS)
         if any(re.match(_OUTPUT, word) for word in self.sampler):
             raise CockpitError("-o belongs to --nsys-args", where="--node-sampler", hint="move it there")
         name, _ = self._output()
@@ -220,7 +232,7 @@ class Nsys:
         """See :meth:`cockpit.plans.profilers.base.Profiler.room`."""
         # It wrote 190-220 MB for even a short trace of one node, most of that for each process it is around.
         listed = min(ranks, len(self.ranks)) if self.ranks is not None else ranks
-        return _ROOM + (_ROOM_OF_A_RANK * (max(1, listed) - 1) if self.per_rank else 0)
+        return ROOM + (_ROOM_OF_A_RANK * (max(1, listed) - 1) if self.per_rank else 0)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -242,7 +254,7 @@ class Nsys:
         name, extra = self._output()
         place = f"{os.path.dirname(report)}/{name}" if name is not None else report
         words = self._words((*extra, *self.sampler), _DEFAULTS, switches)
-        return (tool, "profile", "-o", f"{folder}/{place}", *words, "bash", f"{folder}/{_HELD_SH}")
+        return (tool, "profile", "-o", f"{folder}/{place}", *words, "bash", f"{folder}/{HELD_SH}")
 
     def around(
         self, tool: str, report: str, ranks: Collection[int], switches: Collection[str]
@@ -270,7 +282,7 @@ class Nsys:
         if not any(re.match(_TRACE, word) for word in extra):
             launches.insert(0, f"--trace={self.trace}")
         ours = [word for word in self._defaults(_DEFAULTS, extra) if re.match(_STARTS, word)]
-        ends = [_RANGE_END] if _knows(switches, _RANGE_END) else []
+        ends = [_RANGE_END] if knows(switches, _RANGE_END) else []
         return {
             "steps": self.steps,
             "ranges": self.step_ranges,
@@ -282,7 +294,7 @@ class Nsys:
 
     def files(self) -> dict[str, str]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.files`."""
-        return {} if self.per_rank else {_HELD_SH: _HELD}
+        return {} if self.per_rank else {HELD_SH: HELD}
 
     def lacking(self, switches: Collection[str]) -> tuple[Finding | None, tuple[str, ...]]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.lacking`."""
@@ -290,13 +302,13 @@ class Nsys:
         asked += [f"--{name}" for name in ("delay", "duration") if getattr(self, f"{name}_s")]
         asked += ["--capture-range"] if self.capture_range else []
         for word in asked:
-            if not _knows(switches, word):
-                step = Step("nsys profile --help", "see what it knows there")
+            if not knows(switches, word):
+                step = Step(f"nsys {self.help[1]} --help", "see what it knows there")
                 what = f"nsys there does not know {word}"
                 return Finding("no_switch", what, certainty="sure", steps=(step,)), ()
         ours = [*self._defaults(_OF_A_RANK if self.per_rank else _DEFAULTS, self.extra)]
         ours += [_RANGE_END] if self.capture_range else []
-        return None, tuple(word for word in ours if not _knows(switches, word))
+        return None, tuple(word for word in ours if not knows(switches, word))
 
     def _output(self) -> tuple[str | None, tuple[str, ...]]:
         """The name that the user's own words give to a report, and the other words."""
@@ -317,13 +329,13 @@ class Nsys:
         argv = ["-f", "true"]
         if not any(re.match(_TRACE, word) for word in extra):
             argv.append(f"--trace={self.trace}")
-        argv += [word for word in self._defaults(defaults, extra) if _knows(switches, word)]
+        argv += [word for word in self._defaults(defaults, extra) if knows(switches, word)]
         if self.delay_s:
             argv.append(f"--delay={int(self.delay_s)}")
         if self.duration_s:
             argv.append(f"--duration={int(self.duration_s)}")
         if self.capture_range:
-            ends = [_RANGE_END] if _knows(switches, _RANGE_END) else []
+            ends = [_RANGE_END] if knows(switches, _RANGE_END) else []
             argv += [f"--capture-range={self.capture_range}", *ends]
         return (*argv, *extra)
 
@@ -335,7 +347,7 @@ class Nsys:
 
     def script(self, command: str) -> str:
         """See :meth:`cockpit.plans.profilers.base.Profiler.script`."""
-        return "exec " + command if self.per_rank else _PROFILED % command
+        return "exec " + command if self.per_rank else PROFILED % command
 
 
 def _steps(text: str) -> tuple[int, int]:
@@ -346,7 +358,7 @@ def _steps(text: str) -> tuple[int, int]:
     return first, last
 
 
-def _knows(switches: Collection[str], word: str) -> bool:
+def knows(switches: Collection[str], word: str) -> bool:
     """Whether nsys knows an option, which may be cut short; of an nsys that was not asked: yes."""
     if not switches:
         return True

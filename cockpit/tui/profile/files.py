@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from cockpit.base.shell import join
 from cockpit.core.cutting import cut_middle, cut_sentence
 from cockpit.core.masks import ranks_of
-from cockpit.core.profile.words import VIEWER
+from cockpit.core.profile.words import NSYS, VIEWER
 from cockpit.core.text import one_line
 from cockpit.engine.collect import report_path
 from cockpit.engine.records.folder import RunFolder
@@ -76,8 +76,12 @@ def files_of(sight: Sight, folder: RunFolder) -> list[File]:
         path = report_path(folder, result.node, result.file)
         here = str(path) if path is not None and path.is_file() else ""
         what = "the slow one" if row.rank in slow else "a typical one" if row.rank in typical else ""
-        about = f"rank {row.rank}{', ' * bool(what)}{what}"
-        program = TRACES if one.kind == "torch" else "others"
+        about = (
+            f"rank {row.rank}{', ' * bool(what)}{what}"
+            if f".rank-{row.rank}." in row.name
+            else "all ranks of its node"
+        )
+        program = {"torch": TRACES, "nsys": NSYS}.get(one.kind, "others")
         name = row.name.removeprefix(f"{run}.")
         found.append(File(program, name, row.size, here, "", about, result.file, row.node))
     return found
@@ -95,6 +99,8 @@ def how_to_open(file: File, fetch: str) -> str:
         return f"{file.name} is on {file.node}: {fetch} fetches it"
     if file.program == TRACES:
         return f"open {file.path} at {VIEWER}: nothing is uploaded"
+    if file.program == NSYS:
+        return f"open {file.path} with {NSYS}: it holds the run's whole environment, secrets included"
     return f"it is at {file.path}"
 
 

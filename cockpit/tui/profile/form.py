@@ -55,10 +55,12 @@ class _Choice:
         return self.options[self.at][1]
 
 
-KINDS = [("torch", "torch"), ("cpu", "cpu")]
+KINDS = [("torch", "torch"), ("cpu", "cpu"), ("nsys", "nsys")]
+_STEPS: list[tuple[str, Any]] = [(counted(many, "step"), many) for many in (1, STEPS, 10, 20)]
 LENGTHS: dict[str, list[tuple[str, Any]]] = {
-    "torch": [(counted(many, "step"), many) for many in (1, STEPS, 10, 20)],
+    "torch": _STEPS,
     "cpu": [(f"{many:g} s", many) for many in (5.0, SECONDS, 30.0, 60.0)],
+    "nsys": _STEPS,
 }
 WITH: list[tuple[str, Mapping[str, bool]]] = [
     ("shapes", {}),
@@ -151,9 +153,10 @@ class ProfileForm(ModalScreen["Taking | int"]):
         wish = Wish(kind if self._asked else "", self._ranks.value)
         if kind == "cpu":
             return replace(wish, seconds=self._length.value)
-        # Without the probe it is stacks, for as long as is usual.
-        steps = None if not self._asked and self._length.at == USUAL else self._length.value
-        return replace(wish, steps=steps, **self._with.value)
+        # Where no steps are counted it is stacks, or a recording, for as long as is usual.
+        usual = self._length.at == USUAL and (kind == "nsys" or not self._asked)
+        steps = None if usual else self._length.value
+        return replace(wish, steps=steps, **(self._with.value if kind == "torch" else {}))
 
     @work(group="form", exclusive=True)
     async def _prepare(self) -> None:
@@ -251,7 +254,14 @@ class ProfileForm(ModalScreen["Taking | int"]):
 def _planned(plan: Plan, width: int) -> Iterator[Content]:
     """What will be done, and what it costs."""
     who = ranks_named(plan.ranks)
-    if plan.first is None:
+    if plan.kind == "nsys":
+        some = f"{plan.seconds:g} s" if plan.first is None else counted(plan.steps, "step")
+        start = f", starting in about {span(plan.estimate.wait_s)}" if plan.first is not None else ""
+        what, costs = (
+            f"{some} of {who}, by nsys{start}",
+            [plan.cost, "afterwards nsys writes for some seconds"],
+        )
+    elif plan.first is None:
         what = f"{plan.seconds:g} s of {who}, by py-spy, {plan.rate} samples a second at most"
         costs = ["pauses each rank for less than 2 % of the time"]
     else:

@@ -12,7 +12,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.profile.collection import DONE
 from cockpit.core.profile.reading import Row
 from cockpit.core.ranks import ranks_named
-from cockpit.core.text import one_line
+from cockpit.core.text import one_line, size
 from cockpit.engine.profile.taking import Taking, is_over
 from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.bar import Bar
@@ -125,10 +125,14 @@ def strip_parts(progress: Progress, sight: Sight | None, *, ascii_only: bool) ->
     if written or here:
         full = round(PROGRESS * here / total) if total else 0
         done, rest = ("#", ".") if ascii_only else ("━", "━")
-        less = Part((("summed up ", "dim"), (f"{here}/{total}", "strong")), 1)
+        word = "reports of ranks " if plan.kind == "nsys" else "summed up "
+        less = Part(((word, "dim"), (f"{here}/{total}", "strong")), 1)
         bar = (done * full, "spark"), (rest * (PROGRESS - full), "dim")
         pieces = (less.pieces[0], *bar, (f" {here}/{total}", "strong"))
         parts.append(Part(pieces, 1, less))
+    sizes = {one.node: one.size for one in ours if one.state == "writing"}
+    if any(sizes.values()):
+        parts.append(Part((("writing ", "dim"), (size(sum(sizes.values())), "")), 1))
     failed = sum(is_over(one) and one.state != DONE for one in ours)
     if failed:
         parts.append(Part(((f"{failed} missing", "warning"),), 1))
@@ -148,11 +152,14 @@ def _recording(taking: Taking) -> tuple[tuple[str, str], ...]:
     if plan.first is None:
         begins = [one.began for one in taking.results.values() if one.began is not None]
         went = min(plan.seconds, max(0.0, time.time() - min(begins))) if begins else 0.0
-        return ("sampling ", "strong"), (f"{went:.0f}/{plan.seconds:g} s", "")
+        return ("recording " if plan.kind == "nsys" else "sampling ", "strong"), (
+            f"{went:.0f}/{plan.seconds:g} s",
+            "",
+        )
     # A rank that has left the window tells of its last step no more.
     states = {rank: one.state for rank, one in taking.results.items() if rank in plan.ranks}
     front = max(taking.steps.values(), default=None)
-    if all(state in ("", "ready") for state in states.values()):
+    if all(state in ("", "ready", "starting") for state in states.values()):
         now = f", now {front:,}" if front is not None else ""
         return ("profiling ", "strong"), (f"from step {plan.first:,}{now}", "")
     done = plan.steps

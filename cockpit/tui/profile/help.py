@@ -13,6 +13,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
             "waiting: for other ranks, in a collective · idle: nothing runs (Python, kernel launches, sleep)",
             "Where colours do not tell: d data, c compute, m comm, w waiting; idle is blank.",
             "Of cpu: the function that the main thread is in most often, without what it calls.",
+            "Of nsys: what its report of the node holds.",
             "",
             "up, down: ranks · {open} shows its operations · {profile_again} profiles again",
             "{previous_profile} {next_profile}: other profiles of the run · {back}: cancels, or goes back",

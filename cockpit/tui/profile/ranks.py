@@ -31,6 +31,8 @@ WORDS = {
     "ready": "ready, waiting for the first step",
     "written": "written, not yet summed up",
     "reading": "being summed up on its node",
+    "starting": "nsys starts to record",
+    "importing": "nsys has written, its report is being made",
 }
 """What ranks do, where it is not the word of the state itself."""
 NAMES = {"data": "data", "compute": "compute", "communication": "comm", "wait": "waiting"}
@@ -94,6 +96,8 @@ class RankList(ListPane[Row | Sampled]):
     _step: float | None = None
     """Seconds of a step of the median rank; None: not known."""
     _steps = 0
+    _recorded = False
+    """What is said of a rank that is here is no trouble."""
 
     def show(self, sight: Sight) -> None:
         """Draw the ranks of a profile."""
@@ -101,6 +105,7 @@ class RankList(ListPane[Row | Sampled]):
         known = [row.parts.took for row in sight.rows if isinstance(row, Row) and row.parts is not None]
         self._longest = max(known, default=0.0)
         self._step, self._steps = reading.parts and reading.parts.took, len(reading.steps)
+        self._recorded = sight.collection.kind == "nsys"
         self.show_items(sight.rows)
 
     def key_of(self, item: Row | Sampled) -> Hashable:
@@ -110,7 +115,7 @@ class RankList(ListPane[Row | Sampled]):
     def drawn_from(self, item: Row | Sampled, before: Row | Sampled | None, width: int) -> tuple[object, ...]:
         """Also what all rows depend on."""
         left = round(self.left.get(item.ranks[0], 0.0))
-        about = self._shape, self._longest, self._step, self._steps, self.letters
+        about = self._shape, self._longest, self._step, self._steps, self.letters, self._recorded
         return item, before is None, width, left, about
 
     def build(self, width: int) -> Sequence[Line]:
@@ -180,7 +185,8 @@ class RankList(ListPane[Row | Sampled]):
         """What ranks do of which nothing is here, or why nothing comes."""
         if row.why:
             text = row.why if row.state in ("", "done") else f"{row.state}: {row.why}"
-            yield Piece(cut_sentence(text, max(1, room)), "warning")
+            role = "label" if self._recorded and row.state == "done" else "warning"
+            yield Piece(cut_sentence(text, max(1, room)), role)
             return
         left = self.left.get(row.ranks[0])
         text = WORDS.get(row.state, row.state) + (f", about {left:.0f} s" if left else "")
@@ -194,5 +200,5 @@ def _padded(text: str, width: int) -> str:
 def title_of(sight: Sight) -> str:
     """``64 · slowest first, alike folded``."""
     many = len({rank for row in sight.rows for rank in row.ranks})
-    first = "slowest first" if sight.collection.kind != "cpu" else "odd ones first"
-    return f"{many} · {first}, alike folded"
+    ordered = "odd ones first" if sight.collection.kind == "cpu" else "slowest first"
+    return f"{many} · {ordered}, alike folded"

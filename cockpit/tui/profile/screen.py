@@ -216,7 +216,7 @@ class ProfileScreen(CommandScreen):
             return
         sight = self._sight
         self._draw_head()
-        self.set_class(sight is not None and sight.collection.kind == "cpu", "-cpu")
+        self.set_class(sight is not None and sight.collection.kind != "torch", "-cpu")
         self._draw_ranks(sight)
         self._draw_details(sight)
         self._draw_files(sight)
@@ -318,6 +318,8 @@ class ProfileScreen(CommandScreen):
         rank = self._rank
         pane = self._operations
         pane.empty = ["nothing of it is here yet" if self._progress is not None else "nothing of it is here"]
+        if sight is not None and sight.collection.kind == "nsys":
+            pane.empty = ["what nsys recorded is in its reports"]
         if sight is None or rank is None:
             pane.show(None, 0.0, ())
         elif sight.compared is not None:
@@ -534,8 +536,9 @@ class ProfileScreen(CommandScreen):
             self.query_one(f"#{name}").set_class(name == self._shown_pane, "-shown")
 
     def _no_pane(self, name: str) -> str:
-        cpu = self._sight is not None and self._sight.collection.kind == "cpu"
-        return "stacks have no collectives" if cpu and name == "collectives" else ""
+        kind = self._sight.collection.kind if self._sight is not None else ""
+        said = {"cpu": "stacks have no collectives", "nsys": "what nsys recorded is in its reports"}
+        return said.get(kind, "") if name == "collectives" else ""
 
     def _go(self, name: str) -> None:
         self._shown_pane = name

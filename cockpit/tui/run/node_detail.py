@@ -129,7 +129,8 @@ def _found(entry: NodeEntry, paper: Paper) -> Iterator[Line]:
     yield from paper.row("python", safe(facts["python"]) + version if facts.get("python") else "")
     from cockpit.plans.profilers.registry import PROFILERS  # not for the first screen
 
-    for name in ("torch", "deepspeed", *PROFILERS, "numactl"):
+    profilers = dict.fromkeys(each.tool for each in PROFILERS.values())
+    for name in ("torch", "deepspeed", *profilers, "numactl"):
         yield from paper.row(name, safe(facts[name]) if facts.get(name) else "")
     yield from paper.row("run folder", safe(entry.dir, 4000))
 

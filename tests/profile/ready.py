@@ -1,0 +1,75 @@
+"""Runs that are ready for nsys, on a stand-in for it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from cockpit.base.record import NSYS_SESSION
+from tests.profile.training import Training, training
+
+NSYS = Path(__file__).with_name("nsys.sh")
+
+
+class Nsys:
+    """The stand-in, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "nsys"
+        folder.mkdir()
+        shutil.copy(NSYS, self.path)
+        (folder / "sessions").mkdir()
+
+    @property
+    def words(self) -> list[str]:
+        """Options that launch a run ready for it."""
+        return ["--profile", "nsys-ready", "--nsys", str(self.path)]
+
+    def fails(self, *words: str) -> None:
+        """What goes wrong from now on."""
+        (self.folder / "fails").write_text("".join(f"{word}\n" for word in words))
+
+    @property
+    def asked(self) -> list[str]:
+        """Verbs, each with the node in whose run it was asked, or ``outside``; and its words."""
+        return (self.folder / "asked").read_text().splitlines()
+
+    def records(self, folder: Path) -> bool:
+        """Whether it records in the session of a node's run folder."""
+        with contextlib.suppress(OSError):
+            name = (folder / NSYS_SESSION).read_text().strip()
+            return (self.folder / "sessions" / name / "out").exists()
+        return False
+
+
+def keepers() -> list[psutil.Process]:
+    """Each process that records a window."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline()[-1:] == ["keep"] and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def keeper_of(folder: Path) -> list[psutil.Process]:
+    """That of a node's run folder."""
+    found = []
+    for process in keepers():
+        with contextlib.suppress(psutil.Error):
+            if any(one.path == str(folder / NSYS_SESSION) for one in process.open_files()):
+                found.append(process)
+    return found
+
+
+@contextmanager
+def ready(folder: Path, nsys: Nsys, *, nodes: str = "", more: Sequence[str] = ()) -> Iterator[Training]:
+    """Two ranks that train, each on a node of its own, ready for nsys."""
+    with training(folder, nodes=nodes, more=[*nsys.words, *more]) as made:
+        yield made
