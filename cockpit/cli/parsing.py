@@ -142,14 +142,25 @@ def add_link_options(parser: argparse.ArgumentParser, job: str = "JOBID") -> Non
         const="",
         help="the nodes of a SLURM job, reached by job steps (default JOBID: the job this shell is in)",
     )
+    add_word(
+        group,
+        "--srun-args",
+        "'WORDS'",
+        "with --slurm: more options for each srun, such as --container-image IMAGE",
+    )
 
 
 def reach(args: argparse.Namespace) -> Reach:
     """How the options want nodes to be reached."""
     if args.transport == "srun" or (args.transport == "auto" and args.slurm is not None):
         from cockpit.plans.nodes import slurm  # every other way saves its time
+        from cockpit.transport.srun import more_words
 
-        return Reach("srun", {"job": slurm.number(args.slurm or own_job())})
+        options = {"job": slurm.number(args.slurm or own_job()), "args": args.srun_args}
+        more_words(options)
+        return Reach("srun", {name: value for name, value in options.items() if value})
+    if args.srun_args:
+        raise CockpitError("--srun-args is for nodes that srun reaches", hint="add --slurm JOBID")
     config = args.ssh_config and os.path.abspath(args.ssh_config)
     options = {"config": config, "accept_new": "yes" if args.accept_new_host_keys else ""}
     return Reach(args.transport, {name: value for name, value in options.items() if value})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -61,7 +62,22 @@ def job_of(options: Mapping[str, str]) -> str:
 
 def typed(options: Mapping[str, str], node: str) -> tuple[str, ...]:
     """What a person types before a command to run it on one node of the job."""
-    return ("srun", "--overlap", f"--jobid={job_of(options)}", "-w", node, "-N1", "-n1")
+    return ("srun", "--overlap", f"--jobid={job_of(options)}", "-w", node, "-N1", "-n1", *more_words(options))
+
+
+def more_words(options: Mapping[str, str]) -> list[str]:
+    """The user's own options for srun: a container, for example.
+
+    :raises CockpitError: they are none
+    """
+    try:
+        words = shlex.split(options.get("args", ""))
+    except ValueError as error:
+        raise CockpitError(f"cannot be split into words: {error}", where="--srun-args") from None
+    # srun takes the first word that is no option for the command.
+    if words and not words[0].startswith("-"):
+        raise CockpitError(f"not an option of srun: {words[0]!a}", where="--srun-args")
+    return words
 
 
 def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldCommand:
@@ -80,6 +96,7 @@ def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldComma
         *("srun", "--overlap", f"--jobid={job_of(options)}", f"--nodelist={','.join(scripts)}"),
         *(f"--nodes={len(scripts)}", f"--ntasks={len(scripts)}", "--ntasks-per-node=1"),
         *("--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--chdir=/", "--job-name=cockpit"),
+        *more_words(options),
         *("/bin/sh", "-c", script),
     )
     share_of(job_of(options)).take(", ".join(scripts))

@@ -44,6 +44,22 @@ def test_a_job_that_is_none_never_becomes_a_word(job: str) -> None:
         srun.typed({"job": job}, "gpu01")
 
 
+def test_options_of_the_user_s_own_come_before_the_command() -> None:
+    options = {"job": "7", "args": "--container-image '/img/a b.sqsh' --container-mount-home"}
+    mine = ["--container-image", "/img/a b.sqsh", "--container-mount-home"]
+    assert list(srun.typed(options, "gpu01"))[-3:] == mine
+    words = list(srun.holding(options, {"gpu01": "/x"}).words)
+    at = words.index("/bin/sh")
+    assert words[at - 3 : at] == mine
+
+
+@pytest.mark.parametrize("args", ["hostname", "--a 'b", "hostname --overlap"])
+def test_words_that_are_no_options_are_refused(args: str) -> None:
+    with pytest.raises(CockpitError) as refused:
+        srun.typed({"job": "7", "args": args}, "gpu01")
+    assert refused.value.where == "--srun-args"
+
+
 @pytest.mark.parametrize("node", ["user@gpu01", "gpu01:2222", "[::1]"])
 def test_only_plain_names_are_nodes(node: str) -> None:
     with pytest.raises(LinkError, match="plain name"):
