@@ -24,12 +24,16 @@ PID = "SELECT DISTINCT (globalTid / 0x1000000) % 0x1000000 FROM OSRT_API"
 """Processes of which a report has system calls, as nsys numbers threads."""
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
-def test_steps_and_seconds_of_ranks_that_step_on(launcher: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("launcher", "around"),
+    [("torchrun", []), ("deepspeed", []), ("torchrun", ["--per-rank"])],
+    ids=["torchrun", "deepspeed", "rank"],
+)
+def test_steps_and_seconds_of_ranks_that_step_on(launcher: str, around: list[str], tmp_path: Path) -> None:
     needs.require("nsys")
     needs.require_module("torch")
     needs.require_module(launcher if launcher == "deepspeed" else "torch")
-    more = ["--profile", "nsys-ready", "--trace", "osrt"]
+    more = ["--profile", "nsys-ready", "--trace", "osrt", *around]
     with training(tmp_path, kind="gloo", step_s=0.2, launcher=launcher, more=more) as ranks:
         done = ranks.profile("--kind", "nsys", "--steps", "5")
         assert done.code == 0, done.both
