@@ -73,14 +73,13 @@ def run() -> Result:
     levels: list[Level] = []
     figures: list[Figure] = []
     for ranks in RANKS:
-        with _training(ranks) as (name, env):
+        with training(ranks) as (name, env):
             torch = [
-                _profile(name, env, "--kind", "torch", "--steps", str(STEPS), "--fetch")
-                for _ in range(ROUNDS)
+                profile(name, env, "--kind", "torch", "--steps", str(STEPS), "--fetch") for _ in range(ROUNDS)
             ]
             kinds = {"torch": torch}
             if ranks == RANKS[0]:
-                kinds["cpu"] = [_profile(name, env, "--kind", "cpu", "--seconds", "5") for _ in range(ROUNDS)]
+                kinds["cpu"] = [profile(name, env, "--kind", "cpu", "--seconds", "5") for _ in range(ROUNDS)]
         aim = 10.0 if ranks == RANKS[1] else None
         what = f"{ranks} ranks, {STEPS} steps: from the command to traces fetched, verified, summed up"
         levels.append(Level(what, [one.wall for one in torch], "s", aim))
@@ -138,8 +137,11 @@ def calls() -> Result:
 
 
 @contextmanager
-def _training(ranks: int) -> Iterator[tuple[str, dict[str, str]]]:
-    """A run that trains, and how to ask for it."""
+def training(ranks: int, *more: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """A run that trains, and how to ask for it.
+
+    :param more: options of the run
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         env = {
@@ -152,7 +154,7 @@ def _training(ranks: int) -> Iterator[tuple[str, dict[str, str]]]:
         (folder / "hosts").write_text(f"localhost slots={ranks}\n")
         run = f"bench-{os.getpid()}-{ranks}"
         words = ["run", "--headless", "--transport", "local", "--launcher", "command", "--name", run]
-        words += ["--cwd", name, "--node-dir", f"{name}/nodes", str(folder / "hosts"), "--"]
+        words += ["--cwd", name, "--node-dir", f"{name}/nodes", *more, str(folder / "hosts"), "--"]
         words += [sys.executable, str(folder / "train.py"), str(STEP_S)]
         with (folder / "said").open("w") as said:
             watching = subprocess.Popen(
@@ -184,7 +186,8 @@ def _until_steps(run: str, env: dict[str, str], watching: subprocess.Popen[bytes
     raise BenchmarkError("the training does not begin")
 
 
-def _profile(run: str, env: dict[str, str], *words: str) -> Taken:
+def profile(run: str, env: dict[str, str], *words: str) -> Taken:
+    """Take one, to its end."""
     began = time.perf_counter()
     done = subprocess.run(
         _cockpit("profile", run, *words, "--json"), env=env, capture_output=True, text=True, check=False
