@@ -506,7 +506,8 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
         if folder.manifest.foreign:
             why = "cockpit did not start this job, so no profiler either"
         elif not folder.manifest.profile:
-            why = f"the run was not profiled: use --profile {'|'.join(PROFILERS)}"
+            by_itself = (name for name, kind in PROFILERS.items() if not kind.ready)
+            why = f"the run was not profiled: use --profile {'|'.join(by_itself)}"
         elif not model.nodes[node.name].over:
             why = "the run is still running: a report is written when it ends"
         else:

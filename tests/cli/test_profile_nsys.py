@@ -21,6 +21,11 @@ from tests.node.nsys_exports import Export, job
 PIDS = (4711, 4712)
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunFolder:
     """A run of two nodes whose reports are there."""
@@ -53,7 +58,7 @@ def test_reports_of_a_run_become_a_profile(run: RunFolder, capsys: pytest.Captur
     assert profile.main(["show", "otter", "--nsys"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("profile 1 of otter: steps 700-704, nsys, 4 ranks")
-    assert "2 files, 0 kB, on the nodes (to fetch: cockpit collect otter); to open one: nsys-ui FILE" in out
+    assert "2 files, 0 kB, on the nodes (to fetch: cockpit collect otter); each opens with nsys-ui" in out
     assert "--perfetto" not in out
     assert [event.kind for event in run.journal()] == ["profile"]
     assert profile.main(["show", "otter"]) == 0

@@ -306,6 +306,7 @@ READY, WRITTEN, CANCELLED = map(order.STATES.index, ("ready", "written", "cancel
 SUMMARY: dict[str, Any] = {
     "device": "cpu",
     "steps": [[step, 1, 2, 0, 0, 0, 2, 0, []] for step in (9, 10, 11)],
+    "collectives": [],
     "sha256": hashlib.sha256(b"trace").hexdigest(),
 }
 

@@ -48,7 +48,7 @@ NO_ROW = {
     "differs_perf_event_paranoid": "of profilers of the CPU, which take less then",
     "differs_uid": "only files of a shared home depend on it",
     "memory_short": "an estimate for a model that was named, with the ways that fit",
-    **dict.fromkeys(("no_launcher", "no_profiler", "no_folder", "no_room", "no_calls"), LAUNCH),
+    **dict.fromkeys(("no_launcher", "no_profiler", "no_switch", "no_folder", "no_room", "no_calls"), LAUNCH),
     **dict.fromkeys((f"deep_{kind}" for kind in deep._SENTENCES), BY_WORDS),
     "deep_no_torch": "the import's own words say why, by all rows",
     **dict.fromkeys(("deep_left_out", "deep_lost", "deep_unfinished", "deep_unmeasured"), TRIAL),
