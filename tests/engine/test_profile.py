@@ -502,6 +502,8 @@ def test_nsys_records_whole_nodes(tmp_path: Path) -> None:
     assert sorted(only.results) == [2, 3]
     assert (only.first, only.seconds) == (None, 2.0)
     assert fact_of(only).profiler == "nsys"
+    default, _, _ = taken(tmp_path, two_ready, else_known=Known(ready=True))
+    assert default.kind == "nsys"
 
 
 def test_a_report_without_a_name_is_none(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_reports_of_nsys_are_files_and_no_more() -> None:
         assert "fetches it" in how_to_open(files[0], "c")
         assert "secrets included" in how_to_open(files[0]._replace(path="/x"), "c")
         await pilot.press("3")
-        assert said(app, "what nsys recorded is in its reports")
+        assert said(app, "reports of nsys are not summed up")
 
     played_with(test, lambda: App(4, lambda: profile_scenes.recorded(4)))
 

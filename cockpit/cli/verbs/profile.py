@@ -108,7 +108,7 @@ def parser() -> Parser:
         choices=("torch", "cpu", "nsys"),
         default="",
         help="torch: its profiler, whole steps, needs the probe; cpu: py-spy, any job; nsys: of whole nodes, "
-        "of a run launched with --profile nsys-ready (default: torch if steps are counted)",
+        "of a run launched with --profile nsys-ready, there the default (else: torch if steps are counted)",
     )
     group.add_argument(
         "--ranks",

@@ -127,7 +127,7 @@ class Taking:
 
         :raises CockpitError: there can be no profile now, and why
         """
-        kind = self.wish.kind or self._likely()
+        kind = self.wish.kind or await self._likely()
         met = await self._meet(kind)
         uncounted = met.windows and all(one.step is None for one in met.windows.values())
         if not self.wish.kind and kind == "torch" and uncounted:
@@ -149,9 +149,12 @@ class Taking:
                 return seconds if seconds > 0 else None
         return None
 
-    def _likely(self) -> str:
-        """Only ranks that cockpit has started have a probe."""
-        return "torch" if any(self.party.folder(node) for node in self.party.nodes) else "cpu"
+    async def _likely(self) -> str:
+        """Only ranks that cockpit has started have a probe; where nsys is, torch's profiler is not used."""
+        if not any(self.party.folder(node) for node in self.party.nodes):
+            return "cpu"
+        ready = (await asyncio.to_thread(self._known)).ready
+        return "nsys" if ready and not (self.wish.stack or self.wish.memory) else "torch"
 
     async def _meet(self, kind: str) -> Met:
         """Find the ranks on all nodes, and ask what a profile of them would meet."""

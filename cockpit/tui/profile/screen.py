@@ -319,7 +319,7 @@ class ProfileScreen(CommandScreen):
         pane = self._operations
         pane.empty = ["nothing of it is here yet" if self._progress is not None else "nothing of it is here"]
         if sight is not None and sight.collection.kind == "nsys":
-            pane.empty = ["what nsys recorded is in its reports"]
+            pane.empty = _not_summed(sight)
         if sight is None or rank is None:
             pane.show(None, 0.0, ())
         elif sight.compared is not None:
@@ -536,9 +536,11 @@ class ProfileScreen(CommandScreen):
             self.query_one(f"#{name}").set_class(name == self._shown_pane, "-shown")
 
     def _no_pane(self, name: str) -> str:
-        kind = self._sight.collection.kind if self._sight is not None else ""
-        said = {"cpu": "stacks have no collectives", "nsys": "what nsys recorded is in its reports"}
-        return said.get(kind, "") if name == "collectives" else ""
+        if self._sight is None or name != "collectives" or self._sight.reading.ranks:
+            return ""
+        kind = self._sight.collection.kind
+        said = {"cpu": "stacks have no collectives", "nsys": "reports of nsys are not summed up"}
+        return said.get(kind, "")
 
     def _go(self, name: str) -> None:
         self._shown_pane = name
@@ -640,3 +642,9 @@ def _frame(pane: Widget, above: Content, below: Content) -> None:
         pane.border_title = above
     if pane.border_subtitle != below.markup:
         pane.border_subtitle = below
+
+
+def _not_summed(sight: Sight) -> list[str]:
+    one = sight.collection
+    words = join(["cockpit", "profile", "show", one_line(one.run or "RUN"), str(one.number), "--nsys"])
+    return ["reports of nsys are not summed up", f"to do so: {words}"]
