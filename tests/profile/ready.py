@@ -48,23 +48,15 @@ class Nsys:
         return False
 
 
-def keepers() -> list[psutil.Process]:
-    """Each process that records a window."""
+def keepers(top: Path) -> list[psutil.Process]:
+    """Each process that records a window of a run whose folders on nodes are below this one."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.cmdline()[-1:] == ["keep"] and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
-
-
-def keeper_of(folder: Path) -> list[psutil.Process]:
-    """That of a node's run folder."""
-    found = []
-    for process in keepers():
-        with contextlib.suppress(psutil.Error):
-            if any(one.path == str(folder / NSYS_SESSION) for one in process.open_files()):
-                found.append(process)
+                held = [Path(one.path) for one in process.open_files()]
+                if any(one.name.endswith(NSYS_SESSION) and top in one.parents for one in held):
+                    found.append(process)
     return found
 
 

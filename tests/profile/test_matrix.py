@@ -18,7 +18,7 @@ import pytest
 
 from cockpit.base.profile import order
 from tests import needs
-from tests.profile.ready import Nsys, keeper_of, keepers
+from tests.profile.ready import Nsys, keepers
 from tests.profile.training import Training, agents, gone, spies, training
 from tests.waiting import until
 
@@ -73,7 +73,7 @@ class Profiling:
             spy = spies([self.pids[rank]])[0]
             return next(one for one in self.agents if one.pid == spy.ppid())
         if self.kind == "nsys":
-            (keeper,) = keeper_of(self.ranks.node(rank))
+            (keeper,) = keepers(self.ranks.node(rank))
             return next(one for one in self.agents if one.pid == keeper.ppid())
         mapped = [one for one in self.agents if _has_open(one, self.pids[rank])]
         assert len(mapped) == 1
@@ -90,7 +90,7 @@ class Profiling:
         until(lambda: not spies(self.pids), "no py-spy is left")
         until(lambda: all(map(gone, self.agents)), "no agent is left")
         if self.kind == "nsys":
-            until(lambda: not keepers(), "nobody records")
+            until(lambda: not keepers(self.ranks.verbs.work), "nobody records")
             assert not any(map(self.under_way, (0, 1)))
         for rank in living:
             if self.kind == "torch":

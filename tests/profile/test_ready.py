@@ -63,7 +63,7 @@ def test_steps_then_seconds(ranks: Training, nsys: Nsys) -> None:
     names = [line.split()[2] for line in nsys.asked if line.startswith("start")]
     assert all(re.fullmatch(r"--session=cockpit-[0-9a-f-]{36}", name) for name in names)
     assert len(set(names)) == 2
-    assert keepers() == []
+    assert keepers(ranks.verbs.work) == []
     for rank in (0, 1):
         ranks.steps_on(rank)
 
@@ -98,11 +98,12 @@ def test_a_run_that_was_not_launched_ready_is_refused(tmp_path: Path) -> None:
     assert "next time: cockpit run --profile nsys-ready" in done.err
 
 
-def test_torch_stays_the_default_and_says_what_can_be_had(ranks: Training) -> None:
-    done = ranks.profile("--steps", "2")
+def test_nsys_is_the_default_and_torch_is_left_to_who_asks_for_it(ranks: Training) -> None:
     # The stand-in puts nothing into the ranks: torch's profiler is not in its way.
-    assert done.code == 0, done.both
-    assert ranks.collection().kind == "torch"
+    for words, kind in (([], "nsys"), (["--kind", "torch"], "torch"), (["--stack"], "torch")):
+        done = ranks.profile("--steps", "2", *words)
+        assert done.code == 0, done.both
+        assert ranks.collection(len(ranks.store.numbers())).kind == kind
 
 
 def test_a_raw_file_that_cannot_be_imported_is_kept(ranks: Training, nsys: Nsys) -> None:
@@ -123,7 +124,7 @@ def test_an_nsys_that_fails_is_said_and_leaves_nothing(ranks: Training, nsys: Ns
     assert done.code == 3, done.both
     assert f"nsys {verb} failed: nsys cannot do that now." in done.both
     assert ranks.reports(0) == []
-    until(lambda: keepers() == [], "nothing of it is left")
+    until(lambda: keepers(ranks.verbs.work) == [], "nothing of it is left")
     assert not any(nsys.records(ranks.node(rank)) for rank in (0, 1))
     nsys.fails()
     assert ranks.profile("--kind", "nsys", "--seconds", "1").code == 0
@@ -173,7 +174,7 @@ def test_each_rank_on_its_own(nsys: Nsys, tmp_path: Path) -> None:
             assert "steps" in one.results[rank].why
         assert ranks.profile("--kind", "nsys", "--seconds", "1", "--ranks", "1").code == 0
         assert list(ranks.collection(2).results) == [1]
-        assert keepers() == []
+        assert keepers(ranks.verbs.work) == []
         (ranks.verbs.work / "end").touch()
         done = ranks.verbs.end(ranks.watching, timeout=60)
         assert done.code == 0, done.both

@@ -84,7 +84,9 @@ def run(folder: Path, *options: str, within: Sequence[str] = (), ends: int = 1) 
     # Two that start in one second may draw the same name.
     name = f"failure-{os.getpid()}-{next(NUMBERS)}"
     words = ("--name", name, "-w", "localhost:2", "--launcher", "command", "--python", sys.executable)
-    more = ("--headless", "--json", *options, "--", "train.py")
+    # Root of a namespace may be nobody outside of it, and /tmp have a folder of the real one's.
+    place = ("--node-dir", str(folder / "nodes"))
+    more = (*place, "--headless", "--json", *options, "--", "train.py")
     out = cockpit("run", *words, *more, cwd=folder, within=within, ends=[ends])
     return [json.loads(line) for line in out.splitlines()]
 

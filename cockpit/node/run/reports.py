@@ -143,4 +143,4 @@ def _run(command: List[str], timeout_s: float, cancelled: Callable[[], bool]) ->
         errors.seek(0)
         lines = errors.read().decode("utf-8", "replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
-        return "the importer failed with status %d: %s" % (process.returncode, said[:300])
+        return "the importer failed with status %d: %s" % (process.returncode, said[:100])
