@@ -43,6 +43,7 @@ def parser() -> Parser:
         "ps",
         "List runs, newest last; with RUN, its nodes and ranks. Asks the nodes of runs that have not ended.",
         "A run started from another machine: cockpit ps --hostfile FILE (or -w NODES) finds it on its nodes.",
+        usual="--all --no-connect --nccl --hostfile --nodelist --node-dir --json --transport --slurm",
     )
     made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
     add_flag(made, "-a --all", "list all runs, not just the newest 20")

@@ -75,16 +75,23 @@ async def _said(cwd: str, *words: str) -> tuple[str, str]:
 
     :raises ValueError: it fails, or says too much
     """
-    process = await asyncio.create_subprocess_exec(
-        *_GIT,
-        *words,
-        cwd=cwd,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
-        start_new_session=True,
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *_GIT,
+            *words,
+            cwd=cwd,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+            start_new_session=True,
+        )
     )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
     assert process.stdout is not None
     digest, first, size = hashlib.sha256(), b"", 0
     try:
@@ -96,8 +103,12 @@ async def _said(cwd: str, *words: str) -> tuple[str, str]:
         if await process.wait():
             raise ValueError("git failed")
     finally:
-        # It may have started others, which would stay.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await _end(process)
     return first.decode("ascii", "replace").strip(), digest.hexdigest() if size else ""
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """It may have started others, which would stay."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
