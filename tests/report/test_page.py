@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import shutil
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -33,6 +32,7 @@ from cockpit.core.report.model import (
 )
 from cockpit.core.report.page import as_page
 from cockpit.engine.report.gather import report_of
+from tests import needs
 from tests.report.made import HOSTILE, made
 
 
@@ -145,12 +145,11 @@ def test_it_is_small_for_many_ranks() -> None:
     assert len(as_page(report).encode()) < 2e6
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium here to draw the page")
 def test_a_browser_runs_and_loads_nothing_of_it(tmp_path: Path) -> None:
     """Chromium's own view of the page after it has run: hostile words are still words."""
     (tmp_path / "page.html").write_text(as_page(of(HOSTILE)), encoding="utf-8", errors="backslashreplace")
     words = [
-        "chromium",
+        needs.require("chromium"),
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",
