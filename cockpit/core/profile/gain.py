@@ -15,7 +15,7 @@ it. Else the ranks were not slow then, or not as slow."""
 
 @dataclass(frozen=True)
 class Ahead:
-    """What a run that goes on says of itself.
+    """How much of a running run is left, and how fast it is.
 
     :param left_s: seconds until its last step; None: not known
     :param tokens_s: tokens per second, the newest that it printed; None: it prints none

@@ -127,12 +127,12 @@ class Taking:
 
         :raises CockpitError: there can be no profile now, and why
         """
-        kind = self.wish.kind or await self._likely()
+        known = await asyncio.to_thread(self._known)
+        kind = self.wish.kind or self._likely(known)
         met = await self._meet(kind)
         uncounted = met.windows and all(one.step is None for one in met.windows.values())
         if not self.wish.kind and kind == "torch" and uncounted:
             met = await self._meet("cpu")
-        known = await asyncio.to_thread(self._known)
         if met.kind == "torch" and known.timeout_s is None:
             known = replace(known, timeout_s=await self._timeout())
         self._told = known
@@ -149,12 +149,11 @@ class Taking:
                 return seconds if seconds > 0 else None
         return None
 
-    async def _likely(self) -> str:
+    def _likely(self, known: Known) -> str:
         """Only ranks that cockpit has started have a probe; where nsys is, torch's profiler is not used."""
         if not any(self.party.folder(node) for node in self.party.nodes):
             return "cpu"
-        ready = (await asyncio.to_thread(self._known)).ready
-        return "nsys" if ready and not (self.wish.stack or self.wish.memory) else "torch"
+        return "nsys" if known.ready and not (self.wish.stack or self.wish.memory) else "torch"
 
     async def _meet(self, kind: str) -> Met:
         """Find the ranks on all nodes, and ask what a profile of them would meet."""

@@ -30,7 +30,7 @@ from cockpit.errors import CockpitError, os_error
 from cockpit.private import private_dir
 
 HEAD = "bundle.json"
-"""The first file of a bundle; in a folder it tells that this came from one."""
+"""The first file of a bundle; a folder that has it was unpacked from one."""
 
 FORMAT = 1
 """Version of it; a reader refuses a newer one."""

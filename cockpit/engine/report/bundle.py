@@ -112,7 +112,7 @@ def _field(name: str, value: Any, sieve: Sieve) -> Any:
 
 
 def _journal(folder: RunFolder, model: RunModel) -> Iterator[Event]:
-    """Our events; gaps are none in what is packed of logs, and what goes on can't be followed from there."""
+    """Our events. Packed logs have no gaps, and a running run can't be followed from a bundle."""
     yield from (event for event in folder.journal() if not isinstance(event.fact, Gap))
     yield from folder.job_ended()
     at = time.time()

@@ -14,7 +14,7 @@ from cockpit.core.run.notices.words import SAID, findings
 
 
 def noticed(run: str, model: RunModel, pace: Pace) -> list[Finding]:
-    """What is wrong with a run: who holds it up, who is slow while it goes on, what its watch has noticed.
+    """What is wrong with a run: who holds it up, who is slow while it runs, what its watch has noticed.
 
     :param run: its name
     """

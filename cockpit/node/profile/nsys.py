@@ -109,7 +109,7 @@ def _said(keepers: Sequence[_Keeper]) -> Iterator[Dict[str, Any]]:
 
 
 def _order(asked: verbs.Profile, place: nsys_session.Place) -> Dict[str, Any]:
-    """What a keeper is told."""
+    """The order that a keeper gets."""
     return {
         "dir": asked.dir,
         "file": place.file,

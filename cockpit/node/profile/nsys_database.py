@@ -24,7 +24,7 @@ _LIMIT_LENGTH = 0
 _LENGTH = 16 << 20
 """Bytes of a value beyond which SQLite gives up."""
 _STEPS = 100_000
-"""Instructions of SQLite's between two looks at the clock."""
+"""SQLite instructions between two checks of the deadline."""
 _HIDDEN = 6
 """The column of ``PRAGMA table_xinfo`` that says whether a column is computed."""
 

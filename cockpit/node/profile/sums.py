@@ -256,7 +256,7 @@ class Sum:
             span = (step.begin, step.end)
             took = step.end - step.begin
             work, whole = busy.within(*span), any_of.within(*span)
-            # A GPU goes on while the host waits for data: only where it does not, that costs time.
+            # A GPU continues while the host waits for data: waiting costs time only where the GPU is idle.
             in_data = work - compute.within(*span) if self._gpu else data.within(*span)
             exposed = whole - work
             overlapped = communication.within(*span) - exposed

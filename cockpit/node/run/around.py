@@ -34,7 +34,7 @@ START_S = 60.0
 TRIES = 2
 """On a busy node nsys 2022.4 fails at times before it has started anything."""
 _LOOK_S = 1.0
-"""Between two looks at whether inner is still there: nothing but its death goes unnoticed."""
+"""Seconds between two checks that inner is alive: everything else about it is noticed at once."""
 _FIRST_LOOK_MS = 50
 _GO = b"g"
 _NAMES_RANKS = ("%q{RANK}", "%q{SLURM_PROCID}", "%q{PMI_RANK}", "%q{OMPI_COMM_WORLD_RANK}", "%p")
