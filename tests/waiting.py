@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -42,3 +45,17 @@ async def soon(condition: Callable[[], T], what: str = "", timeout: float = PATI
             raise AssertionError(f"not within {timeout} s: {what or condition}")
         await asyncio.sleep(0.01)
     return value
+
+
+def until_removed(place: Path) -> None:
+    """Remove a folder that running programs may write into: one may put a file there after it was emptied."""
+
+    def removed() -> bool:
+        try:
+            shutil.rmtree(place)
+        except OSError as error:
+            if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:
+                raise
+        return not place.exists()
+
+    until(removed, f"{place} is removed")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import pytest
 from cockpit.node import procfs
 from cockpit.node.run.probing import SHARED_MEMORY, is_memory
 from tests.needs import require_module
-from tests.waiting import until
+from tests.waiting import until, until_removed
 
 COCKPIT = [sys.executable, "-m", "cockpit"]
 RUN = "night"
@@ -184,7 +183,7 @@ def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     assert "evidence of" in night.cockpit("ps", RUN).stdout
     (spooled,) = (night.folder / "state").glob(f"cockpit/runs/{RUN}/evidence")
     for place in (spooled, night.node("na") / "evidence"):
-        shutil.rmtree(place)
+        until_removed(place)
     told = night.cockpit("ps", RUN).stderr
     assert "cockpit: na: its run record names evidence that doesn't exist" in told
     assert "nb" not in told
@@ -196,7 +195,7 @@ def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
     night.kept("na", "failure")
     for name in NODES:
         night.kill(name)
-    shutil.rmtree(night.node("nb"))
+    until_removed(night.node("nb"))
     said = night.cockpit("attach", RUN, "--plain", "--give-up", "5").stderr
     (line,) = [each for each in said.splitlines() if "evidence of" in each and "saved by" in each]
     assert "(rank 1 failed): rank 1 exited 3" in line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from cockpit.node import procfs
 from tests.engine.watched import COCKPIT, Watched
 from tests.node.runs import alive, program
 from tests.said import messages
-from tests.waiting import until
+from tests.waiting import until, until_removed
 
 RANK = """trap 'exit 0' TERM
 echo ready
@@ -59,7 +58,7 @@ class Wiped:
         if not supervisor:
             os.kill(self.supervisor, signal.SIGKILL)
             until(lambda: not alive(self.supervisor), "the supervisor is gone")
-        shutil.rmtree(self.folder / "nodes")
+        until_removed(self.folder / "nodes")
 
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Another cockpit."""

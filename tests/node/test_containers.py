@@ -25,7 +25,7 @@ from cockpit.base.stacks.unpacking import unpack
 from cockpit.core.run.jobs import group
 from tests.needs import lacking, require
 from tests.node.spies import REAL
-from tests.waiting import until
+from tests.waiting import until, until_removed
 
 PYTHON = "/usr/bin/python3"
 """One that every user may run."""
@@ -115,13 +115,13 @@ def place() -> Iterator[Place]:
     folder = Path(tempfile.mkdtemp(prefix="cockpit-container-"))
     place = Place(folder)
     if not place.may(require("unshare"), "-Urpm", "--fork", "--mount-proc", "true"):
-        shutil.rmtree(folder)
+        until_removed(folder)
         lacking("an ordinary user may not make namespaces")
     yield place
     for process in place.started:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    shutil.rmtree(folder)
+    until_removed(folder)
 
 
 def unshared(place: Place) -> list[str]:

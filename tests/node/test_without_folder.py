@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from cockpit.node.run import leftovers, status
 from cockpit.node.run.follow import follow
 from tests.node.conftest import Launch
 from tests.node.runs import Run, alive, command, program
-from tests.waiting import until
+from tests.waiting import until, until_removed
 
 RANK = """trap 'exit 0' TERM
 echo ready
@@ -99,7 +98,7 @@ def wipe(run: Run, *, supervisor: bool = True) -> None:
     if not supervisor:
         os.kill(run.started["pid"], signal.SIGKILL)
         until(lambda: not alive(run.started["pid"]), "the supervisor is gone")
-    shutil.rmtree(run.folder.parents[1])
+    until_removed(run.folder.parents[1])
 
 
 @pytest.mark.parametrize("supervisor", [True, False])
