@@ -169,9 +169,11 @@ def test_without_inner_a_rank_has_no_parent_and_dies(profiling: Any) -> None:
     assert found is not None
     os.kill(found.parent, signal.SIGKILL)
     until(lambda: ends(run).get(0), "its end")
-    assert ends(run)[0][:2] == (None, signal.SIGKILL)
     run.stop()
     run.ended()
+    [end] = run.events("rank_exited", rank=0)
+    assert (end["code"], end["signal"]) == (None, signal.SIGKILL)
+    assert not run.events("rank_lost")
 
 
 @pytest.mark.parametrize("fake", ["once", "fails"])

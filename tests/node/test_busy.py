@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import threading
 import time
@@ -63,6 +65,22 @@ def test_an_attempt_whose_record_is_moved_as_it_is_read_is_told_once(
     for _ in range(2):
         found.look(sorted(os.listdir(tmp_path)))
     assert told == [0, 1]
+
+
+def test_an_end_that_supervisor_and_wrapper_have_seen_is_one(tmp_path: Path) -> None:
+    """As of a rank whose parent below nsys was killed: the supervisor inherits it, and the wrapper knows."""
+    told: list[str] = []
+    found = ranks.Ranks(str(tmp_path), [0], lambda kind, **facts: told.append(facts.get("by", kind)), str)
+    (tmp_path / record.rank_start(0)).write_text(folders.start(0, 7, ticks=8, wrapper=ME))
+    found.look(os.listdir(tmp_path))
+    found.reaped((7, 8), signal.SIGKILL, resource.getrusage(resource.RUSAGE_SELF))
+    found.settle()
+    end = {"t": 2.0, "rank": 0, "attempt": 0, "pid": 7, "code": None, "signal": int(signal.SIGKILL)}
+    usage = {"maxrss_kb": 1, "utime_s": 0.0, "stime_s": 0.0}
+    (tmp_path / record.rank_exit(0)).write_text(json.dumps({**end, **usage}))
+    found.look(os.listdir(tmp_path))
+    assert told == ["rank_started", "supervisor"]
+    assert [one.rank for one in found.take_failed()] == [0]
 
 
 def test_a_run_that_is_over_before_its_start_was_seen_has_started(tmp_path: Path) -> None:

@@ -115,6 +115,8 @@ class Attempt:
         self.wrapper: Identity = (start.wrapper, start.wrapper_ticks)
         self.parent: Identity = (start.parent, start.parent_ticks)
         self.ended = False
+        self.told = False
+        """Whether how it ended is in the run record."""
         self.reaped: Optional[Tuple[int, Any]] = None
         """Status and usage, if the supervisor inherited it and waited for it."""
         self.looks_gone = 0
@@ -267,6 +269,9 @@ class Ranks:
             rank.ended = True
             if end.code != 0:
                 self._failed.append(rank)
+            if rank.told:
+                return  # we have waited for it, and were faster than its wrapper
+            rank.told = True
         self._emit("rank_exited", **end.told())
 
     def settle(self) -> None:
@@ -285,7 +290,7 @@ class Ranks:
                     stime_s=usage.ru_stime,
                     **how(status),
                 )
-                rank.ended = True
+                rank.ended = rank.told = True
             elif procfs.exists(*rank.training) or procfs.alive(*rank.wrapper):
                 rank.looks_gone = 0
             else:
