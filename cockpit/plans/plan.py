@@ -232,7 +232,7 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
     extra_notes: list[str] = []
     if job.profiler:
         tool = (facts and facts.profiler) or job.profiler.places[0]
-        report = f"{REPORTS}/{report_name(job.run, place.host.name, place.index)}"
+        report = job.profiler.named(f"{REPORTS}/{report_name(job.run, place.host.name, place.index)}")
         switches = facts.switches if facts else ()
         before = job.profiler.argv(tool, DIR, report, switches)
         files.update(job.profiler.files())

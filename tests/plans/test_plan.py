@@ -287,10 +287,19 @@ def test_words_of_a_person_name_and_trace() -> None:
         ("--output=mine_%h", "--trace=mpi"),
         ("-omine_%h", "-tmpi"),
     ):
-        words = second(FACTS, profiler=Nsys(extra=extra)).argv
+        plan = second(FACTS, profiler=Nsys(extra=extra))
+        words = plan.argv
+        assert plan.report == "reports/mine_%h"
+        assert 'report: $COCKPIT_DIR"/reports/mine_%h.nsys-rep' in paste_script(plan)
         assert words[:4] == ("/opt/nsys", "profile", "-o", f"{DIR}/reports/mine_%h")
         assert not any(word.startswith("--trace=cuda") for word in words)
         assert sum(word.startswith("-o") or word.startswith("--output") for word in words) == 1
+
+
+def test_the_suffix_of_a_name_is_there_once() -> None:
+    plan = second(FACTS, profiler=Nsys(extra=("-o", "mine.nsys-rep")))
+    assert plan.argv[3] == f"{DIR}/reports/mine"
+    assert (profile(plan) or {})["report"] == "reports/mine"
 
 
 def test_nsys_is_around_each_rank() -> None:

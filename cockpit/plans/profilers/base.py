@@ -65,6 +65,12 @@ class Profiler(Protocol):
     def files(self) -> dict[str, str]:
         """What it needs in the run folder, by name."""
 
+    def named(self, report: str) -> str:
+        """The path of a node's report as the user's own options name it.
+
+        :param report: what it is without them, without suffix
+        """
+
     def argv(self, tool: str, folder: str, report: str, switches: Collection[str]) -> tuple[str, ...]:
         """The words before the launcher's; none: it is around each rank.
 

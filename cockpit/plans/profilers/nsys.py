@@ -246,15 +246,18 @@ class Nsys:
         what = f"no nsys {self.path}" if self.path else anywhere
         return Finding("no_nsys", what, certainty="sure", steps=(Step("--nsys PATH", "give its path"),))
 
+    def named(self, report: str) -> str:
+        """See :meth:`cockpit.plans.profilers.base.Profiler.named`."""
+        name, _ = self._output()
+        return report if name is None else f"{os.path.dirname(report)}/{name.removesuffix(self.suffixes[0])}"
+
     def argv(self, tool: str, folder: str, report: str, switches: Collection[str]) -> tuple[str, ...]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.argv`."""
         self._check()
         if self.per_rank:
             return ()
-        name, extra = self._output()
-        place = f"{os.path.dirname(report)}/{name}" if name is not None else report
-        words = self._words((*extra, *self.sampler), _DEFAULTS, switches)
-        return (tool, "profile", "-o", f"{folder}/{place}", *words, "bash", f"{folder}/{HELD_SH}")
+        words = self._words((*self._output()[1], *self.sampler), _DEFAULTS, switches)
+        return (tool, "profile", "-o", f"{folder}/{report}", *words, "bash", f"{folder}/{HELD_SH}")
 
     def around(
         self, tool: str, report: str, ranks: Collection[int], switches: Collection[str]
