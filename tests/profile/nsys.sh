@@ -1,7 +1,7 @@
 #!/bin/bash
 # An nsys that launches, starts, stops, cancels and lists sessions as 2022.4 does, and records nothing.
 # Sessions are folders beside it. What goes wrong: a word in a file `fails` there; a stop waits while there is
-# a file `hold`. Who asked for what is in `asked`.
+# a file `hold`, a start while there is a file `late`. Who asked for what is in `asked`.
 here=$(dirname "$0")
 verb=$1
 shift
@@ -66,6 +66,7 @@ case $verb in
       echo "A collection is already in progress." >&2
       exit 1
     fi
+    while [ -e "$here"/late ]; do sleep 0.1; done
     echo "$out" >"$place"/out
     ;;
   stop)

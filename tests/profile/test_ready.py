@@ -68,6 +68,25 @@ def test_steps_then_seconds(ranks: Training, nsys: Nsys) -> None:
         ranks.steps_on(rank)
 
 
+def test_an_nsys_that_is_late_records_as_many_later_steps(ranks: Training, nsys: Nsys) -> None:
+    (nsys.folder / "late").touch()
+    asked = ranks.verbs.start("profile", "r", "--kind", "nsys", "--steps", "4")
+    until(lambda: (nsys.folder / "asked").read_text().count("\nstart ") == 2, "nsys starts", timeout=60)
+    # The first step that was asked for is at most so far ahead.
+    ahead = [ranks.step(rank) + 200 for rank in (0, 1)]
+    until(lambda: all(ranks.step(rank) > ahead[rank] for rank in (0, 1)), "the steps are over")
+    (nsys.folder / "late").unlink()
+    done = ranks.verbs.end(asked, timeout=60)
+    assert done.code == 0, done.both
+    one = ranks.collection(1)
+    assert one.first is not None
+    for rank in (0, 1):
+        held = re.match("nsys was late: steps ([0-9]+) to ([0-9]+) are in it, with", one.results[rank].why)
+        assert held, one.results[rank].why
+        assert int(held[1]) > max(one.first, ahead[rank])
+        assert int(held[2]) == int(held[1]) + 3
+
+
 def test_reports_are_fetched_and_shown(ranks: Training) -> None:
     assert ranks.profile("--kind", "nsys", "--seconds", "1", "--fetch").code == 0
     (ranks.verbs.work / "end").touch()

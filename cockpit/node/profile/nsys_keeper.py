@@ -76,6 +76,12 @@ class _Rank:
             self._first = next(found, None)
         return alive
 
+    def has(self, first: int, steps: int) -> bool:
+        """Whether the window holds as many whole steps as were asked for, later ones where nsys was late."""
+        if self.last is None:
+            return True  # nobody counts
+        return self._first is not None and self.last >= max(first, self._first[0]) + steps - 1
+
     def holds(self, began_ns: int, ended_ns: int, first: int, steps: int) -> str:
         """What a window holds beside the steps that were asked for, or lacks of them, in a sentence.
 
@@ -85,15 +91,19 @@ class _Rank:
         if self._first is None or until < self._first[0]:
             return "no whole step is in it" if self.steps else ""
         since, begin_ns = self._first
+        late = ""
         if first:
-            if first < since or until < first + steps - 1:
-                return "only %s in it" % _steps(since, until)
+            late = "nsys was late: " if first < since else ""
+            first = max(first, since)
+            if until < first + steps - 1:
+                return "%sonly %s in it" % (late, _steps(since, until))
             spans = dict(zip((one.step for one in self.steps), ring.spans(self.steps)))
             begin_ns, until = (spans.get(first) or (began_ns,))[0], first + steps - 1
             since = first
         end_ns = next(one.mono_ns for one in self.steps if one.step == until)
         before_s, after_s = (begin_ns - began_ns) / 1e9, (ended_ns - end_ns) / 1e9
-        return "%s in it, with %.1f s before and %.1f s after" % (_steps(since, until), before_s, after_s)
+        held = _steps(since, until)
+        return "%s%s in it, with %.1f s before and %.1f s after" % (late, held, before_s, after_s)
 
 
 def _steps(first: int, last: int) -> str:
@@ -185,8 +195,8 @@ class Keeper:
             living = [one for one, lives in zip(self._ranks, alive) if lives]
             if not living:
                 return "the ranks of this node have ended"
-            counted = [one.last for one in living if one.last is not None]
-            if first and counted and min(counted) >= last:
+            counted = any(one.last is not None for one in living)
+            if first and counted and all(one.has(first, self._asked["steps"]) for one in living):
                 return ""
             now = time.monotonic()
             if not first and now >= end:
