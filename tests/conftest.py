@@ -44,6 +44,7 @@ WAITING = {
     "lab/test_slurm_auto.py": 80,
     "lab/test_slurm_ends.py": 150,
     "lab/test_slurm_kills.py": 45,
+    "lab/test_slurm_nsys.py": 80,
     "lab/test_spine.py": 160,
     "lab/test_stacks.py": 350,
     "probe/test_phases.py": 80,
