@@ -190,6 +190,12 @@ def past_of(line: bytes) -> PastStep:
     return found
 
 
+def ended(line: bytes) -> float | None:
+    """When the step of a line ended, unix seconds; None: the line is damaged."""
+    step = _step_of(line)
+    return None if step is None else step.at
+
+
 def recall(pace: Pace, found: PastStep) -> None:
     """Take a step of the past in: ranks of which nothing was kept did as the median rank.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from cockpit.core.run.event_table import TABLE
 from cockpit.core.run.events import Event
@@ -23,6 +24,16 @@ class RunModel(Run):
         for event in events:
             model.apply(event)
         return model
+
+    def kept(self) -> Mapping[str, Any]:
+        """The state as it is now, for :meth:`become`; nodes and ranks are shared with it."""
+        return {name: dict(each) if isinstance(each, dict) else each for name, each in vars(self).items()}
+
+    def become(self, kept: Mapping[str, Any]) -> None:
+        """Go to a state that was kept."""
+        vars(self).update(
+            {name: dict(each) if isinstance(each, dict) else each for name, each in kept.items()}
+        )
 
     def apply(self, event: Event) -> set[str | int]:
         """Take in one event; return the names of nodes and the numbers of ranks that changed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -33,11 +34,13 @@ class Timeline:
         self._said: set[str] = set()
         self._folds: dict[tuple[bool, str, str | bytes], _Fold] = {}
         self._told: deque[_Fold] = deque(maxlen=LIMIT)
+        self.until = math.inf
+        """What happened later is left out of :attr:`entries`: unix seconds on our clock."""
 
     @property
     def entries(self) -> list[Entry]:
         """What happened, in the order it was reported."""
-        return [entry for fold in self._told for entry in fold.entries(self._model.nodes)]
+        return [entry for fold in self._told for entry in fold.entries(self._model.nodes, self.until)]
 
     def precede(self, earlier: Timeline) -> None:
         """Put what another one has told before all that this one has."""
@@ -87,7 +90,9 @@ class _Fold:
 
     first: Entry
     said: dict[Source, bytes] = field(default_factory=dict)
+    _when: dict[Source, float] = field(default_factory=dict)
     _shown: list[Entry] = field(default_factory=list)
+    _shown_for: int = 0
 
     def takes(self, entry: Entry) -> bool:
         """Whether it may be part of this: nobody says two things at once."""
@@ -97,17 +102,24 @@ class _Fold:
     def add(self, entry: Entry) -> None:
         """Make it a part of this."""
         self.said[entry.node, entry.rank] = entry.common.encode()
+        self._when.setdefault((entry.node, entry.rank), entry.at)
         self._shown = []
 
-    def entries(self, order: Iterable[str]) -> list[Entry]:
-        """All of it as few entries, their nodes in this order."""
+    def entries(self, order: Iterable[str], until: float) -> list[Entry]:
+        """All of it that had been said by a moment as few entries, their nodes in this order."""
+        if not self.said:
+            return [self.first] if self.first.at <= until else []
+        said = self.said.items()
+        if until < self.first.at + FOLD_S:
+            said = {source: text for source, text in said if self._when[source] <= until}.items()
         # Folding thousands of numbers takes long: once per look, not once per rank.
-        if not self._shown:
-            self._shown = [self._one(item, order) for item in folded(self.said.items())] or [self.first]
+        if not self._shown or self._shown_for != len(said):
+            self._shown = [self._one(item, order) for item in folded(said)]
+            self._shown_for = len(said)
         return self._shown
 
     def _one(self, item: Folded, order: Iterable[str]) -> Entry:
-        if len(self.said) == 1:
+        if list(item.sources) == [(self.first.node, self.first.rank)]:
             return self.first
         ranks = [rank for _, rank in item.sources if isinstance(rank, int)]
         nodes = in_order({node for node, _ in item.sources}, order)

@@ -97,6 +97,8 @@ class Logbook:
         if self._files():
             self._held = deque()
         self._told = 0  # batches at the last flush
+        self._end: int | None = None  # batches that are shown, where not all are
+        self._end_lines = 0
         self.reads_along = False
         """Whether another cockpit writes the spool: what has arrived is kept until it is there."""
         self.untimed = range(0)
@@ -105,7 +107,7 @@ class Logbook:
     @property
     def lines(self) -> int:
         """Complete lines in the document."""
-        return self.index.lines
+        return self.index.lines if self._end is None else self._end_lines
 
     @property
     def loading(self) -> bool:
@@ -115,7 +117,27 @@ class Logbook:
     @property
     def batches(self) -> int:
         """How many batches the document has."""
-        return self.index.batches
+        return self.index.batches if self._end is None else self._end
+
+    # Its past
+
+    def show_until(self, at: float | None) -> float:
+        """Be the document as it was at a moment; None: as it is.
+
+        :param at: unix seconds on our clock
+        :return: how many seconds around that moment lines may be from it: the distance of the time index there
+        """
+        if at is None:
+            self._end = None
+            return 0.0
+        timed = self.untimed.start if self.untimed else self.index.batches
+        self._end = min(self.index.batch_after(at), timed)
+        self._end_lines = self.index.lines_before(self._end)
+        return self.index.distance(self._end, timed)
+
+    def ends(self) -> dict[int, int]:
+        """Where each log ends in the document, by its number; those that end far before the others are left out."""
+        return self.index.ends(self.batches)
 
     # Growing
 
@@ -299,13 +321,13 @@ class Logbook:
 
     def rests(self) -> list[Rest]:
         """What has arrived of unfinished lines; see :meth:`cockpit.core.logs.batches.Collector.rests`."""
-        return self._collector.rests()
+        return self._collector.rests() if self._end is None else []
 
     def pending(self, query: Query) -> list[Row]:
         """The unfinished lines of a query that are progress bars or prompts, folded."""
         found = {
             source: line
-            for line in self._collector.unfinished()
+            for line in (self._collector.unfinished() if self._end is None else ())
             for source in [self.logs.files[line.source].source]
             if query.takes(*source) and query.selects(source[1], line.state)
         }

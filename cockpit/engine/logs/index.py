@@ -9,11 +9,17 @@ import os
 import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple
 
 from cockpit.core.logs.batches import Segment
+
+AROUND = 32
+"""Batches before and after one that tell how far apart they usually are."""
+LOOKS = 4096
+"""Batches, or blocks of them, in which the ends of logs are looked for."""
 
 _SPILL = 64 << 10
 """Bytes of a table that wait in memory to be written."""
@@ -157,6 +163,40 @@ class Index:
     def batch_at(self, at: float) -> int:
         """The first batch that was closed at a time (unix seconds) or later, else the number of batches."""
         return bisect_left(range(self.batches), at, key=self.at)
+
+    def batch_after(self, at: float) -> int:
+        """The first batch that was closed after a time (unix seconds), else the number of batches."""
+        return bisect_right(range(self.batches), at, key=self.at)
+
+    def distance(self, batch: int, end: int) -> float:
+        """How long before it was closed lines of a batch may have been printed, seconds.
+
+        No longer than since the batch before; and where that is long because nobody printed anything, about
+        as long as batches there are usually apart.
+
+        :param end: the batches that have times
+        """
+        first, last = max(0, batch - AROUND), min(end, batch + AROUND)
+        times = [self.at(each) for each in range(first, last)]
+        gaps = sorted(max(0.0, after - before) for before, after in pairwise(times))
+        usual = gaps[len(gaps) // 4] if gaps else 0.0
+        since = self.at(batch) - self.at(batch - 1) if 0 < batch < end else usual
+        return max(0.0, min(since, 2 * usual))
+
+    def ends(self, batches: int) -> dict[int, int]:
+        """Where each log ends in so many batches, by its number; what ended long before is not looked for."""
+        found: dict[int, int] = {}
+        at, looks = batches - 1, 0
+        while at >= 0 and looks < LOOKS:
+            block = self.block_of(at)
+            if block is not None and at == block.end - 1:
+                some, at = self.block_segments(block), block.first - 1
+            else:
+                some, at = self.segments(at), at - 1
+            looks += 1
+            for segment in some:
+                found.setdefault(segment.source, segment.end)
+        return found
 
     def segments(self, batch: int) -> list[Segment]:
         """The segments of a batch, in the order of their sources."""

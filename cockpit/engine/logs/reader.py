@@ -112,7 +112,7 @@ class Reader:
     @property
     def end(self) -> Position:
         """The place after the last row, as it is now."""
-        return self._index.batches, 0
+        return self.book.batches, 0
 
     @property
     def whole(self) -> bool:
@@ -173,7 +173,7 @@ class Reader:
             if len(rows) == count or time.perf_counter() >= deadline:
                 if last < len(lines):
                     return Page(rows, True, (at, last))
-                return Page(rows, at + 1 < self._index.batches, (at + 1, 0))
+                return Page(rows, at + 1 < self.book.batches, (at + 1, 0))
         return Page(rows, False, self.end)
 
     # The scrollbar
@@ -184,20 +184,20 @@ class Reader:
         :raises CockpitError: the spool cannot be read
         """
         batch, index = position
-        if batch >= self._index.batches:
+        if batch >= self.book.batches:
             return 1.0
         before, after = self._index.lines_before(batch), self._index.lines_before(batch + 1)
         rows = len(self._lines(batch)) if index > 0 else 0
         part = min(1.0, index / rows) if rows else 0.0
-        return (before + part * (after - before)) / self._index.lines
+        return (before + part * (after - before)) / self.book.lines
 
     def position(self, fraction: float) -> Position:
         """The place that has this part of the document before it.
 
         :raises CockpitError: the spool cannot be read
         """
-        line = int(max(0.0, fraction) * self._index.lines)
-        if line >= self._index.lines:
+        line = int(max(0.0, fraction) * self.book.lines)
+        if line >= self.book.lines:
             return self.end
         batch = self._index.batch_of_line(line)
         before, after = self._index.lines_before(batch), self._index.lines_before(batch + 1)
@@ -238,7 +238,7 @@ class Reader:
                 hit = next((number for number in span if any(map(passes, lines[number].said))), None)
                 if hit is not None:
                     return (at, hit), None
-            if time.perf_counter() >= deadline and 0 <= at + step < self._index.batches:
+            if time.perf_counter() >= deadline and 0 <= at + step < self.book.batches:
                 return None, (at + 1, -1) if step > 0 else (at, 0)
         return None, None
 
@@ -265,7 +265,7 @@ class Reader:
         :raises CockpitError: the spool cannot be read
         """
         for rest in self._rests():
-            yield from self._bytes(self._index.batches, rest.since, rest.source, rest.start, rest.end)
+            yield from self._bytes(self.book.batches, rest.since, rest.source, rest.start, rest.end)
 
     def tail(self, count: int) -> tuple[int, dict[Source, int]]:
         """Where the last lines of each log begin.
@@ -289,7 +289,7 @@ class Reader:
             take(rest.source, [rest.start], rest.end)
         seeker = Reader(self.book, self.query)
         seeker._numbers = left.keys()  # shrinks as the tails are found
-        for first, some in seeker._walk(self._index.batches - 1, -1, self._quick):
+        for first, some in seeker._walk(self.book.batches - 1, -1, self._quick):
             for segment in reversed(seeker._wanted(self._index.segments(first)) if some else []):
                 if segment.lines < left.get(segment.source, 0) and self._takes_all(segment.source):
                     left[segment.source] -= segment.lines
@@ -347,13 +347,13 @@ class Reader:
 
         Of batches that are skipped together only the last is given.
         """
-        at = start if step > 0 else min(start, self._index.batches - 1)
+        at = start if step > 0 else min(start, self.book.batches - 1)
         every = self._numbers is None and not tests
-        while 0 <= at < self._index.batches:
+        while 0 <= at < self.book.batches:
             block = None if every else self._index.block_of(at)
             edge = at
             if block is not None:
-                edge = block.end - 1 if step > 0 else block.first
+                edge = min(block.end, self.book.batches) - 1 if step > 0 else block.first
                 if edge != at and not self._may_pass(self._index.block_segments(block), tests):
                     yield edge, False
                     at = edge + step

@@ -394,6 +394,14 @@ class RunFolder:
         """
         return states.with_now(self._journaled(), self.path)
 
+    def told(self) -> tuple[list[Event], list[Event]]:
+        """The same: those that were written one after the other, and those that only say how things stand.
+
+        :raises CockpitError: it cannot be read
+        """
+        written = list(self._journaled())
+        return written, list(states.with_now(written, self.path))[len(written) :]
+
     def _journaled(self) -> Iterator[Event]:
         self.damaged = 0
         for line in lines(self.path / "journal.jsonl", JOURNAL_READ):

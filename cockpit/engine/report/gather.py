@@ -26,8 +26,6 @@ from cockpit.core.profile.words import as_lines as profile_lines
 from cockpit.core.profile.words import title as profile_title
 from cockpit.core.report.model import Course, Curve, Look, Moment, Profile, RunReport, Tail, Why
 from cockpit.core.report.sieve import Sieve
-from cockpit.core.run.event_table import our_time
-from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import state_text, summary
 from cockpit.core.run.timeline import Timeline
@@ -38,8 +36,8 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.nccl import table_here
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.history import history
 from cockpit.engine.report.what import what_ran
-from cockpit.engine.run.board import beginning
 from cockpit.engine.run.noticed import noticed
 from cockpit.engine.run.paces import PaceBook, estimate
 from cockpit.engine.run.series import RunSeries
@@ -80,7 +78,7 @@ async def report_of(folder: RunFolder) -> RunReport:
         course, curves = _numbers(series, folder.manifest.created)
         pages = tuple((page.name, page.url) for _, page in series.pages)
         speaks = series.source
-    moments, left_out = _moments(folder, model)
+    moments, left_out = await _moments(folder)
     state = state_text(model)
     sieve = Sieve(secret.values(os.environ), one_line)
     made = RunReport(
@@ -217,14 +215,11 @@ def _numbers(series: RunSeries, began: float) -> tuple[Course, tuple[Curve, ...]
 # What happened
 
 
-def _moments(folder: RunFolder, model: RunModel) -> tuple[tuple[Moment, ...], int]:
+async def _moments(folder: RunFolder) -> tuple[tuple[Moment, ...], int]:
     """The newest events, and how many more there were."""
-    past = beginning(folder.manifest, model)
+    past, events = await history(folder)
     timeline = Timeline(past)
-    events: list[Event] = [event for event in folder.journal() if event.kind != "clock"]
-    for entry in folder.manifest.nodes:
-        events += folder.recorded(entry)
-    for event in sorted(events, key=lambda event: our_time(model, event)):
+    for _, event in events:
         past.apply(event)
         timeline.tell(event)
     entries = sorted(timeline.entries, key=lambda entry: entry.at)

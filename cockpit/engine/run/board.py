@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cockpit.base.events import ClockMeasured, Gap, Note
+from cockpit.base.events import Gap, Note
 from cockpit.base.record import is_log
 from cockpit.core.finding import Finding
 from cockpit.core.logs.causes import TAIL
@@ -16,7 +16,7 @@ from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.sources import Nccl, Writer, writer_of
 from cockpit.core.logs.trackers import HEAD
 from cockpit.core.pace.pace import Pace
-from cockpit.core.run.event_table import our_time, witnessed
+from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.first import listened
 from cockpit.core.run.model import RankState, RunModel
@@ -27,7 +27,8 @@ from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.last_words import LastWords
 from cockpit.engine.logs.step_log import Pages, middles
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.history import history
 from cockpit.engine.run.foreign_jobs import launchers_of
 from cockpit.engine.run.past_metrics import told_before
 from cockpit.engine.time_slices import by_turns
@@ -45,19 +46,6 @@ LAST_S = 1.0
 
 _SEARCH_S = 10.0
 """Seconds for which logs that are here are searched for pages, in between of other things."""
-
-
-def beginning(manifest: Manifest, model: RunModel) -> RunModel:
-    """The model as it was before anything happened, but for the clocks.
-
-    :param model: as it is now
-    """
-    past = RunModel()
-    past.apply(planned(manifest))
-    for name, node in model.nodes.items():
-        # What is known about the clocks today puts the past in order too.
-        past.apply(Event(0.0, name, ClockMeasured(node.offset_s, node.rtt_s or 0.0)))
-    return past
 
 
 class Board:
@@ -82,6 +70,10 @@ class Board:
         """Pages of W&B and TensorBoard that its logs name."""
         self.building: dict[int, tuple[str, float]] = {}
         """The extension that each rank compiles, and since when (unix seconds): minutes without output."""
+        self.moment: float | None = None
+        """The moment of the run that is shown, unix seconds; None: the present, or all there is."""
+        self.saves: Sequence[float] = ()
+        """When checkpoints were saved, unix seconds, in a past that is shown."""
         self._words = LastWords(folder)
         self._judging: asyncio.Future[Finding | None] | None = None
         self._judged = (0, 0)
@@ -92,12 +84,9 @@ class Board:
 
     async def recall(self) -> None:
         """Report what the journal and the run records here say about the time before the session."""
-        past = beginning(self.manifest, self.model)
+        past, events = await history(self.folder)
         told = Timeline(past)
-        events = [event async for event in by_turns(self.folder.journal()) if event.kind != "clock"]
-        for entry in self.manifest.nodes:
-            events += [event async for event in by_turns(self.folder.recorded(entry))]
-        async for event in by_turns(sorted(events, key=lambda event: our_time(self.model, event))):
+        async for _, event in by_turns(events):
             past.apply(event)
             told.tell(event)
         self.timeline.precede(told)
@@ -223,6 +212,15 @@ class Board:
 
     # What is drawn
 
+    @property
+    def now(self) -> float:
+        """What ages are counted from, unix seconds."""
+        return time.time() if self.moment is None else self.moment
+
+    def changed(self, what: set[str | int]) -> None:
+        """These nodes and ranks are to be drawn anew."""
+        self._changed |= what
+
     def starting(self, now: float) -> bool:
         """Whether no rank has got to work yet, as far as is known.
 
@@ -262,6 +260,8 @@ class Board:
 
         That takes up to seconds, in a thread; the model has what it finds (:attr:`RunModel.judged`).
         """
+        if self.moment is not None:
+            return  # the logs that are here say more than they did then
         if self._judging is not None:
             if not self._judging.done():
                 return

@@ -42,6 +42,8 @@ from cockpit.engine.files import lines, open_regular
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import last_steps
 from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.run import measures
+from cockpit.engine.run.measures import Measures
 from cockpit.engine.run.past_file import PastFile
 from cockpit.engine.time_slices import by_turns
 from cockpit.errors import CockpitError, os_error
@@ -75,8 +77,9 @@ _STARTS = 64
 _HAPPENINGS = (RankExited, RankLost, EvidenceKept, StopAsked, Notice, Watched)
 """Events around which steps are kept longer."""
 
-LIMIT = 16 << 20
-"""Bytes of the file: a day of quick steps, or weeks of slow ones; for more of them, older ones are fewer."""
+LIMIT, MEASURED = 16 << 20, 4
+"""Bytes of all that is kept: a day of quick steps, or weeks of slow ones; for more of them, older ones are
+fewer. One in so many is for measurements."""
 
 
 def kept(folder: RunFolder) -> Iterator[PastStep]:
@@ -171,7 +174,8 @@ class PaceBook:
         self._folder = folder
         self._writer = writer
         self._path = folder.path / FILE
-        self._file = Lasting(str(self._path), LIMIT, thinned, open_regular)
+        self._file = Lasting(str(self._path), LIMIT - LIMIT // MEASURED, thinned, open_regular)
+        self._measures = Measures(folder.path / measures.FILE, LIMIT // MEASURED)
         self._refused: OSError | None = None
         """Why the file could not be written last."""
         self._kept: Key = (-1, -1)
@@ -184,6 +188,7 @@ class PaceBook:
         self._timed: Key = (0, 0)
         """The last one of which that is known."""
         self._looked = 0.0
+        self._recalled = 0  # bytes of the file that were taken in
         self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
         self.pace.dropped = self._dropped
         self._counting: dict[bool, set[int]] = {True: set(), False: set()}
@@ -247,24 +252,27 @@ class PaceBook:
                 return attempt
         return max(0, starts[0][1] - 1) if starts else model.ranks[rank].attempt
 
-    async def recall(self, *, history: bool = True) -> None:
+    async def recall(self, *, history: bool = True, until: float | None = None) -> None:
         """Take in the steps that the file has; damaged lines are ignored.
 
         :param history: also those that are too old to be kept rank by rank
+        :param until: none that ended later, unix seconds; again with a later moment: those since then
         :raises CockpitError: the file cannot be read
         """
         room = self.pace.steps.limit - len(self.pace.steps)
         with PastFile(self._path) as file:
-            begin = file.last(max(1, room))
-            if history:
+            end = file.size if until is None else file.until(until, ended)
+            begin = self._recalled or file.last(max(1, room), end)
+            if history and not self._recalled:
                 async for old in by_turns(file.parts(0, begin)):
                     for bucket in buckets(old, self.pace):
                         self.pace.history.put(bucket)
             found: list[PastStep] = []
-            newest = (line for part in file.parts(begin, file.size) for line in part)
+            newest = (line for part in file.parts(begin, end) for line in part)
             async for line in by_turns(newest):
                 with suppress(Malformed):
                     found.append(past_of(line))
+            self._recalled = max(begin, end)
         for at in range(len(found), 0, -_AT_ONCE):
             recall_all(self.pace, found[max(0, at - _AT_ONCE) : at])
             await asyncio.sleep(0)
@@ -299,6 +307,8 @@ class PaceBook:
                     self._stepped(rank, sample.progress, node.offset_s, at)
                 elif rank in node.ranks:
                     self.pace.signs.ran(rank, sample.main_cpu_s, sample.main_switches, at)
+            if self._writer:
+                self._measures.take(at, event.node, fact)
             self.keep(at)
 
     def _stepped(self, rank: int, progress: Progress, offset_s: float, at: float) -> None:
@@ -378,6 +388,7 @@ class PaceBook:
         if last:
             self._file.wait()
             self._file.close()
+            self._measures.close()
         error, self._refused = self._refused, self._file.error
         if self._refused is not None and error is None:
             raise os_error("the run's pace could not be saved", self._path, self._refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -42,9 +42,47 @@ class PastFile:
         if self._number >= 0:
             os.close(self._number)
 
-    def last(self, count: int) -> int:
-        """Where the last so many lines begin."""
-        at = self.size
+    def until(self, at: float, moment: Callable[[bytes], float | None]) -> int:
+        """Where the lines end that are about a moment or earlier ones; lines are in the order of their moments.
+
+        :param at: unix seconds
+        :param moment: that of a line; None: it is damaged
+        """
+        low, high = 0, self.size
+        while high - low > PART:
+            middle = (low + high) // 2
+            begin, known = self._whole(middle, high, moment)
+            if known is not None and known <= at:
+                low = begin
+            else:
+                high = middle
+        end = low
+        for part in self.parts(low, self.size):
+            for line in part:
+                known = moment(line)
+                if known is not None and known > at:
+                    return end
+                end += len(line) + 1
+        return end
+
+    def _whole(self, at: int, end: int, moment: Callable[[bytes], float | None]) -> tuple[int, float | None]:
+        """The first whole line after an offset that has a moment, and where it begins."""
+        data = self._read(at, min(PART, end - at))
+        place = data.find(b"\n") + 1
+        while 0 < place < len(data):
+            after = data.find(b"\n", place)
+            known = moment(data[place : after if after >= 0 else len(data)]) if after >= 0 else None
+            if known is not None:
+                return at + place, known
+            place = after + 1
+        return at, None
+
+    def last(self, count: int, end: int | None = None) -> int:
+        """Where the last so many lines begin.
+
+        :param end: of those that end there; None: of all
+        """
+        at = self.size if end is None else end
         left = count + 1  # the newline before them too
         while at > 0:
             start = max(0, at - PART)

@@ -148,6 +148,11 @@ class LogDisplay(Widget):
             self._anchor = None
             self._restart()
 
+    def rewind(self) -> None:
+        """The book has become shorter: what was read beyond its end is no more."""
+        self._anchor = self._place = None
+        self._restart()
+
     def show(self, chosen: Query, title: str) -> None:
         """Narrow the log to some nodes or ranks, or widen it, at the same time of the log.
 

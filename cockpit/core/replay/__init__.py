@@ -1,0 +1,3 @@
+"""A run as it was at any moment: its recorded events in their order, and the model after some of them."""
+
+from __future__ import annotations

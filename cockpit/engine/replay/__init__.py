@@ -1,0 +1,3 @@
+"""A recorded run, at any moment: what its folder here has up to then."""
+
+from __future__ import annotations
