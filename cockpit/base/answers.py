@@ -21,7 +21,20 @@ from cockpit.base.events import (
     Survivor,
 )
 from cockpit.base.frames import MAX_PAYLOAD
-from cockpit.base.gate import Definition, Digits, ListOf, MapOf, Maybe, Of, RowOf, Text, Whole, bound, maybe
+from cockpit.base.gate import (
+    Definition,
+    Digits,
+    ListOf,
+    MapOf,
+    Maybe,
+    Number,
+    Of,
+    RowOf,
+    Text,
+    Whole,
+    bound,
+    maybe,
+)
 from cockpit.base.progress.past import ROW, ROWS, Stretch
 from cockpit.base.shared_fields import (
     CALLERS,
@@ -199,6 +212,48 @@ class RunsAnswer(Definition):
 
     runs: Tuple[FoundRun, ...] = bound(ListOf(Of(FoundRun), RUNS_TOLD, skip=True))
     more: int = bound(gate.COUNT, 0)
+
+
+class KeptFolder(Definition):
+    """A run folder, or what looks like one.
+
+    :param id: the same for one folder, from whichever node it is seen
+    :param owner: the user's name there; ``ours``: whether that is who asks
+    :param record: null: there is none that can be read
+    :param alive: whether its supervisor lives here; ``living``: processes that carry its tags
+    :param ended: whether its end is on record
+    :param bytes: of the disk; ``whole``: whether all of it was looked at
+    :param idle_s: for how long nothing was written in it
+    """
+
+    dir: str = bound(gate.PATH)
+    id: str = bound(Text(500))
+    owner: str = bound(gate.WORD)
+    ours: bool = bound(gate.FLAG)
+    record: Optional[RunFacts] = maybe(Of(RunFacts))
+    alive: Optional[bool] = maybe(gate.FLAG)
+    living: int = bound(gate.COUNT, 0)
+    ended: bool = bound(gate.FLAG, False)
+    bytes: int = bound(gate.SIZE)
+    whole: bool = bound(gate.FLAG)
+    idle_s: float = bound(Number(0, 1 << 36))
+
+
+class FoldersAnswer(Definition):
+    """run folders, the newest first; how many `more` there was no room or time for"""
+
+    folders: Tuple[KeptFolder, ...] = bound(ListOf(Of(KeptFolder), RUNS_TOLD, skip=True))
+    more: int = bound(gate.COUNT, 0)
+
+
+class RemoveAnswer(Definition):
+    """whether the folder is `gone`, the `bytes` that were freed, why something is `left` of it, and whether
+    asking again goes on (`late`)"""
+
+    gone: bool = bound(gate.FLAG)
+    bytes: int = bound(gate.SIZE, 0)
+    left: str = bound(gate.SENTENCE, "")
+    late: bool = bound(gate.FLAG, False)
 
 
 class FilePart(Definition):

@@ -140,3 +140,6 @@ class Opened(Definition):
 
 RUNS_TOLD = 10_000
 """Run folders in one answer."""
+
+BASES = 1000
+"""Folders of run folders that one node is asked about."""

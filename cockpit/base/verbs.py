@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Dict, Generic, Optional, Tuple,
 from cockpit.base import gate
 from cockpit.base.gate import Definition, ListOf, MapOf, Number, Of, Text, Whole, bound, maybe
 from cockpit.base.shared_fields import (
+    BASES,
     CALLERS,
     FILES_A_NODE,
     MARKS,
@@ -172,6 +173,26 @@ class Runs(Request["answers.RunsAnswer", "answers.Nothing"], at="run.status"):
     """which runs there are"""
 
     base: str = bound(gate.PATH)
+
+
+class Folders(Request["answers.FoldersAnswer", "answers.Nothing"], at="cleaning"):
+    """all run folders below `bases`, whoever made them: owner, size, age, what lives of them"""
+
+    bases: Tuple[str, ...] = bound(ListOf(gate.PATH, BASES))
+    limit_s: float = bound(gate.SECONDS, 20.0)
+
+
+class Remove(Request["answers.RemoveAnswer", "answers.Nothing"], at="cleaning"):
+    """removes a run folder for good, if it is that of this `run` and `node`, of this very launch, ours, and
+    nothing of it lives; `unended`: also one without the end on record"""
+
+    dir: str = bound(gate.PATH)
+    run: str = bound(gate.RUN_NAME)
+    node: str = bound(gate.NODE_NAME)
+    boot_id: str = bound(gate.WORD)
+    supervisor: Identity = bound(Of(Identity))
+    unended: bool = bound(gate.FLAG, False)
+    limit_s: float = bound(gate.SECONDS, 20.0)
 
 
 class Follow(Request["answers.Nothing", "answers.FollowItem"], at="run.follow"):

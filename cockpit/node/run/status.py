@@ -19,7 +19,7 @@ from cockpit.node.run.ranks import End, Start, T, recorded
 _EVENTS_READ = 1 << 20
 """Bytes of a run record that are read for a status: more than 8 ranks can fill."""
 _RECORD_LIMIT = 1 << 20
-_RUNS_BYTES = MAX_HEADER // 2
+RUNS_BYTES = MAX_HEADER // 2
 """Of the list of runs: an answer with more than a frame may have would be none."""
 
 
@@ -58,11 +58,11 @@ def runs(call: Call) -> Dict[str, Any]:
     """The runs under ``base`` that are ours, the newest first: ``runs`` [{dir, record, alive}], ``more``."""
     base = call.asked(verbs.Runs).base
     folders = [
-        os.path.join(base, run, node) for run in _names(base) for node in _names(os.path.join(base, run))
+        os.path.join(base, run, node) for run in names(base) for node in names(os.path.join(base, run))
     ]
     found: List[Dict[str, Any]] = []
-    room, more = _RUNS_BYTES, 0
-    for folder in sorted(folders, key=_begun, reverse=True):
+    room, more = RUNS_BYTES, 0
+    for folder in sorted(folders, key=begun, reverse=True):
         try:
             facts = read_record(folder)
         except NodeError:
@@ -79,7 +79,7 @@ def runs(call: Call) -> Dict[str, Any]:
     return {"runs": found, "more": more}
 
 
-def _begun(folder: str) -> float:
+def begun(folder: str) -> float:
     """When the record of a run folder was written, unix seconds; what has none comes last."""
     try:
         return os.lstat(os.path.join(folder, record.RECORD)).st_mtime
@@ -140,7 +140,8 @@ def unwritten(folder: str, start: int) -> Optional[Unwritten]:
         return Unwritten(start, 0, b"")
 
 
-def _names(folder: str) -> List[str]:
+def names(folder: str) -> List[str]:
+    """What is in a folder; nothing if it cannot be read."""
     try:
         return os.listdir(folder)
     except OSError:
