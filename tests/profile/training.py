@@ -149,7 +149,7 @@ def training(
     made = Training(verbs, "r", watching, slots)
     try:
         for rank in made.ranks:
-            until(partial(_begun, made, rank), f"rank {rank} steps", timeout=120)
+            until(partial(_begun, made, rank), f"rank {rank} steps", timeout=240)
         yield made
     finally:
         (folder / "end").touch()
