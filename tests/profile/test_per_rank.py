@@ -24,6 +24,7 @@ import pytest
 from cockpit.base.progress import ring
 from cockpit.node.run import reports
 from tests import needs
+from tests.cli.verbs import Verbs
 from tests.profile.test_matrix import small
 from tests.profile.training import NODES, Training, agents, gone, training
 from tests.waiting import until
@@ -187,6 +188,13 @@ def test_stop(ranks: Training) -> None:
     over(ranks)
 
 
+def test_stop_now(ranks: Training) -> None:
+    stopped = ranks.verbs.call("stop", "r", "--now")
+    assert stopped.code == 0, stopped.both
+    assert not any(psutil.pid_exists(ranks.pid(rank)) for rank in (0, 1))
+    over(ranks, 0, 1)
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_full_disk(kind: str, tmp_path: Path, small: Callable[[], None]) -> None:
@@ -197,15 +205,42 @@ def test_a_full_disk(kind: str, tmp_path: Path, small: Callable[[], None]) -> No
         done(ranks, 0, 1)
 
 
-@pytest.mark.parametrize("words", [(), ("--profile-steps", "100000-100001")], ids=["whole", "steps"])
-def test_a_wrapper_takes_its_rank_with_it(tmp_path: Path, words: tuple[str, ...]) -> None:
-    with profiled(tmp_path, RANK, *words) as ranks:
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [(NODE, ()), (RANK, ()), (RANK, ("--profile-steps", "100000-100001"))],
+    ids=["node", "whole", "steps"],
+)
+def test_a_wrapper_takes_its_rank_with_it(tmp_path: Path, kind: str, words: tuple[str, ...]) -> None:
+    with profiled(tmp_path, kind, *words) as ranks:
         told = json.loads((ranks.node(1) / "rank-1.start.json").read_text())
         rank = psutil.Process(ranks.pid(1))
         os.kill(told["wrapper"], signal.SIGKILL)
         until(lambda: gone(rank), "the rank has ended")
         ranks.steps_on(0)
         done(ranks, *((0, 1) if words else ()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_nsys_knows_of_nics_is_in_one_report_of_a_node(tmp_path: Path, kind: str) -> None:
+    """Without such a NIC nsys records the rest, and the ranks do not notice."""
+    with profiled(tmp_path, kind, "--node-sampler", "--nic-metrics=true") as ranks:
+        for rank in (0, 1):
+            assert nsys_of(ranks, rank).cmdline().count("--nic-metrics=true") == 1
+            ranks.steps_on(rank)
+        done(ranks)
+
+
+def test_a_sampler_that_nsys_does_not_know_is_refused(tmp_path: Path) -> None:
+    """As what nsys 2023 brought for EFA is by 2022.4, before anything is started."""
+    needs.require("nsys")
+    verbs = Verbs(tmp_path / "state", tmp_path)
+    words = verbs.words("r", "touch started\n")
+    options = ["--profile", "nsys", "--node-sampler", "--unknown_metrics=efa"]
+    refused = verbs.call(words[0], *options, *words[1:])
+    assert refused.code == 3, refused.both
+    assert "nsys there does not know --unknown_metrics" in refused.err
+    assert "nsys profile --help" in refused.err
+    assert not (tmp_path / "started").exists()
 
 
 def test_a_rank_answers_as_without_nsys(tmp_path: Path) -> None:
@@ -237,18 +272,39 @@ def test_steps(tmp_path: Path, launcher: str) -> None:
             assert first <= 60
             assert last >= 63
             [path] = ranks.folder.glob(f"reports/*-{NODES[rank]}/*.sqlite")
-            _contains(path, records[rank])
+            _contains(path, records[rank], 60, 63)
+
+
+@pytest.mark.parametrize("words", [(), ("--profile-steps", "20-22")], ids=["whole", "steps"])
+def test_two_ranks_a_node(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Each report has its own rank, and not that of the neighbour."""
+    how = {"launcher": "torchrun", "kind": "gloo", "step_s": 0.2, "slots": 2}
+    with profiled(tmp_path, RANK, *words, **how) as ranks:
+        until(lambda: all(ranks.step(rank) > 25 for rank in ranks.ranks), "all are past them", timeout=150)
+        pids = {rank: ranks.pid(rank) for rank in ranks.ranks}
+        records = {rank: ring.read(ranks.ring_of(rank)).steps for rank in ranks.ranks}
+        (ranks.verbs.work / "end").touch()
+        for rank in ranks.ranks:
+            until(partial(events, ranks, rank, "ended"), "its node has ended", timeout=200)
+        assert ranks.verbs.call("collect", "r").code == 0
+        for rank, pid in pids.items():
+            stem = f"r.{ranks.host(rank)}.rank-{rank}"
+            [path] = ranks.folder.glob(f"reports/*-{ranks.host(rank)}/{stem}.nsys-rep")
+            assert processes(path) & set(pids.values()) == {pid}
+            if words:
+                _contains(path.with_suffix(".sqlite"), records[rank], 20, 22)
+        assert not any(tagged(ranks))
 
 
 def _past(ranks: Training, rank: int) -> bool:
     return ranks.step(rank) > 70
 
 
-def _contains(database: Path, steps: tuple[ring.Step, ...]) -> None:
-    """The calls in a report span the asked steps, by the wall clock."""
+def _contains(database: Path, steps: tuple[ring.Step, ...], begin: int, end: int) -> None:
+    """The calls in a report span these steps, by the wall clock."""
     wall = {step.step: step.wall_ns for step in steps}
     with contextlib.closing(sqlite3.connect(database)) as opened:
         [[zero]] = opened.execute("select utcEpochNs from TARGET_INFO_SESSION_START_TIME").fetchall()
         [[first, last]] = opened.execute("select min(start), max(end) from OSRT_API").fetchall()
-    assert zero + first <= wall[60]
-    assert zero + last >= wall[63]
+    assert zero + first <= wall[begin]
+    assert zero + last >= wall[end]

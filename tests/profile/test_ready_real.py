@@ -1,13 +1,19 @@
-"""Recording with the real nsys in a run that was launched ready for it: two nodes with a rank each."""
+"""Recording with the real nsys in a run that was launched ready for it: two nodes with a rank each.
+
+In a SLURM job, with two ranks a node: ``tests/lab/test_slurm_nsys.py``.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
+from cockpit.base import record
 from tests import needs
 from tests.profile.ready import keepers
 from tests.profile.training import Training, training
@@ -55,6 +61,52 @@ def test_steps_and_seconds_of_ranks_that_step_on(launcher: str, around: list[str
                 assert _traced(report, tmp_path / f"{rank}.{number}.sqlite") >= {ranks.pid(rank)}
                 assert ranks.pid(1 - rank) not in _traced(report, tmp_path / f"{rank}.{number}.again")
         assert _ends(ranks) == 0
+
+
+def test_an_nsys_that_hangs_and_is_killed_costs_its_own_recording_alone(tmp_path: Path) -> None:
+    needs.require("nsys")
+    needs.require_module("torch")
+    more = ["--profile", "nsys-ready", "--trace", "osrt", "--per-rank"]
+    with training(tmp_path, kind="gloo", step_s=0.2, launcher="torchrun", more=more) as ranks:
+        profile = ranks.verbs.start("profile", "r", "--kind", "nsys", "--steps", "40")
+        until(lambda: all(_records(ranks, rank) for rank in (0, 1)), "both are recorded")
+        [agent] = _agents(ranks, 1)
+        agent.suspend()
+        for rank in (0, 1):
+            ranks.steps_on(rank)
+        agent.kill()
+        done = ranks.verbs.end(profile, timeout=300)
+        assert done.code == 3, done.both
+        one = ranks.collection(1)
+        assert "nsys" in one.missing[1]
+        assert [path.suffix for path in ranks.reports(0)] == [".nsys-rep"]
+        for rank in (0, 1):
+            ranks.steps_on(rank)
+        until(lambda: keepers(ranks.verbs.work) == [], "nothing of it is left")
+        assert _ends(ranks) == 0
+
+
+def _session(ranks: Training, rank: int) -> str:
+    """The name of a rank's session."""
+    return (ranks.node(rank) / record.rank_session(rank)).read_text().strip()
+
+
+def _records(ranks: Training, rank: int) -> bool:
+    """Whether nsys records a rank."""
+    command = ["nsys", "sessions", "list"]
+    listed = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ranks.verbs.work)
+    name = _session(ranks, rank)
+    return any("Collection" in line and name in line for line in listed.stdout.splitlines())
+
+
+def _agents(ranks: Training, rank: int) -> list[psutil.Process]:
+    """The process of nsys that records a rank."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if {"--start-agent", f"--session-name={_session(ranks, rank)}"} <= set(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def _traced(report: Path, target: Path) -> set[int]:

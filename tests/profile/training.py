@@ -22,19 +22,24 @@ from tests.cli.verbs import Done, Verbs
 from tests.waiting import until
 
 NODES = ("localhost", "127.0.0.1")
-"""Names of this machine; each has a rank."""
+"""Names of this machine; each has as many ranks."""
 
 SCRIPT = Path(__file__).with_name("train.py")
 
 
 class Training:
-    """A run of two ranks, each on a node of its own."""
+    """A run of two nodes, on which ranks follow each other.
 
-    def __init__(self, verbs: Verbs, name: str, watching: subprocess.Popen[str]) -> None:
+    :param slots: ranks of each
+    """
+
+    def __init__(self, verbs: Verbs, name: str, watching: subprocess.Popen[str], slots: int = 1) -> None:
         self.verbs = verbs
         self.name = name
         self.watching = watching
         """The cockpit that watches it."""
+        self.slots = slots
+        self.ranks = range(slots * len(NODES))
 
     @property
     def folder(self) -> Path:
@@ -46,9 +51,13 @@ class Training:
         """Its profiles."""
         return Store(self.folder / "profiles")
 
+    def host(self, rank: int) -> str:
+        """The node of a rank, as the hostfile names it."""
+        return NODES[rank // self.slots]
+
     def node(self, rank: int) -> Path:
         """The run folder on the node of a rank."""
-        (found,) = self.verbs.work.glob(f"nodes/cockpit-*/{self.name}/{NODES[rank]}")
+        (found,) = self.verbs.work.glob(f"nodes/cockpit-*/{self.name}/{self.host(rank)}")
         return found
 
     def ring_of(self, rank: int) -> bytes:
@@ -94,7 +103,11 @@ class Training:
 
     def unfinished(self) -> list[Path]:
         """Files on nodes that somebody is writing, or has given up."""
-        return [path for rank in (0, 1) for path in (self.node(rank) / "reports").glob("*.part")]
+        return [
+            path
+            for rank in self.ranks[:: self.slots]
+            for path in (self.node(rank) / "reports").glob("*.part")
+        ]
 
 
 @contextmanager
@@ -105,16 +118,18 @@ def training(
     step_s: float = 0.05,
     nodes: str = "",
     launcher: str = "command",
+    slots: int = 1,
     more: Sequence[str] = (),
 ) -> Iterator[Training]:
     """Ranks that train until the end of the block; they are known to step by then.
 
     :param kind: ``alone``: no rank waits for another; ``gloo``
     :param nodes: where run folders of nodes are; empty: below ``folder``
+    :param slots: ranks of each node
     :param more: options of the run
     """
     verbs = Verbs(folder / "state", folder)
-    (folder / "hosts").write_text("".join(f"{name} slots=1\n" for name in NODES))
+    (folder / "hosts").write_text("".join(f"{name} slots={slots}\n" for name in NODES))
     words = ["run", "--headless", "--transport", "local", "--launcher", launcher, "--name", "r"]
     words += ["--cwd", str(folder), "--node-dir", nodes or str(folder / "nodes"), "--on-failure", "wait"]
     words += [
@@ -131,10 +146,10 @@ def training(
     words += ["--", *python, str(SCRIPT), kind, str(step_s)]
     env = {"OMP_NUM_THREADS": "1", "COCKPIT_TRACEBACK": "1"}
     watching = verbs.start(*words, env=env)
-    made = Training(verbs, "r", watching)
+    made = Training(verbs, "r", watching, slots)
     try:
-        for rank in (0, 1):
-            until(partial(_begun, made, rank), f"rank {rank} steps", timeout=120)
+        for rank in made.ranks:
+            until(partial(_begun, made, rank), f"rank {rank} steps", timeout=240)
         yield made
     finally:
         (folder / "end").touch()
