@@ -350,7 +350,9 @@ class MemorySample(Definition):
 class DiskSample(Definition):
     """A file system that a run writes to, measured once; None is not known.
 
-    :param path: where ranks work; empty: that of the run folder
+    :param path: where ranks work, or nsys records; empty: that of the run folder
+    :param nsys_folder: in which nsys keeps there what it records; empty: not there
+    :param nsys_bytes: how much it has recorded; None: in too many files to look at
     """
 
     path: str = bound(Text(4096, cut=True))
@@ -358,6 +360,8 @@ class DiskSample(Definition):
     total_bytes: int = bound(gate.SIZE)
     free_files: Optional[int] = maybe(gate.SIZE)
     total_files: Optional[int] = maybe(gate.SIZE)
+    nsys_folder: str = bound(Text(4096, cut=True), "")
+    nsys_bytes: Optional[int] = maybe(gate.SIZE)
 
 
 class GpuSample(Definition):

@@ -117,7 +117,7 @@ def profile(plan: NodePlan) -> dict[str, str] | None:
     """The profiler by its name and path, and its report, for run records; None: the node is not profiled.
 
     Of a profiler around each rank also ``ranks``, those of the whole run; ``range``: what begins its window;
-    ``ready``: it records what it is told to.
+    ``seconds``: after how many it ends; ``ready``: it records what it is told to.
     """
     profiler = plan.profiler
     if profiler is None:
@@ -127,6 +127,8 @@ def profile(plan: NodePlan) -> dict[str, str] | None:
         told["ready"] = "yes"
     if profiler.waits_for:
         told["range"] = profiler.waits_for
+    if profiler.until_s:
+        told["seconds"] = f"{profiler.until_s:g}"
     if profiler.per_rank:
         told["ranks"] = ranks_text(range(plan.world_size) if profiler.ranks is None else profiler.ranks)
     return told

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +18,17 @@ import psutil
 import pytest
 
 from cockpit.base.answers import SamplesItem
+from cockpit.base.events import Sample
 from cockpit.base.gate import read
+from cockpit.core.run.notices.rule import About
+from cockpit.core.run.notices.watch import Watch
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.measure import disks, samples
+from cockpit.node.measure import disks, nsys_files, samples
 from cockpit.node.measure.main_thread import main_thread
 from cockpit.node.measure.progress import Rings
+from tests.core.simulated import BEGAN, World
+from tests.needs import require
 from tests.node import folders
 from tests.waiting import until
 
@@ -216,3 +225,139 @@ def test_a_file_system_that_does_not_answer_holds_up_nothing(
         assert some.look([os.getpid()]) == []
     assert threading.active_count() == before + 1
     answers.set()
+
+
+def nsys_session(temporary: Path, name: str = "quadd_session_7") -> Path:
+    """The file in which nsys keeps what it records of a thread."""
+    made = temporary / "nvidia" / "nsight_systems" / name / "injection_files"
+    made.mkdir(parents=True)
+    return made / "injection_1_0_storage.dat"
+
+
+def around(folder: Path, **profile: str) -> None:
+    """A run folder whose ranks are below nsys."""
+    folders.make(folder, [0])
+    facts = json.loads((folder / "record.json").read_text())
+    (folder / "record.json").write_text(json.dumps({**facts, "profile": profile}))
+
+
+@contextmanager
+def below(folder: Path, temporary: Path) -> Iterator[int]:
+    """The pid of rank 0, which has this folder for temporary files."""
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    words = [sys.executable, "-c", "print(flush=True); input()"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, cwd=folder, env=environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (folder / "rank-0.start.json").write_text(folders.start(0, process.pid))
+        yield process.pid
+        process.communicate(b"\n")
+
+
+def test_what_nsys_records_is_measured_where_its_temporary_files_are(tmp_path: Path) -> None:
+    around(tmp_path, nsys="/opt/nsys")
+    temporary = tmp_path / "temporary"
+    recorded = nsys_session(temporary)
+    recorded.write_bytes(b"x" * (1 << 20))
+    nsys_session(temporary, "other").write_bytes(b"x" * (1 << 22))
+    earlier = nsys_session(temporary, "quadd_session_6")
+    earlier.write_bytes(b"x" * (1 << 22))
+    os.utime(earlier.parent.parent, (0, 0))
+    with below(tmp_path, temporary):
+        items = looks(tmp_path, lambda item: any(one.get("nsys_folder") for one in item["disks"]))
+    (found,) = read(SamplesItem, {"node": {}, "disks": items[-1]["disks"]}).disks
+    assert (found.path, found.nsys_folder) == ("", str(temporary))
+    assert found.nsys_bytes is not None
+    assert 1 << 20 <= found.nsys_bytes < 1 << 21
+
+
+@pytest.mark.parametrize("profile", [{}, {"other": "tool"}])
+def test_without_nsys_nobody_looks_for_what_it_writes(tmp_path: Path, profile: dict[str, str]) -> None:
+    around(tmp_path, **profile)
+    nsys_session(tmp_path).write_bytes(b"x")
+    with below(tmp_path, tmp_path):
+        found = looks(tmp_path, lambda item: bool(item["disks"]))[-1]["disks"]
+    assert "nsys_bytes" not in found[0]
+
+
+def test_a_folder_with_too_many_files_of_nsys_is_not_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = nsys_session(tmp_path).parent
+    for place in range(8):
+        (files / str(place)).write_bytes(b"x")
+    assert nsys_files.recorded(str(tmp_path), 1.0)
+    monkeypatch.setattr(nsys_files, "MOST", 6)
+    assert nsys_files.recorded(str(tmp_path), 1.0) is None
+    assert nsys_files.recorded(str(tmp_path / "none"), 1.0) == 0
+
+
+def test_a_small_disk_that_nsys_fills_is_foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the file that grows to the sentence."""
+    recorded = nsys_session(tmp_path)
+
+    class Small:
+        f_frsize, f_blocks, f_files, f_favail = 1, 200 << 20, 0, 0
+
+        @property
+        def f_bavail(self) -> int:
+            return self.f_blocks - recorded.stat().st_size
+
+    monkeypatch.setattr(os, "statvfs", lambda place: Small())
+    world = World()
+    world.watch = Watch(About("my run", {}, profile={"nsys": "/opt/nsys"}))
+    with below(tmp_path, tmp_path) as pid:
+        some = disks.Disks(str(tmp_path), 1.0)
+        for second in range(0, 40, 5):
+            with recorded.open("ab") as file:
+                file.write(b"x" * (1 << 20))
+            some._measure([pid])
+            item = read(SamplesItem, {"node": {}, "disks": some._found})
+            world.watch.sampled(BEGAN + second, "gpu0", Sample(item.node, disks=item.disks), world.model)
+    told = list(world.watch.look(BEGAN + 35, 35, world.model, world.pace))
+    (fact,) = (each for each in told if each.of.startswith("nsys"))
+    assert fact.what == f"nsys writes 210 kB/s to {tmp_path} on gpu0: full, with its report,"[:300]
+    assert fact.due == pytest.approx(BEGAN + 35 + (200 - 8 - 8) * 5 / 2, rel=1e-9, abs=15)
+
+
+REAL = """
+import os, threading, time
+end = time.time() + 90
+read, write = os.pipe()
+while time.time() < end:
+    os.write(write, b"x" * 64)
+    os.read(read, 64)
+"""
+
+
+def launched(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """nsys, once its program runs, or it has failed."""
+    environment = {**os.environ, "TMPDIR": str(folder / "temporary")}
+    process = subprocess.Popen(words, cwd=folder, env=environment)
+    until(lambda: (folder / "pid").exists() or process.poll() is not None, "it runs")
+    return process
+
+
+@pytest.mark.nsys
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_real_nsys_records_there(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "program.py").write_text("import os\nprint(os.getpid(), file=open('pid', 'w'))\n" + REAL)
+    words = [require("nsys"), "profile", "-t", "osrt", "-s", "none", "--cpuctxsw=none", "-o", "report"]
+    since = time.time() - 1
+    for _ in range(5):  # on a busy machine it fails at times before it has started anything
+        process = launched([*words, sys.executable, "program.py"], tmp_path)
+        if process.poll() is None:
+            break
+    until(lambda: (tmp_path / "pid").read_text().strip(), "its pid is there")
+    folder, place = nsys_files.temporary(int((tmp_path / "pid").read_text()))
+    assert folder == str(tmp_path / "temporary")
+    try:
+        until(lambda: (nsys_files.recorded(place, since) or 0) > 0, "it records")
+        before = nsys_files.recorded(place, since) or 0
+        until(lambda: (nsys_files.recorded(place, since) or 0) > before, "more than before", 60)
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+        process.wait(120)

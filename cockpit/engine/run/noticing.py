@@ -58,7 +58,8 @@ class Noticing:
         self._saved_until = time.time()
         own = not manifest.foreign and manifest.launcher != PER_NODE
         ranks = len(manifest.world) if own else 0
-        self._rules = Watch(About(folder.name, places, job, ranks), switches.off)
+        about = About(folder.name, places, job, ranks, manifest.profile or {})
+        self._rules = Watch(about, switches.off)
 
     def works(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What goes on for as long as the run is watched."""

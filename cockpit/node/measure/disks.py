@@ -1,12 +1,13 @@
-"""The file systems that a run writes to: that of its folder, and those its ranks work in."""
+"""The file systems that a run writes to: that of its folder, that of nsys, and those its ranks work in."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Dict, Iterable, List, Set
+from typing import Any, Dict, Iterable, List, Optional
 
 from cockpit.base.gate import SIZE
+from cockpit.node.measure import nsys_files
 
 MOST = 4
 """File systems of one node that are measured."""
@@ -18,10 +19,12 @@ class Disks:
     """Measures them in a thread of its own: a file system whose server is gone may never answer.
 
     :param folder: the run's
+    :param nsys_since: unix seconds from which on nsys may record; None: it is not around the run
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, nsys_since: Optional[float] = None) -> None:
         self._folder = folder
+        self._nsys_since = nsys_since
         self._found: List[Dict[str, Any]] = []
         self._thread = threading.Thread()
 
@@ -37,9 +40,12 @@ class Disks:
         return found
 
     def _measure(self, pids: List[int]) -> None:
-        found: List[Dict[str, Any]] = []
-        seen: Set[int] = set()
+        found: Dict[int, Dict[str, Any]] = {}
         places = {"": self._folder}
+        nsys = ""
+        if pids and self._nsys_since is not None:
+            nsys, place = nsys_files.temporary(pids[0])
+            places[nsys] = place
         for pid in pids:
             if len(places) > FOLDERS:
                 break
@@ -52,12 +58,14 @@ class Disks:
         for path, place in places.items():
             try:
                 device = os.stat(place).st_dev
-                if device not in seen and len(found) < MOST:
-                    seen.add(device)
-                    found.append({"path": path, **measured(place)})
-            except OSError:
+                if device not in found and len(found) < MOST:
+                    found[device] = {"path": path, **measured(place)}
+                if nsys and path == nsys and self._nsys_since is not None:
+                    written = nsys_files.recorded(place, self._nsys_since)
+                    found[device].update(nsys_folder=nsys, nsys_bytes=written)
+            except (OSError, KeyError):
                 continue
-        self._found = found
+        self._found = list(found.values())
 
 
 def measured(place: str) -> Dict[str, Any]:

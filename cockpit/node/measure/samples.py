@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import record, verbs
-from cockpit.base.gate import SIZE
+from cockpit.base.gate import SIZE, TIME
 from cockpit.node import memory_limits, procfs, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.measure import gpu
@@ -40,7 +40,8 @@ def samples(call: Call) -> Dict[str, Any]:
     disk_total_bytes};
     ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children, held_bytes, progress, main_cpu_s,
     main_switches}}; ``gpus`` (see ``node.measure.gpu``); ``memory`` [{of, used_bytes, limit_bytes, ranks}];
-    ``disks`` [{path, free_bytes, total_bytes, free_files, total_files}], without path: the run folder's.
+    ``disks`` [{path, free_bytes, total_bytes, free_files, total_files, nsys_folder, nsys_bytes}], without
+    path: the run folder's; ``nsys_…``: on the one where nsys records.
     ``held_bytes``, ``memory``, ``disks`` and what ails a GPU are in each :data:`CHILDREN_EVERY`-th sample;
     ``main_…`` where there is no ``progress``.
     """
@@ -74,7 +75,7 @@ class _Sampler:
         self.looks = False
         """Whether this sample has what is measured at times only."""
         self._rings: Optional[Rings] = None
-        self._disks = Disks(folder)
+        self._disks = Disks(folder, None if targets else _nsys_since(folder))
 
     def sample(self) -> Dict[str, Any]:
         free = whole = None
@@ -172,6 +173,15 @@ class _Sampler:
         if before is None:
             return None
         return 100 * max(0, used - before[1]) / _TICKS_S / max(1e-3, t - before[0])
+
+
+def _nsys_since(folder: str) -> Optional[float]:
+    """When a run was launched that nsys is around; None: it is not."""
+    try:
+        facts = read_record(folder)
+        return TIME.read(facts.get("t")) if "nsys" in (facts.get("profile") or {}) else None
+    except (NodeError, TypeError, ValueError):
+        return None  # the program can write there, too
 
 
 def _progress(rings: Rings, rank: int, pid: int) -> Dict[str, Any]:

@@ -40,6 +40,10 @@ class Profiler(Protocol):
         """What begins its window, unless time does; empty: time."""
 
     @property
+    def until_s(self) -> float:
+        """Seconds after its start when its window is over; 0: time does not end it."""
+
+    @property
     def steps(self) -> tuple[int, int] | None:
         """The first and the last step that it records; None: it does not go by steps."""
 

@@ -228,6 +228,11 @@ class Nsys:
         """See :attr:`cockpit.plans.profilers.base.Profiler.waits_for`."""
         return "steps {}-{}".format(*self.steps) if self.steps else self.capture_range
 
+    @property
+    def until_s(self) -> float:
+        """See :attr:`cockpit.plans.profilers.base.Profiler.until_s`."""
+        return self.delay_s + self.duration_s if self.duration_s else 0.0
+
     def room(self, ranks: int) -> int:
         """See :meth:`cockpit.plans.profilers.base.Profiler.room`."""
         # It wrote 190-220 MB for even a short trace of one node, most of that for each process it is around.

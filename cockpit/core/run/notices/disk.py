@@ -1,9 +1,10 @@
-"""The disks that a run writes to, on each node: nearly full, or heading for it; nearly no file left."""
+"""The disks that a run, or nsys around it, writes to: nearly full, or heading for it; nearly no file left."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from cockpit.base.events import DiskSample, NoticeStep, Sample
 from cockpit.base.shell import quote
@@ -11,6 +12,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.rules.rows.disks import USERS
 from cockpit.core.run.memory import Gauge, Trend
 from cockpit.core.run.memory import Pace as Believed
+from cockpit.core.run.notices.recording import Recording, advice, ends_in, horizon
 from cockpit.core.run.notices.rule import About, Rule, Seen, span
 from cockpit.core.run.states import LIVE, Run
 from cockpit.core.text import size
@@ -26,7 +28,7 @@ FREED = 1.5
 """No longer: so many times as much is free."""
 GIVEN_BACK, HIGHER = 0.7, 1.3
 """From its peak down to this share; what then comes up to so many times that peak again is no news."""
-INODES = "inodes of "
+INODES, NSYS = "inodes of ", "nsys on "
 SHOWN, OF = 120, 300
 """Characters of a path in a sentence, and of what tells notices apart."""
 _BELIEVED = Believed()
@@ -94,11 +96,19 @@ class Disk(Rule):
         super().__init__(about)
         self._disks: dict[_Place, _Disk] = {}
         self._files: dict[_Place, _Files] = {}
+        self._nsys: dict[str, tuple[DiskSample, Recording]] = {}
+        self._total: int | None = None
+
+    def read(self, at: float, said: Mapping[str, float]) -> None:
+        """See :class:`Rule`."""
+        self._total = int(said["total"]) if 0 < said.get("total", 0) < inf else self._total
 
     def interrupted(self) -> None:
         """See :class:`Rule`."""
         for disk in self._disks.values():
             disk.gauge = Gauge(_BELIEVED)
+        for _, recording in self._nsys.values():
+            recording.interrupted()
 
     def sampled(self, at: float, node: str, sample: Sample, run: Run) -> None:
         """See :class:`Rule`."""
@@ -115,6 +125,10 @@ class Disk(Rule):
             if disk.path:
                 self._measured(at, (node, disk.path), disk.free_bytes, disk.total_bytes, run)
             self._count(at, (node, disk.path), disk)
+            if disk.nsys_folder:
+                _, recording = self._nsys.get(node, (disk, Recording()))
+                recording.add(at, disk.nsys_bytes)
+                self._nsys[node] = disk, recording
 
     def _measured(self, at: float, place: _Place, free: int, total: int, run: Run) -> None:
         disk = self._disks.get(place)
@@ -152,6 +166,9 @@ class Disk(Rule):
 
     def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
         """See :class:`Rule`."""
+        for node in self._nsys:
+            if not run.nodes[node].over and run.nodes[node].link == "ok":
+                yield from self._recorded(at, node, run, pace)
         for place, disk in self._disks.items():
             node, path = place
             if run.nodes[node].over or run.nodes[node].link != "ok":
@@ -176,12 +193,40 @@ class Disk(Rule):
             of = f"{INODES}{node} {place[1]}"[:OF]
             yield Seen(of, what, files.since, None, (), "sure", nodes=(node,), steps=steps)
 
+    def _recorded(self, at: float, node: str, run: Run, pace: Pace) -> Iterator[Seen]:
+        """What nsys records there, if it will not find room for all of that and its report."""
+        disk, recording = self._nsys[node]
+        if not recording.rate:
+            return
+        profile = self.about.profile
+        left, there, free = recording.left(disk.free_bytes, there=True), True, disk.free_bytes
+        if disk.path and (node, "") in self._disks:
+            other = self._disks[node, ""].free
+            if recording.left(other, there=False) < left:
+                left, there, free = recording.left(other, there=False), False, other
+        started = max((rank.started_at or 0.0 for rank in run.on(node) if rank.state in LIVE), default=0.0)
+        ends = ends_in(profile, at + run.nodes[node].offset_s - started, pace, self._total)
+        if left >= (horizon(profile) if ends is None else ends):
+            return
+        what = f"nsys writes {size(recording.rate)}/s to {_shown(disk.nsys_folder)} on {node}: "
+        if there:
+            what += "full, with its report," if left else "no room for its report"
+        else:
+            what += "the run folder has no room for its report"
+        evidence = (
+            f"{size(recording.bytes)} so far; its report may take as much again",
+            f"{size(free)} free",
+        )
+        due = at + left if left else None
+        seen = self._named((node, disk.nsys_folder if there else ""), "df -h")[1][:1]
+        steps = (*seen, *advice(profile, self.about.name, there=there))
+        yield Seen(f"{NSYS}{node}"[:OF], what, recording.since, due, evidence, nodes=(node,), steps=steps)
+
     def _named(self, place: _Place, command: str) -> tuple[str, tuple[NoticeStep, ...]]:
         """What a disk is called, and what to type to see it."""
         node, path = place
         folder = path or self.about.dirs.get(node, "")
-        shown = path if len(path) <= SHOWN else f"…{path[1 - SHOWN :]}"
-        called = f"the disk of {shown}" if path else "the disk of the run folder"
+        called = f"the disk of {_shown(path)}" if path else "the disk of the run folder"
         typed = f"{command} {quote(folder)}" if folder else command
         steps = [NoticeStep(typed, "what it is", node)]
         if folder:
@@ -200,3 +245,7 @@ class Disk(Rule):
             if of.startswith(INODES)
             else f"{called} has space again: {size(disk.free)} free"
         )
+
+
+def _shown(path: str) -> str:
+    return path if len(path) <= SHOWN else f"…{path[1 - SHOWN :]}"

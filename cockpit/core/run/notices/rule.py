@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cockpit.base.events import NoticeStep, Sample
 from cockpit.core.pace.pace import Pace
@@ -19,12 +20,14 @@ class About:
     :param dirs: the folder on each node whose disk is measured
     :param job: the SLURM job that it is in; empty: in none
     :param ranks: how many its launcher has started; 0: not known
+    :param profile: what is around it, as its manifest has it (:func:`cockpit.plans.script.profile`)
     """
 
     name: str
     dirs: Mapping[str, str] = field(default_factory=dict)
     job: str = ""
     ranks: int = 0
+    profile: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
