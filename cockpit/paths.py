@@ -19,6 +19,11 @@ def runs() -> Path:
     return state() / "runs"
 
 
+def index() -> Path:
+    """The file that has each run in one line, so that not all of them are read again; it may be removed."""
+    return state() / "runs.jsonl"
+
+
 def stacks() -> Path:
     """Folder with one folder for each snapshot of a job that cockpit did not start."""
     return state() / "stacks"

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from cockpit.cli.output import StatusLine, say
-from cockpit.engine.launch.all_or_none import check_started, remains, unfinished
-from cockpit.engine.links.pool import LinkPool
+from cockpit.engine.launch.all_or_none import check_started
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import check_ours, pool_for
@@ -134,21 +133,3 @@ async def catch_up(session: Session) -> None:
             say(f"{name}: no answer; its output here may be incomplete: {node.link_why}")
     for name, why in session.paused.items():
         say(f"{name}: its output here is incomplete: {why}")
-
-
-async def start_state(folder: RunFolder, pool: LinkPool | None) -> tuple[str, list[str]]:
-    """What to say about a run not known to have been launched, and who could not be asked; or nothing.
-
-    :param pool: lends links to its nodes; None: they are not asked
-    """
-    if not unfinished(folder):
-        return "", []
-    if pool is None:
-        return "never launched, as far as known here", []
-    try:
-        launched, errors = await remains(folder, pool)
-    except CockpitError:
-        return "starting", []
-    if launched:
-        return "", []
-    return ("start was interrupted", list(errors)) if errors else ("never started", [])

@@ -10,7 +10,7 @@ from typing import Any
 from cockpit.base.events import Filling, Notice, Watched
 from cockpit.base.gate import plain
 from cockpit.base.shell import quote
-from cockpit.cli.awaiting import may_ask, start_state, telling
+from cockpit.cli.awaiting import may_ask, telling
 from cockpit.cli.nccl_tests import as_json as tests_json
 from cockpit.cli.nccl_tests import paragraphs
 from cockpit.cli.output import out, out_json, out_lines, say, table
@@ -29,6 +29,7 @@ from cockpit.core.run.model import LIVE, RunModel
 from cockpit.core.run.standstill import standing
 from cockpit.core.run.starting import doing
 from cockpit.core.run.summary import state_text
+from cockpit.engine.briefs import start_state
 from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.logs.step_log import tracker_json
 from cockpit.engine.records.folder import RunFolder

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from cockpit.base.gate import plain
 from cockpit.base.shell import quote
 from cockpit.cli import node_options
 from cockpit.cli.output import complain, out, out_json, say, table
 from cockpit.cli.parsing import Parser, add_flag, add_link_options, add_word, reach
 from cockpit.core.ranks import nodes_text
-from cockpit.core.run.summary import state_text
-from cockpit.errors import CockpitError, Exit
+from cockpit.errors import Exit
 from cockpit.slurm import own_job
 from cockpit.tui.look.units import span_text
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from cockpit.core.nccl.table import Table
     from cockpit.core.pace.pace import Pace
+    from cockpit.core.run.brief import Brief
     from cockpit.core.run.model import RunModel
-    from cockpit.engine.links.pool import LinkPool
     from cockpit.engine.records.folder import RunFolder
     from cockpit.engine.run.join import Pools
     from cockpit.engine.stacks.evidence import Shown
@@ -156,86 +156,22 @@ async def _adopt(args: Namespace, pools: Pools) -> None:
 async def _rows(folders: Sequence[RunFolder], pools: Pools, *, connect: bool) -> list[dict[str, Any]]:
     """One row per run; the nodes of all runs are asked at once."""
     from cockpit.cli.awaiting import telling
+    from cockpit.engine.briefs import brief_now
 
+    reached = pools if connect else None
     async with telling(lambda: pools.roll, failures=False):
-        return await asyncio.gather(*(_row_or_why(folder, pools, connect=connect) for folder in folders))
+        return [
+            _row(brief) for brief in await asyncio.gather(*(brief_now(each, reached) for each in folders))
+        ]
 
 
-async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
-    from cockpit.engine.records.folder import NewerCockpit
-
-    try:
-        return await _row(folder, pools, connect=connect)
-    except CockpitError as error:
-        # One damaged folder hides no other run.
-        state = error.what if isinstance(error, NewerCockpit) else f"damaged: {error.what}"
-        empty: dict[str, Any] = {"nodes": [], "ranks": 0, "running": 0, "unreachable": [], "launcher": ""}
-        empty |= {"foreign": False, "recorded": False}
-        return {
-            "run": folder.name,
-            **empty,
-            "state": state,
-            "program": [],
-            "started": folder.created,
-            **{"standing": "", "step": None, "step_t": None, "step_s": None, "step_estimated": False},
-            "starting": False,
-        }
-
-
-async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
-    from cockpit.core.run.standstill import standing
-    from cockpit.engine.logs.last_words import last_cause
-    from cockpit.engine.run.paces import front_here, starting_here
-
-    manifest = folder.manifest
-    known = model = folder.model()
-    state, unreachable = "", list[str]()
-    recorded = bool(manifest.closed) and not model.over
-    if not model.over:
-        from cockpit.cli import awaiting
-        from cockpit.engine.run.join import pool_for
-
-        pool = pools.of(manifest) if connect and not recorded else None
-        found = await _ask(folder, model, pool)
-        if pool is not None and pool.has_lost(found[2]):
-            # What broke the link may concern another run alone.
-            async with pool_for(manifest, pools.roll, awaiting.PATIENCE_S) as own:
-                found = await _ask(folder, model, own)
-        model, state, unreachable = found
-    if model.first_failure() is not None:
-        await asyncio.to_thread(last_cause, model, folder)
-    front = front_here(folder, model)
-    return {
-        "run": manifest.run,
-        "nodes": [node.name for node in manifest.nodes],
-        "ranks": len(model.ranks),
-        "running": model.alive(),
-        "state": state or state_text(model),
-        "unreachable": unreachable,
-        "recorded": recorded,
-        "launcher": manifest.launcher,
-        "foreign": manifest.foreign is not None,
-        "program": manifest.program,
-        "started": manifest.created,
-        "standing": standing(known, time.time()) if model.alive() else "",
-        **front,
-        "starting": starting_here(folder, model, stepped=front["step"] is not None),
-    }
-
-
-async def _ask(folder: RunFolder, known: RunModel, pool: LinkPool | None) -> tuple[RunModel, str, list[str]]:
-    """A run as its nodes report it, its state in words if it was not launched, and who did not answer.
-
-    :param pool: None: no node is asked
-    """
-    from cockpit.cli import awaiting
-    from cockpit.engine.run.now import model_now
-
-    state, unreachable = await awaiting.start_state(folder, pool)
-    if state or pool is None:
-        return known, state, unreachable
-    model, errors = await model_now(pool, folder.manifest)
-    return model, "", [name for name in errors if not model.nodes[name].lost]
+def _row(brief: Brief) -> dict[str, Any]:
+    """A run for programs."""
+    told: dict[str, Any] = plain(brief)
+    for name in ("seen", "asked", "since", "complete"):
+        del told[name]
+    told["started"] = told.pop("began")
+    return {**told, "how": brief.how(time.time())}
 
 
 def _step(row: dict[str, Any]) -> str:

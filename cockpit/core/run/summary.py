@@ -68,35 +68,55 @@ def first_text(model: RunModel, told: Finding | None) -> str:
     return f"{told.what} ({first.node})" if told.ranks == 1 << first.rank else told.what
 
 
-def state_text(model: RunModel, *, starting: bool = False) -> str:
-    """A run's state in a few words, the cause of a failure among them.
+def outcome(model: RunModel, *, starting: bool = False) -> tuple[str, str]:
+    """How a run is, or how it ended, in one word; and the cause of that, empty if there is none to say.
+
+    The word is ``starting``, ``running`` or ``ending``; ``failed``, ``stopped``, ``ended`` (all exited 0),
+    ``job over`` (whoever lent the nodes ended it), ``lost`` (over, and how is not known) or ``unknown``.
 
     :param starting: none of its ranks has got to work yet (:mod:`cockpit.core.run.starting`)
     """
     first = model.judged or failure(model, "")
     if model.job_end and first is None:
-        return shown(model.job_end)
-    if model.over:
-        if first is not None:
-            return f"failed: {first.what}"
-        if model.hung:
-            return f"stopped: {shown(model.stop_reason)}"
-        if any(node.stop_requested_at for node in model.nodes.values()):
-            return "stopped"
-        if model.unknown_end and first is None:
-            return f"over, and how it ended is not known: {shown(model.unknown_end)}"
-        return "ended" if model.exit_code() is Exit.OK else "failed"
+        return "job over", shown(model.job_end)
     if first is not None:
-        return f"failed: {first.what}"
+        return "failed", first.what
+    if model.over:
+        if model.hung:
+            return "stopped", shown(model.stop_reason)
+        if any(node.stop_requested_at for node in model.nodes.values()):
+            return "stopped", ""
+        if model.unknown_end:
+            return "lost", shown(model.unknown_end)
+        return ("ended" if model.exit_code() is Exit.OK else "failed"), ""
     if any(node.link == "ok" and not node.over for node in model.nodes.values()) or model.alive():
-        return live_word(model, starting=starting)
-    return "unknown: no node answers"
+        return live_word(model, starting=starting), ""
+    return "unknown", "no node answers"
+
+
+def state_text(model: RunModel, *, starting: bool = False) -> str:
+    """A run's state in a few words, the cause of a failure among them.
+
+    :param starting: as for :func:`outcome`
+    """
+    word, why = outcome(model, starting=starting)
+    if word == "job over":
+        return why
+    if word == "lost":
+        return f"over, and how it ended is not known: {why}"
+    return f"{word}: {why}" if why else word
+
+
+def ended_when(model: RunModel) -> float | None:
+    """When its last rank ended, unix seconds on our clock; None: it goes on, or that is not known."""
+    ends = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
+    return max(ends) if ends and model.over else None
 
 
 def live_word(model: RunModel, *, starting: bool) -> str:
     """``starting``, ``running`` or ``ending``: of a run that is not over, the same word everywhere.
 
-    :param starting: as for :func:`state_text`
+    :param starting: as for :func:`outcome`
     """
     if model.alive() and not starting:
         return "running"

@@ -536,14 +536,21 @@ def list_runs() -> list[RunFolder]:
 
     :raises CockpitError: the folder of runs cannot be read
     """
+    return sorted(run_folders(), key=lambda folder: (folder.created, folder.name))
+
+
+def run_folders() -> list[RunFolder]:
+    """The same in no order, without a look into any.
+
+    :raises CockpitError: the folder of runs cannot be read
+    """
     root = paths.runs()
     try:
-        found = [RunFolder(path) for path in root.iterdir() if path.name[:1] != "." and _is_folder(path)]
+        return [RunFolder(path) for path in root.iterdir() if path.name[:1] != "." and _is_folder(path)]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise os_error("cannot be read", root, error) from None
-    return sorted(found, key=lambda folder: (folder.created, folder.name))
 
 
 def _is_folder(path: Path) -> bool:

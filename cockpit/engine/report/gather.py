@@ -27,7 +27,7 @@ from cockpit.core.profile.words import title as profile_title
 from cockpit.core.report.model import Course, Curve, Look, Moment, Profile, RunReport, Tail, Why
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.summary import state_text, summary
+from cockpit.core.run.summary import ended_when, state_text, summary
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.stacks.text import as_lines as stack_lines
 from cockpit.core.text import one_line
@@ -88,7 +88,7 @@ async def report_of(folder: RunFolder) -> RunReport:
         state,
         int(model.exit_code()) if model.over else None,
         folder.manifest.created,
-        _ended(model),
+        ended_when(model),
         what_ran(folder, model, sieve),
         tuple(summary(model, folder.name)),
         _why(folder, told),
@@ -105,11 +105,6 @@ async def report_of(folder: RunFolder) -> RunReport:
     # What ran has passed word by word: an option may say that the next word is a secret.
     clean = sieve.all_in(made)
     return replace(clean, taken=sieve.taken)
-
-
-def _ended(model: RunModel) -> float | None:
-    ends = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
-    return max(ends) if ends and model.over else None
 
 
 def _why(folder: RunFolder, told: Report) -> Why:

@@ -76,7 +76,8 @@ class Pools:
     def __init__(self, patience_s: float) -> None:
         self.roll = Roll()
         """Which nodes have answered, of all pools."""
-        self._patience_s = patience_s
+        self.patience_s = patience_s
+        """See :class:`LinkPool`."""
         self._pools: list[LinkPool] = []
 
     async def __aenter__(self) -> Self:
@@ -101,7 +102,7 @@ class Pools:
         """
         pool = next((pool for pool in self._pools if pool.reach == reach and pool.leads_to(hosts)), None)
         if pool is None:
-            pool = LinkPool([], reach, self.roll, self._patience_s)
+            pool = LinkPool([], reach, self.roll, self.patience_s)
             self._pools.append(pool)
         pool.hosts.update(hosts)
         pool.pythons += [python for python in pythons if python not in pool.pythons]
