@@ -26,6 +26,7 @@ VERBS = {
     "stacks": "Python stacks of all ranks, merged, so that the odd rank stands out",
     "profile": "what ranks do in the same few steps, summed up",
     "report": "what a run was, in one page; to send",
+    "compare": "what differs between two runs, or since it last worked",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",
