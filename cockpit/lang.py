@@ -59,6 +59,7 @@ _CHINESE = {
     "damaged: only the beginning could be unpacked ({})": "文件损坏，只能解压开头部分（{}）",
     "read up to {} bytes: so much out of {} packed bytes is no log": "只读了 {} 字节：压缩包才 {} 字节，可疑",
     "cut off: its end is missing, and only the rest could be unpacked": "文件不完整，只能解压到断开处",
+    "last good run of this command: {}; {}": "同一命令上一次成功的训练：{}；{}",
     "RULE": "规则",
     "MEANING": "含义",
     "SOURCE": "来源",

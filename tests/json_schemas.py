@@ -53,6 +53,52 @@ def by(text: str, item: Said) -> Schema:
     return {"description": text, "type": "object", "additionalProperties": of(item)}
 
 
+MEASURE = obj(
+    "one",
+    {
+        "name": "string: what it is",
+        "unit": "string: of its values; empty: none",
+        "before": "number|null: null: not known",
+        "after": "number|null: the same of the other run",
+        "spread": "number|null: how much it varies from step to step; null: not known",
+        "ratio": "number|null: after by before; null: not known",
+        "beyond": "boolean|null: whether they differ by more than steps vary; null: not known",
+    },
+)
+
+OPERATIONS = each(
+    "those first that differ most",
+    obj(
+        "one",
+        {
+            "name": "string: what it is",
+            "kind": "string: data, compute, communication, copy, python, system, sample, other, frame",
+            "before": "number|null: seconds of a step, or of frames the part of the time; null: not there",
+            "after": "number|null: the same of the other one",
+            "calls_before": "number|null: calls of a step; null: not known",
+            "calls_after": "number|null: the same of the other one",
+        },
+    ),
+)
+
+PROFILES = obj(
+    "two profiles, the newest ones of one kind",
+    {
+        "before": "string: what the first one is of",
+        "after": "string: what the second one is of",
+        "unit": {
+            "description": "of operations: seconds of a step, or part of the time",
+            "enum": ["s", "share"],
+        },
+        "parts": each("where a step of the median rank goes", MEASURE),
+        "ranks": each("whose operations these are: of each a typical rank", "integer: a rank"),
+        "operations": OPERATIONS,
+        "sums": OPERATIONS,
+        "collectives": OPERATIONS,
+        "notes": each("what makes them less comparable", "string: a sentence"),
+    },
+)
+
 PARTS: dict[str, Said] = {
     "took_s": "number: seconds of a step",
     "own_s": "number: without waiting for others",
@@ -342,6 +388,59 @@ NCCL_TESTS = obj(
             },
             null=True,
         ),
+    },
+)
+
+WHY = obj(
+    "who failed first, or held up the others, as `cockpit explain` judges; null: none found",
+    {
+        "how": {
+            "description": "as first.how of `cockpit explain --json`",
+            "enum": ["broke", "left", "absent", "gone", "unknown", "stalled"],
+        },
+        "what": "string: who it was and how it ended, in one sentence",
+        "ranks": "string: its rank, or several such as 0-3,7; empty: not known",
+        "nodes": each("its node", "string: a node"),
+        "certainty": {"description": "how sure it is", "enum": ["sure", "likely", "unsure"]},
+        "cause": "string: why, as it was printed; empty: nothing says",
+        "evidence": each("in the user's code, outermost first", "string: file:line function"),
+        "lines": each("where it is printed", obj("a line", LINE)),
+        "rule": "string: the rule that explains it; empty: none does",
+        "meaning": "string: what happened, in one sentence; empty: no rule explains it",
+        "steps": each("what to do next, best first", STEP),
+        "waited": "string: ranks that only followed",
+        "failed_too": "string: ranks that failed after it",
+    },
+    null=True,
+)
+
+COURSE = obj(
+    "how far it came, and how fast",
+    {
+        "steps": "integer: steps on record",
+        "first": "integer|null: the first one's number",
+        "last": "integer|null: the last one's",
+        "begun_s": "number|null: seconds until the first one was over",
+        "mean_s": "number|null: seconds of a step of the median rank, the mean of all",
+        "phases": by("of a step, the mean of what is known", "number: seconds"),
+        "exact": "boolean: whether ranks noted the times; false: those of log lines",
+    },
+)
+
+SIDE = obj(
+    "a run in short; `cockpit report RUN --json` has all of it",
+    {
+        "run": "string: its name",
+        "state": "string: how it is, or how it ended, in words",
+        "code": "integer|null: exit code of a cockpit that watched it to its end; null: it goes on",
+        "began": "number: unix seconds",
+        "ended": "number|null: when its last rank ended, unix seconds; null: it goes on, or not known",
+        "took_s": "number: seconds until then, or until now",
+        "ranks": "integer: how many",
+        "program": each("the training program", "string: a word"),
+        "outcome": each("about its end, the cause first", "string: a sentence"),
+        "why": WHY,
+        "pace": COURSE,
     },
 )
 
@@ -835,6 +934,92 @@ SCHEMAS: dict[str, Schema] = {
             },
         ),
     ),
+    "compare": obj(
+        "`cockpit compare A B --json`: two runs side by side; of two profiles see `profiles` alone",
+        {
+            "before": SIDE,
+            "after": SIDE,
+            "said": each("what stands out", "string: a sentence"),
+            "differences": each(
+                "what differs, the most telling first",
+                obj(
+                    "one",
+                    {
+                        "kind": {
+                            "description": "what it is about; launch: an option of `cockpit run`",
+                            "enum": [
+                                "argument",
+                                "code",
+                                "launcher",
+                                "ranks",
+                                "nodes",
+                                "version",
+                                "driver",
+                                "variable",
+                                "launch",
+                                "folder",
+                            ],
+                        },
+                        "name": "string: the option, package, variable, …",
+                        "before": "string|null: empty: it has no value; null: it is not there",
+                        "after": "string|null: the same of the other run",
+                        "see": "string: what to type to see more; empty: nothing",
+                    },
+                ),
+            ),
+            "not_recorded": each(
+                "what may differ as well",
+                obj(
+                    "one",
+                    {
+                        "name": "string: what it is",
+                        "runs": each("of which it is not on record", "string: a run"),
+                    },
+                ),
+            ),
+            "amount": obj(
+                "how much goes through a step of each",
+                {
+                    "why": "string: what differs, so that it may not be the same; empty: nothing does",
+                    "unit": "string: tokens or samples; empty: the logs do not say",
+                    "before": "number: of a step",
+                    "after": "number: of a step",
+                    "same": "boolean|null: whether it is the same; null: not known",
+                },
+            ),
+            "pace": each("numbers of steps", MEASURE),
+            "loss": obj(
+                "where both have one; null: not both logs do",
+                {
+                    "by": {"description": "what places are", "enum": ["step", "tokens", "samples"]},
+                    "first": "number|null: the first place that both have; null: none",
+                    "last": "number|null: the last one",
+                    "rows": each(
+                        "some places",
+                        obj(
+                            "one",
+                            {
+                                "at": "number: the place",
+                                "before": "number: the median of a stretch from there on",
+                                "after": "number: the same of the other run",
+                            },
+                        ),
+                    ),
+                    "noise": "number|null: how much both vary from value to value; null: not known",
+                    "alike_to": "number|null: the last step up to which both are the very same; null: none",
+                    "apart": {
+                        "description": "from where to where they differ by more than noise; null: nowhere",
+                        "type": ["array", "null"],
+                        "items": {"type": "number"},
+                    },
+                    "parted": "number|null: from where on they differ to the end; null: they do not",
+                },
+                null=True,
+            ),
+            "profiles": {**PROFILES, "type": ["object", "null"]},
+        },
+    ),
+    "compare-profiles": PROFILES,
     "report": obj(
         "`cockpit report RUN --json`: what a run was",
         {
@@ -873,40 +1058,8 @@ SCHEMAS: dict[str, Schema] = {
             "versions": each("recorded at the start, what differs first", VALUE),
             "env": each("variables that cockpit set, what differs first; secrets are hidden", VALUE),
             "outcome": each("about its end, the cause first", "string: a sentence"),
-            "why": obj(
-                "who failed first, or held up the others, as `cockpit explain` judges; null: none found",
-                {
-                    "how": {
-                        "description": "as first.how of `cockpit explain --json`",
-                        "enum": ["broke", "left", "absent", "gone", "unknown", "stalled"],
-                    },
-                    "what": "string: who it was and how it ended, in one sentence",
-                    "ranks": "string: its rank, or several such as 0-3,7; empty: not known",
-                    "nodes": each("its node", "string: a node"),
-                    "certainty": {"description": "how sure it is", "enum": ["sure", "likely", "unsure"]},
-                    "cause": "string: why, as it was printed; empty: nothing says",
-                    "evidence": each("in the user's code, outermost first", "string: file:line function"),
-                    "lines": each("where it is printed", obj("a line", LINE)),
-                    "rule": "string: the rule that explains it; empty: none does",
-                    "meaning": "string: what happened, in one sentence; empty: no rule explains it",
-                    "steps": each("what to do next, best first", STEP),
-                    "waited": "string: ranks that only followed",
-                    "failed_too": "string: ranks that failed after it",
-                },
-                null=True,
-            ),
-            "pace": obj(
-                "how far it came, and how fast",
-                {
-                    "steps": "integer: steps on record",
-                    "first": "integer|null: the first one's number",
-                    "last": "integer|null: the last one's",
-                    "begun_s": "number|null: seconds until the first one was over",
-                    "mean_s": "number|null: seconds of a step of the median rank, the mean of all",
-                    "phases": by("of a step, the mean of what is known", "number: seconds"),
-                    "exact": "boolean: whether ranks noted the times; false: those of log lines",
-                },
-            ),
+            "why": WHY,
+            "pace": COURSE,
             "curves": each(
                 "numbers over the steps",
                 obj(
@@ -984,6 +1137,8 @@ SCHEMAS: dict[str, Schema] = {
                 obj("one", {"name": "string: W&B, …", "url": "string: its address"}),
             ),
             "secrets_taken": "integer: secrets that were taken out as the report was made",
+            "last_good": "string: of a run that failed, the last one of the same command that ended well; "
+            "empty: none",
         },
     ),
     "explain": obj(

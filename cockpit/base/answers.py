@@ -110,7 +110,7 @@ SWITCHES = ListOf(Text(80, r"--?[A-Za-z0-9][A-Za-z0-9-]*"), 1000)
 
 class FactsAnswer(Definition):
     """python, version, cores, tools, deepspeed, torch, free bytes, why no run folder; how many distributions
-    are installed, a hash of their names and versions; GPUs if asked for"""
+    are installed, a hash of their names and versions; the NVIDIA driver; GPUs if asked for"""
 
     python: str = bound(gate.PATH)
     python_version: str = bound(gate.WORD)
@@ -132,6 +132,7 @@ class FactsAnswer(Definition):
     packages: Dict[str, str] = bound(MapOf(gate.WORD, gate.WORD, 100), {})
     installed: int = bound(gate.COUNT, 0)
     installed_hash: str = bound(gate.WORD, "")
+    driver: str = bound(gate.WORD, "")
 
 
 class PortAnswer(Definition):

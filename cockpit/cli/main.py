@@ -27,6 +27,7 @@ VERBS = {
     "profile": "what ranks do in the same few steps, summed up",
     "replay": "look at a run as it was at any moment",
     "report": "what a run was, in one page; to send",
+    "compare": "what differs between two runs, or since it last worked",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",

@@ -18,6 +18,7 @@ from cockpit.cli.merged import Missed
 from cockpit.cli.narration import mute, say_left
 from cockpit.cli.nccl_tests import at_end
 from cockpit.cli.output import ring, say
+from cockpit.cli.since_good import since_good
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
@@ -162,6 +163,9 @@ async def watch(
     live.over(session.model, session.folder.name, code, last_cause(session.model, session.folder))
     for line in at_end(session.folder, session.model):
         if not output.json:
+            say(line)
+    if code in (Exit.RANK_FAILED, Exit.HUNG) and not output.json:
+        for line in since_good(session.folder.name):
             say(line)
     return code
 

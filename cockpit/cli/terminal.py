@@ -140,10 +140,14 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
         say_left(app.session.folder, flight.leaving)
         return int(Exit.LEFT)
     from cockpit.cli.nccl_tests import at_end
+    from cockpit.cli.since_good import since_good
 
     model = app.session.model
     for line in (*summary(model, flight.name, logs=not flight.leaving), *at_end(app.session.folder, model)):
         say(line)
+    if model.over and model.exit_code() in (Exit.RANK_FAILED, Exit.HUNG):
+        for line in since_good(flight.name):
+            say(line)
     return int(Exit.RANK_FAILED if code is None else code)
 
 

@@ -223,7 +223,9 @@ def size(number: float) -> str:
     return f"{number / 1e3:.0f} kB"
 
 
-ASCII_SIGNS = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-", "×": "x"})
+ASCII_SIGNS = str.maketrans(
+    {"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-", "×": "x", "→": "->"}
+)
 """What stands for our own signs where only ASCII is shown."""
 
 

@@ -133,8 +133,9 @@ def facts(call: Call) -> Dict[str, Any]:
     ``script`` (a file that must be there, or empty), ``base`` (folder for run folders), ``gpus`` (whether to
     count them, which wakes the driver), ``visible`` (the CUDA_VISIBLE_DEVICES that ranks will get; null: as
     it is there), ``packages`` (distributions whose versions are wanted). The answer is the probe's facts,
-    how many distributions there are and a hash of their names and versions, ``tools`` as found,
-    ``free_bytes`` where run folders go and ``folder``: why none can be made there.
+    how many distributions there are and a hash of their names and versions, the version of the NVIDIA
+    ``driver``, ``tools`` as found, ``free_bytes`` where run folders go and ``folder``: why none can be made
+    there.
 
     :raises NodeError: no such directory, a failing setup, no such python
     """
@@ -151,6 +152,7 @@ def facts(call: Call) -> Dict[str, Any]:
     probe = _PROBE.replace("@MARK@", record.FACTS).replace("@ASKED@", ascii(wanted))
     found = _probe(cwd, setup, python, probe)
     _hash(found)
+    found["driver"] = procfs.nvidia_driver()
     base = asked.base or private_folder.base()
     found["free_bytes"] = _free_bytes(base)
     found["folder"] = trouble(base, [asked.group] if asked.group else [])

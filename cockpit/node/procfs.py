@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import time
 
@@ -259,6 +260,13 @@ def contents(path: str) -> bytes:
         return read(path)
     except OSError:
         return b""
+
+
+def nvidia_driver() -> str:
+    """The version of the kernel's NVIDIA driver; empty if it is not loaded."""
+    said = contents("/proc/driver/nvidia/version").decode("ascii", "replace")
+    found = re.search(r"Kernel Module.*?\s(\d+\.\d[\d.]*)", said)
+    return found[1] if found else ""
 
 
 def number(path: str) -> int | None:

@@ -135,6 +135,10 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
         yield from (f"  {text}" for text in (found.what, *found.evidence))
         for step in found.steps:
             yield f"  {said('next: {}', step.text)}"
+    if report.run and report.failed:
+        from cockpit.cli.since_good import since_good
+
+        yield from since_good(report.run, lang)
     yield ""
     yield from _sources(report, lang)
     yield from _speakers(report, lang)

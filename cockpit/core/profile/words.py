@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 from cockpit.base.shell import quote
-from cockpit.core.cutting import SIGN, cut_middle
+from cockpit.core.cutting import cut_middle
 from cockpit.core.masks import mask_of
 from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.profile.gain import Ahead, gain
 from cockpit.core.profile.reading import CollectiveRow, FileRow, Parts, Reading, Row, seconds
 from cockpit.core.ranks import mask_within, ranks_named, ranks_text
+from cockpit.core.tables import Table, drawn, markdown_table, padded
 from cockpit.core.text import clip, columns, counted, markdown, one_line, size
 
 PARTS = {
@@ -73,21 +74,7 @@ def bar(parts: Parts, width: int) -> str:
 # The tables
 
 
-class _Table(NamedTuple):
-    """What is shown as columns.
-
-    :param left: so many of the first columns are text, and the last of these is cut if need be
-    :param more: rows that are left out
-    """
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    left: int
-    more: int = 0
-
-
-def _ranks(reading: Reading, most: int) -> _Table | None:
+def _ranks(reading: Reading, most: int) -> Table | None:
     """Rows with numbers; those without are said in lines below it."""
     if reading.parts is None:
         return None
@@ -101,7 +88,7 @@ def _ranks(reading: Reading, most: int) -> _Table | None:
         for row in here[:most]
     ]
     mean = f"mean of {counted(len(reading.steps), 'step')}, slowest first"
-    return _Table(
+    return Table(
         f"ranks, a step of {seconds(step, step)}, {mean}",
         ("  ranks", "node", *PARTS.values()),
         cells,
@@ -110,7 +97,7 @@ def _ranks(reading: Reading, most: int) -> _Table | None:
     )
 
 
-def _operations(reading: Reading, most: int) -> _Table | None:
+def _operations(reading: Reading, most: int) -> Table | None:
     found = reading.operations
     if found is None or not found.rows or reading.parts is None:
         return None
@@ -128,7 +115,7 @@ def _operations(reading: Reading, most: int) -> _Table | None:
     others = f"; median of {counted(found.others, 'rank')}" if found.others else ""
     more = len(found.rows) - most + (found.left_out if len(found.rows) > most else 0)
     head = ("  operation", name, "median", "more", "calls")
-    return _Table(f"operations of {name} per step{others}", head, cells, 1, more)
+    return Table(f"operations of {name} per step{others}", head, cells, 1, more)
 
 
 def more_text(number: float | None, step: float) -> str:
@@ -138,7 +125,7 @@ def more_text(number: float | None, step: float) -> str:
     return f"{'-' if number < 0 else '+'}{brief(abs(number))}"
 
 
-def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
+def _collectives(reading: Reading, most: int) -> Iterator[Table]:
     """Those between nodes, and those inside of one, apart."""
     for between, where in ((True, " between nodes"), (False, " within a node"), (None, "")):
         rows = [row for row in reading.collectives if row.between is between]
@@ -158,7 +145,7 @@ def _collectives(reading: Reading, most: int) -> Iterator[_Table]:
         ]
         head = ("  name", "ranks", "size", "calls", "time", "GB/s", "spread", "waiting", "last")
         if rows:
-            yield _Table(f"collectives{where}, per step", head, cells, 1, len(rows) - most)
+            yield Table(f"collectives{where}, per step", head, cells, 1, len(rows) - most)
 
 
 def brief(number: float) -> str:
@@ -197,9 +184,9 @@ def as_lines(
         lines += ["", *_with_bars(ranks, reading.rows, width)]
     lines += [line for text in _without(reading) for line in _wrapped(text, width, "  ")]
     if operations := _operations(reading, OPERATIONS):
-        lines += ["", *_drawn(operations, width)]
+        lines += ["", *drawn(operations, width)]
     for table in _collectives(reading, COLLECTIVES):
-        lines += ["", *_drawn(table, width)]
+        lines += ["", *drawn(table, width)]
     if (arrivals := _arrivals(reading)) is not None:
         lines += _wrapped(arrivals, width, "  ")
     last = [line for text in _last(collection, reading) for line in _wrapped(text, width)]
@@ -211,28 +198,8 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     return wrap(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
 
 
-def _drawn(table: _Table, width: int) -> list[str]:
-    """Title and rows, in columns."""
-    cells = [table.head, *table.rows]
-    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
-    widths[table.left - 1] -= max(0, sum(widths) + 2 * (len(widths) - 1) - width)
-    lines = [cut_middle(table.title, width)]
-    for row in cells:
-        shown = [
-            _padded(cut_middle(cell, room), room, left=place < table.left)
-            for place, (cell, room) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(shown).rstrip())
-    return [*lines, *([f"  {SIGN} and {table.more:,} more"] if table.more > 0 else [])]
-
-
-def _padded(text: str, width: int, *, left: bool) -> str:
-    blank = " " * (width - columns(text))
-    return text + blank if left else blank + text
-
-
-def _with_bars(table: _Table, rows: Sequence[Row], width: int) -> list[str]:
-    title, head, *lines = _drawn(table, width)
+def _with_bars(table: Table, rows: Sequence[Row], width: int) -> list[str]:
+    title, head, *lines = drawn(table, width)
     taken = max(map(columns, [head, *lines])) + 2
     room = min(BAR_MOST, width - taken)
     if room < BAR:
@@ -240,10 +207,8 @@ def _with_bars(table: _Table, rows: Sequence[Row], width: int) -> list[str]:
     parts = [row.parts for row in rows if row.parts is not None]
     bars = [bar(one, room) for one in parts[: len(table.rows)]]
     bars += [""] * (len(lines) - len(bars))
-    drawn = [
-        f"{_padded(line, taken, left=True)}{one}".rstrip() for line, one in zip(lines, bars, strict=True)
-    ]
-    return [title, head, *drawn, f"{LEGEND:>{taken + room}}"]
+    with_bars = [f"{padded(line, taken)}{one}".rstrip() for line, one in zip(lines, bars, strict=True)]
+    return [title, head, *with_bars, f"{LEGEND:>{taken + room}}"]
 
 
 def _without(reading: Reading) -> Iterator[str]:
@@ -326,21 +291,10 @@ def as_markdown(collection: Collection, reading: Reading) -> list[str]:
     rest = [*_without(reading), *_last(collection, reading)]
     below = [f"- {markdown(text)}" for text in rest]
     for table in filter(None, tables):
-        # A blank line, the title, another, the head and its rule.
-        room = MD_LINES - len(lines) - 7 - min(len(below), 8)
-        if room > 0:
-            lines += ["", f"**{markdown(table.title)}**", "", _md_row(table.head)]
-            lines += ["|" + "---|" * table.left + "---:|" * (len(table.head) - table.left)]
-            lines += map(_md_row, table.rows[:room])
-            if (left := max(0, table.more) + max(0, len(table.rows) - room)) > 0:
-                lines += ["", f"{SIGN} and {left:,} more"]
+        lines += markdown_table(table, MD_LINES - len(lines) - 7 - min(len(below), 8))
     if below:
         lines += ["", *below[: max(0, MD_LINES - 1 - len(lines))]]
     return lines
-
-
-def _md_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(markdown(cell.strip()) for cell in cells)} |"
 
 
 # For programs

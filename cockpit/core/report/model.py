@@ -10,6 +10,12 @@ from cockpit.core.explain.report import Line
 from cockpit.core.finding import Finding, Step
 from cockpit.core.ranks import ranks_text
 
+GIT, PACKAGES, DRIVER, INTERPRETER = "git", "all packages", "NVIDIA driver", "interpreter"
+"""Names of a :class:`Value` that are no package."""
+
+STEP_TIME, WORK = "step time", "work of the median rank"
+"""Names of curves."""
+
 
 class Value(NamedTuple):
     """One thing that nodes say, such as their version of torch.
@@ -215,6 +221,7 @@ class RunReport:
     :param outcome: sentences about the end, the cause first
     :param left_out: how many more events there were, the oldest
     :param taken: secrets that were taken out as the report was made
+    :param last_good: of a run that failed, the last one of the same command that ended well; empty: none
     """
 
     run: str
@@ -237,6 +244,7 @@ class RunReport:
     tails: tuple[Tail, ...] = ()
     pages: tuple[tuple[str, str], ...] = ()
     taken: int = 0
+    last_good: str = ""
 
     @property
     def took_s(self) -> float:
@@ -276,4 +284,5 @@ class RunReport:
             "last_lines": [{**tail._asdict(), "lines": list(tail.lines)} for tail in self.tails],
             "pages": [{"name": name, "url": url} for name, url in self.pages],
             "secrets_taken": self.taken,
+            "last_good": self.last_good,
         }

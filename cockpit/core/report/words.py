@@ -18,6 +18,9 @@ EVENTS, TAIL, LOOKS = 30, 12, 2
 VERSIONS = 12
 """Versions that are alike everywhere, in text."""
 
+GOOD = "last good run of this command: {}; {}"
+"""Of a run that failed: which one, and what to type."""
+
 
 def when(at: float | None) -> str:
     """``2026-11-21 04:03:41``, here; empty: it is not known, or no time."""
@@ -86,11 +89,27 @@ def why_lines(why: Why) -> Iterator[str]:
         yield f"failed after it: {ranks_named(why.failed_too)}"
 
 
+def good_text(run: str, good: str) -> str:
+    """When the same command last worked, and what shows the difference."""
+    return GOOD.format(good, compare_command(good, run))
+
+
+def compare_command(before: str, after: str) -> str:
+    """What shows the difference of two runs."""
+    return f"cockpit compare {quote(before)} {quote(after)}"
+
+
+def good_lines(report: RunReport) -> Iterator[str]:
+    """The same, of a run that failed, if one is known."""
+    if report.last_good:
+        yield good_text(report.run, report.last_good)
+
+
 def ending_lines(report: RunReport) -> list[str]:
     """How it ended and why, a sentence each: what was judged, then what else is recorded."""
     judged = list(why_lines(report.why))
     same = ("first to fail: ", "meaning: ", "next: ") if judged else ()
-    return [*judged, *(text for text in report.outcome if not text.startswith(same))]
+    return [*judged, *good_lines(report), *(text for text in report.outcome if not text.startswith(same))]
 
 
 def course_lines(course: Course) -> Iterator[str]:
@@ -126,10 +145,14 @@ def curve_line(curve: Curve) -> str:
 
 def value_line(value: Value) -> str:
     """``torch: 2.4.0``, ``torch: 2.4.0 on gpu[01-03], 2.3.1 on gpu04``."""
+    return f"{value.name}: {value_text(value)}"
+
+
+def value_text(value: Value) -> str:
+    """``2.4.0``, ``2.4.0 on gpu[01-03], 2.3.1 on gpu04``."""
     if not value.differs:
-        return f"{value.name}: {value.said[0][0]}"
-    parts = (f"{text or 'none'} on {nodes_text(nodes)}" for text, nodes in value.said)
-    return f"{value.name}: {', '.join(parts)}"
+        return value.said[0][0]
+    return ", ".join(f"{text or 'none'} on {nodes_text(nodes)}" for text, nodes in value.said)
 
 
 def moment_line(moment: Moment) -> str:
@@ -173,7 +196,7 @@ def as_lines(report: RunReport) -> Iterator[str]:
     """The report for a terminal."""
     yield head(report)
     yield from (f"  {text}" for text in report.outcome if text not in report.state)
-    yield from _part("why", list(why_lines(report.why)))
+    yield from _part("why", [*why_lines(report.why), *good_lines(report)])
     yield from _part("what ran", [typed(report), *about(report)])
     yield from _part(
         "pace", [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterable
@@ -14,17 +13,15 @@ from cockpit import __version__, config
 from cockpit.base import secret
 from cockpit.core.explain.report import Line, Report
 from cockpit.core.finding import Finding
-from cockpit.core.logs.progress.series import Series
 from cockpit.core.logs.sources import Output, rank_of
 from cockpit.core.logs.tracebacks import read_lines
 from cockpit.core.masks import ranks_of
 from cockpit.core.nccl.findings import notable
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.phases import NAMES
 from cockpit.core.profile import reader
 from cockpit.core.profile.words import as_lines as profile_lines
 from cockpit.core.profile.words import title as profile_title
-from cockpit.core.report.model import Course, Curve, Look, Moment, Profile, RunReport, Tail, Why
+from cockpit.core.report.model import Look, Moment, Profile, RunReport, Tail, Why
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import ended_when, state_text, summary
@@ -37,6 +34,8 @@ from cockpit.engine.nccl import table_here
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.history import history
+from cockpit.engine.records.last_good import last_good
+from cockpit.engine.report.numbers import CURVES, POINTS, Columns, numbers
 from cockpit.engine.report.what import what_ran
 from cockpit.engine.run.noticed import noticed
 from cockpit.engine.run.paces import PaceBook, estimate
@@ -46,8 +45,6 @@ from cockpit.engine.stacks.evidence import put_together
 from cockpit.engine.stacks.listed import Listed, listed
 from cockpit.errors import CockpitError
 
-POINTS = 240
-"""Of a curve."""
 EVENTS = 400
 """The newest ones."""
 LOOKS, PROFILES = 5, 3
@@ -59,14 +56,14 @@ WIDTH = 100
 TAILS, TAIL_LINES, TAIL_BYTES, LINE = 4, 25, 64 << 10, 400
 """Logs whose last lines are shown, lines of each, bytes that are read for them, bytes of a line."""
 
-CURVES = {"loss": "", "step_s": "s", "work_s": "s", "tokens_s": "", "samples_s": ""}
-"""Columns of a run's numbers that become curves, and their units."""
-NAMED = {"step_s": "step time", "work_s": "work of the median rank"}
 
-
-async def report_of(folder: RunFolder) -> RunReport:
+async def report_of(
+    folder: RunFolder, *, short: bool = False, columns: Columns = CURVES, points: int = POINTS
+) -> RunReport:
     """The report of a run, as far as it is known here. Does much reading.
 
+    :param short: without events, stacks, profiles, findings, last lines and other runs
+    :param columns: those that become curves, each of so many ``points`` at most
     :raises CockpitError: its manifest or its journal cannot be read
     """
     model, book = folder.model(), PaceBook(folder, writer=False)
@@ -75,10 +72,9 @@ async def report_of(folder: RunFolder) -> RunReport:
     estimate(folder, model, book.pace)
     told = explained(folder, model, counts=False)
     with closing(RunSeries(folder, model, book)) as series:
-        course, curves = _numbers(series, folder.manifest.created)
+        course, curves = numbers(series, folder.manifest.created, columns, points)
         pages = tuple((page.name, page.url) for _, page in series.pages)
         speaks = series.source
-    moments, left_out = await _moments(folder)
     state = state_text(model)
     sieve = Sieve(secret.values(os.environ), one_line)
     made = RunReport(
@@ -94,17 +90,31 @@ async def report_of(folder: RunFolder) -> RunReport:
         _why(folder, told),
         course,
         curves,
-        moments,
-        left_out,
-        _looks(folder, model),
-        _profiles(folder),
-        _findings(folder, model, book.pace),
-        _tails(folder, model, told, speaks),
-        pages,
+        pages=pages,
     )
+    if not short:
+        made = await _with_the_rest(made, folder, model, book.pace, told, speaks)
     # What ran has passed word by word: an option may say that the next word is a secret.
     clean = sieve.all_in(made)
     return replace(clean, taken=sieve.taken)
+
+
+async def _with_the_rest(
+    made: RunReport, folder: RunFolder, model: RunModel, pace: Pace, told: Report, speaks: Output | None
+) -> RunReport:
+    """All that a short one leaves out."""
+    moments, left_out = await _moments(folder)
+    good = last_good(folder) if told.failed else None
+    return replace(
+        made,
+        events=moments,
+        left_out=left_out,
+        looks=_looks(folder, model),
+        profiles=_profiles(folder),
+        findings=_findings(folder, model, pace),
+        tails=_tails(folder, model, told, speaks),
+        last_good="" if good is None else good.name,
+    )
 
 
 def _why(folder: RunFolder, told: Report) -> Why:
@@ -132,79 +142,6 @@ def _why(folder: RunFolder, told: Report) -> Why:
         told.waited,
         told.ended_too,
     )
-
-
-# How it moved on
-
-
-class _Gauge:
-    """One column of a run's numbers, as they are read."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._points = Series(POINTS)
-        self._first = self._last = 0.0
-        self._least, self._most, self._most_at = math.inf, -math.inf, 0.0
-        self._odd, self._odd_from = 0, None  # type: int, float | None
-
-    def add(self, step: float, value: float) -> None:
-        """Take in the value of a step."""
-        if not math.isfinite(value):
-            self._odd += 1
-            self._odd_from = step if self._odd_from is None else self._odd_from
-            return
-        self._first = value if math.isinf(self._least) else self._first
-        self._last, self._least = value, min(self._least, value)
-        if value > self._most:
-            self._most, self._most_at = value, step
-        self._points.add(step, [value])
-
-    def curve(self) -> Curve | None:
-        """What it has become; None: it has had no value."""
-        if math.isinf(self._least):
-            return None
-        numbers = (self._first, self._last, self._least, self._most, self._most_at)
-        named = NAMED.get(self.name, self.name.replace("_s", "/s"))
-        return Curve(
-            named, CURVES[self.name], tuple(self._points.points()), *numbers, self._odd, self._odd_from
-        )
-
-
-def _numbers(series: RunSeries, began: float) -> tuple[Course, tuple[Curve, ...]]:
-    """How far a run came and how fast, and its curves, from all of its rows."""
-    gauges = {name: _Gauge(name) for name in CURVES}
-    steps, first, last, begun, exact = 0, None, None, None, False
-    timed, spans = 0, 0.0
-    shares: dict[str, float] = {}
-    phased: dict[str, int] = {}
-    for place, row in enumerate(series.rows()):
-        number = row["step"] if row["log_step"] is None else row["log_step"]
-        step = place if number is None else number
-        for name in NAMES:
-            if row["steps"] and (took := row[f"{name}_s"]) is not None:
-                shares[name] = shares.get(name, 0.0) + row["steps"] * took
-                phased[name] = phased.get(name, 0) + row["steps"]
-        for name, gauge in gauges.items():
-            if row[name] is not None:
-                gauge.add(step, row[name])
-        if number is not None:
-            first, last = (number if first is None else first), number
-        if begun is None and row["t"] is not None:
-            begun = max(0.0, row["t"] - began)
-        steps += row["steps"]
-        exact |= not row["estimated"]
-        if row["step_s"] is not None and row["steps"]:
-            timed, spans = timed + row["steps"], spans + row["steps"] * row["step_s"]
-    course = Course(
-        steps,
-        first,
-        last,
-        begun,
-        spans / timed if timed else None,
-        {name: took / phased[name] for name, took in shares.items()},
-        exact,
-    )
-    return course, tuple(curve for gauge in gauges.values() if (curve := gauge.curve()) is not None)
 
 
 # What happened

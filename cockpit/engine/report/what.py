@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cockpit.core.report.model import Host, Value, What
+from cockpit.core.report.model import DRIVER, GIT, INTERPRETER, PACKAGES, Host, Value, What
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.model import Node, RunModel
 from cockpit.core.run.states import signal_name
@@ -18,7 +18,8 @@ FACTS = {
     "torch": "torch",
     "deepspeed": "deepspeed",
     "accelerate": "accelerate",
-    "python": "interpreter",
+    "driver": DRIVER,
+    "python": INTERPRETER,
 }
 """Facts of a node at the start that are about versions, and how they are called."""
 THIS = "this machine"
@@ -85,14 +86,14 @@ def _plan(manifest: Manifest, sieve: Sieve) -> tuple[tuple[tuple[str, ...], tupl
 def _code(folder: RunFolder) -> list[Value]:
     """The revision of the code; that of this machine, from where it was started."""
     found = kept_revision(folder.path)
-    return [] if found is None else [Value("git", ((found.text, (THIS,)),))]
+    return [] if found is None else [Value(GIT, ((found.text, (THIS,)),))]
 
 
 def _versions(facts: Mapping[str, Any]) -> dict[str, str]:
     """Names and versions; whatever else a node has said of itself is left out."""
     found = {called: facts[name] for name, called in FACTS.items() if isinstance(facts.get(name), str)}
     if isinstance(digest := facts.get("installed_hash"), str) and digest:
-        found["all packages"] = f"{facts.get('installed')} packages, hash {digest}"
+        found[PACKAGES] = f"{facts.get('installed')} packages, hash {digest}"
     packages = facts.get("packages")
     if isinstance(packages, dict):
         found |= {name: text for name, text in list(packages.items())[:NAMES] if isinstance(text, str)}

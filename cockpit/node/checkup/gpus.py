@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any, Dict, List
 
 from cockpit.base import users, verbs
@@ -15,9 +14,7 @@ DRIVER = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
 
 def driver(asked: verbs.Checkup, payload: bytes) -> str:
     """The version of the kernel's NVIDIA driver; empty if it is not loaded."""
-    said = procfs.contents("/proc/driver/nvidia/version").decode("ascii", "replace")
-    found = re.search(r"Kernel Module.*?\s(\d+\.\d[\d.]*)", said)
-    return found[1] if found else ""
+    return procfs.nvidia_driver()
 
 
 def gpus(asked: verbs.Checkup, payload: bytes) -> List[Dict[str, Any]]:

@@ -1,0 +1,98 @@
+"""The numbers of a run as a report has them: how far it came, how fast, and its curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from cockpit.core.logs.progress.series import Series
+from cockpit.core.pace.phases import NAMES
+from cockpit.core.report.model import STEP_TIME, WORK, Course, Curve
+from cockpit.engine.run.series import RunSeries
+
+POINTS = 240
+"""Of a curve."""
+
+Columns = Mapping[str, tuple[str, str]]
+"""Columns of a run's numbers that become curves: what they are called then, and their units."""
+
+CURVES: Columns = {
+    "loss": ("loss", ""),
+    "step_s": (STEP_TIME, "s"),
+    "work_s": (WORK, "s"),
+    "tokens_s": ("tokens/s", ""),
+    "samples_s": ("samples/s", ""),
+}
+
+
+class _Gauge:
+    """One column of a run's numbers, as they are read."""
+
+    def __init__(self, points: int) -> None:
+        self._points = Series(points)
+        self._first = self._last = 0.0
+        self._least, self._most, self._most_at = math.inf, -math.inf, 0.0
+        self._odd, self._odd_from = 0, None  # type: int, float | None
+
+    def add(self, step: float, value: float) -> None:
+        """Take in the value of a step."""
+        if not math.isfinite(value):
+            self._odd += 1
+            self._odd_from = step if self._odd_from is None else self._odd_from
+            return
+        self._first = value if math.isinf(self._least) else self._first
+        self._last, self._least = value, min(self._least, value)
+        if value > self._most:
+            self._most, self._most_at = value, step
+        self._points.add(step, [value])
+
+    def curve(self, name: str, unit: str) -> Curve | None:
+        """What it has become; None: it has had no value."""
+        if math.isinf(self._least):
+            return None
+        numbers = (self._first, self._last, self._least, self._most, self._most_at)
+        return Curve(name, unit, tuple(self._points.points()), *numbers, self._odd, self._odd_from)
+
+
+def numbers(
+    series: RunSeries, began: float, columns: Columns = CURVES, points: int = POINTS
+) -> tuple[Course, tuple[Curve, ...]]:
+    """How far a run came and how fast, and its curves, from all of its rows.
+
+    :param began: when it was started, unix seconds
+    :param points: of a curve, at most
+    """
+    gauges = {name: _Gauge(points) for name in columns}
+    steps, first, last, begun, exact = 0, None, None, None, False
+    timed, spans = 0, 0.0
+    shares: dict[str, float] = {}
+    phased: dict[str, int] = {}
+    for place, row in enumerate(series.rows()):
+        number = row["step"] if row["log_step"] is None else row["log_step"]
+        step = place if number is None else number
+        for name in NAMES:
+            if row["steps"] and (took := row[f"{name}_s"]) is not None:
+                shares[name] = shares.get(name, 0.0) + row["steps"] * took
+                phased[name] = phased.get(name, 0) + row["steps"]
+        for name, gauge in gauges.items():
+            if row[name] is not None:
+                gauge.add(step, row[name])
+        if number is not None:
+            first, last = (number if first is None else first), number
+        if begun is None and row["t"] is not None:
+            begun = max(0.0, row["t"] - began)
+        steps += row["steps"]
+        exact |= not row["estimated"]
+        if row["step_s"] is not None and row["steps"]:
+            timed, spans = timed + row["steps"], spans + row["steps"] * row["step_s"]
+    course = Course(
+        steps,
+        first,
+        last,
+        begun,
+        spans / timed if timed else None,
+        {name: took / phased[name] for name, took in shares.items()},
+        exact,
+    )
+    curves = (gauge.curve(*columns[name]) for name, gauge in gauges.items())
+    return course, tuple(curve for curve in curves if curve is not None)
