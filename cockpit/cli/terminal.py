@@ -136,6 +136,10 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
     if app.session is None:
         return int(Exit.LEFT)
     flight = app.flight  # another run may have been opened
+    from cockpit.tui.run.purpose import Replaying
+
+    if isinstance(flight, Replaying):
+        return int(Exit.OK)
     if code == Exit.LEFT:
         say_left(app.session.folder, flight.leaving)
         return int(Exit.LEFT)

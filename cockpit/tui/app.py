@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from cockpit.config import Config
 from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.records.folder import RunFolder
-from cockpit.errors import CockpitError
+from cockpit.engine.run.session import Session
+from cockpit.errors import CockpitError, Exit
 from cockpit.plans.launch import PER_NODE
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.panes.finder import Item
-from cockpit.tui.run.purpose import Flight, Joining
+from cockpit.tui.run.purpose import Flight, Joining, Replaying
 from cockpit.tui.run.runs import run_items
+from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.start import StartScreen
 
 SOON_S = 0.2
@@ -88,8 +90,21 @@ class CockpitApp(BaseApp):
         self.flight = flight
         self._start()
 
+    def outcome(self, session: Session) -> Exit:
+        """Looking at the past of a run says nothing of how it ended."""
+        return Exit.OK if isinstance(self.flight, Replaying) else super().outcome(session)
+
+    async def part(self, session: Session) -> None:
+        """A run that is only looked at is not left."""
+        if isinstance(self.flight, Replaying):
+            await session.close()
+        else:
+            await super().part(session)
+
     async def _leave(self) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, StartScreen):
                 await screen.take_back()
+            elif isinstance(screen, RunScreen):
+                screen.show_end()
         await super()._leave()

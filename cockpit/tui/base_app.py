@@ -33,7 +33,7 @@ from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.private import private_dir
 from cockpit.transport.login_prompts import DESK, Prompter
-from cockpit.tui.commands import Id, keymap
+from cockpit.tui.commands import REPLAY, Id, in_scope, keymap
 from cockpit.tui.driver import ours
 from cockpit.tui.error_reporting import Door, explained, notice, wall
 from cockpit.tui.look import themes
@@ -124,7 +124,10 @@ class BaseApp(App[int]):
     def on_mount(self) -> None:
         for problem in self._theme_problems:
             self._warn(problem)
-        self.set_keymap({c.id: c.bound for c in self.commands.values()})
+        keys = {c.id: c.bound for c in self.commands.values()}
+        self.set_keymap(
+            keys | {f"{REPLAY}.{c.id}": c.bound for c in in_scope(REPLAY, self.commands.values())}
+        )
         self.set_interval(RELOAD_S, self._load_themes)
         self._running_loop = asyncio.get_running_loop()
         self._keys_served = asyncio.create_task(self.typeahead.serve())
@@ -249,13 +252,17 @@ class BaseApp(App[int]):
         code = Exit.LEFT
         try:
             if (session := self.session) is not None:
-                code = Exit(session.model.exit_code()) if session.model.over else Exit.LEFT
+                code = self.outcome(session)
                 await self.part(session)
         except Exception as error:
             # Said once the terminal is back: nothing must delay leaving.
             self.error = self.error or explained(error)
         finally:
             self.exit(int(code))
+
+    def outcome(self, session: Session) -> Exit:
+        """The exit code where the app is left."""
+        return Exit(session.model.exit_code()) if session.model.over else Exit.LEFT
 
     async def part(self, session: Session) -> None:
         """Close a session; the run continues, and notes that it was left."""

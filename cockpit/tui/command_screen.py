@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from cockpit.core.text import one_line
 from cockpit.tui.base_app import BaseApp
-from cockpit.tui.commands import Command, Id, in_scope
+from cockpit.tui.commands import REPLAY, Command, Id, in_scope
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.finder import Item, command_items
@@ -70,7 +70,15 @@ class Pane(Protocol):
 
 def bindings(scope: str) -> list[BindingType]:
     """The keys of a screen, for its ``BINDINGS``."""
-    return [Binding(command.bound, f"command('{command.id}')", id=command.id) for command in in_scope(scope)]
+    return [
+        Binding(command.bound, f"command('{command.id}')", id=binding_id(command, scope))
+        for command in in_scope(scope)
+    ]
+
+
+def binding_id(command: Command, scope: str) -> str:
+    """What a command's keys are called on a screen: in a replay it may have others than elsewhere."""
+    return f"{scope}.{command.id}" if scope == REPLAY else command.id
 
 
 def title(number: str, text: str) -> Content:

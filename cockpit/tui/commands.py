@@ -11,8 +11,10 @@ from cockpit.errors import CockpitError, near
 RUN, STACKS, DOCTOR, KEPT, PROFILE, EVERYWHERE = "run", "stacks", "doctor", "kept", "profile", ""
 """Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, a profile's, or
 on all."""
+REPLAY = "replay"
+"""The run's screen where the run is replayed: it has the commands of both."""
 
-GROUPS = ("Run", "Move", "Log", "Stacks", "Doctor", "Profile", "View")
+GROUPS = ("Run", "Replay", "Move", "Log", "Stacks", "Doctor", "Profile", "View")
 """Headings in help and docs, in order."""
 
 Id = str
@@ -32,8 +34,10 @@ class Command:
     :param footer: place in the footer's order, lowest first; None: never there
     :param panes: those of the run's screen in which the footer offers it; empty: all of them
     :param changes: whether it changes the run, which ``--read-only`` forbids
-    :param scope: the screen it is for, ``run``, ``stacks``, ``doctor``, ``kept`` or ``profile``; empty: every
-        screen
+    :param scope: the screen it is for, ``run``, ``replay``, ``stacks``, ``doctor``, ``kept`` or ``profile``;
+        empty: every screen
+    :param replayed: its keys where a run is replayed, if a command of that has those it has elsewhere; None:
+        the same
     """
 
     group: str
@@ -46,6 +50,7 @@ class Command:
     panes: tuple[str, ...] = ()
     changes: bool = False
     scope: str = RUN
+    replayed: str | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -59,7 +64,8 @@ class Command:
 
 
 # One for the commands under each heading.
-_run, _move, _log, _stacks, _doctor, _profile, _view = (partial(Command, group) for group in GROUPS)
+_run, _replay, _move, _log, _stacks, _doctor, _profile, _view = (partial(Command, group) for group in GROUPS)
+_replay = partial(_replay, scope=REPLAY)
 _stacks = partial(_stacks, scope=STACKS)
 _doctor = partial(_doctor, scope=DOCTOR)
 _profile = partial(_profile, scope=PROFILE)
@@ -146,6 +152,31 @@ EVERY: tuple[Command, ...] = (
     ),
     _run("leave", "q", "leave; the run continues", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),
     _run("interrupt", "ctrl+c", "copy the selection, end a sample, or ask how to leave", scope=EVERYWHERE),
+    _replay("play", "space", "play, or pause", "play", "At the end: from the beginning.", 2),
+    _replay("rewind", "left", "10 seconds back"),
+    _replay("forward", "right", "10 seconds on"),
+    _replay("rewind_far", "shift+left", "5 minutes back"),
+    _replay("forward_far", "shift+right", "5 minutes on"),
+    _replay(
+        "previous_mark",
+        "left_square_bracket",
+        "to the failure, stall or checkpoint before",
+        "mark before",
+        footer=4,
+    ),
+    _replay(
+        "next_mark", "right_square_bracket", "to the next failure, stall or checkpoint", "next mark", footer=3
+    ),
+    _replay("slower", "less_than_sign", "slower", help="1 to 1000 times as fast as it was."),
+    _replay("faster", "greater_than_sign", "faster", "faster", footer=7),
+    _replay(
+        "go_to",
+        "g",
+        "go to a time or a step",
+        "go to",
+        "14:30, 14:30:05, step 1200, +10m, -30s, 2h (after the start), start, end.",
+        3,
+    ),
     _move("open", "enter", "open what the cursor is on", "open", footer=30, scope=EVERYWHERE),
     _move("back", "escape", "one step back", "back", footer=10, scope=EVERYWHERE),
     _move("previous_view", "minus", "the previous view"),
@@ -153,7 +184,7 @@ EVERY: tuple[Command, ...] = (
     _move("up", "k,up", "move up", scope=EVERYWHERE),
     _move("page_down", "pagedown", "a page down", scope=EVERYWHERE),
     _move("page_up", "pageup", "a page up", scope=EVERYWHERE),
-    _move("first", "g,home", "to the beginning", scope=EVERYWHERE),
+    _move("first", "g,home", "to the beginning", scope=EVERYWHERE, replayed="home"),
     _move("last", "G,end", "to the end; a log follows again", scope=EVERYWHERE),
     _move("next_pane", "tab", "next pane", scope=EVERYWHERE),
     _move("previous_pane", "shift+tab", "previous pane", scope=EVERYWHERE),
@@ -163,11 +194,12 @@ EVERY: tuple[Command, ...] = (
     _move("events", "4", "events: what happened when"),
     _move("commands", "5", "commands: what cockpit ran, as you would type it"),
     _move("pace", "6", "pace: ranks × time, who is slow"),
-    _move("previous_rank", "left_square_bracket", "previous rank"),
+    _move("previous_rank", "left_square_bracket", "previous rank", replayed="left_curly_bracket"),
     _move(
         "next_rank",
         "right_square_bracket",
         "next rank",
+        replayed="right_curly_bracket",
         help="If no rank is chosen: the one that failed, is holding up the others, or is slow.",
     ),
     _move(
@@ -178,9 +210,18 @@ EVERY: tuple[Command, ...] = (
         "A step a column, the last 10 minutes, the last hour, the whole run.",
         31,
         panes=("pace",),
+        replayed="full_stop",
     ),
-    _move("shorter", "less_than_sign", "pace: less of the past", "less time", footer=32, panes=("pace",)),
-    _move("mark", "space", "mark the node or rank", "mark", "The log narrows to the marks."),
+    _move(
+        "shorter",
+        "less_than_sign",
+        "pace: less of the past",
+        "less time",
+        footer=32,
+        panes=("pace",),
+        replayed="comma",
+    ),
+    _move("mark", "space", "mark the node or rank", "mark", "The log narrows to the marks.", replayed="m"),
     _log(
         "filter",
         "slash",
@@ -359,7 +400,18 @@ EVERY: tuple[Command, ...] = (
 
 def in_scope(scope: str, commands: Iterable[Command] = EVERY) -> list[Command]:
     """The commands of a screen: its own, and those of every screen."""
-    return [command for command in commands if command.scope in (scope, EVERYWHERE)]
+    if scope != REPLAY:
+        return [command for command in commands if command.scope in (scope, EVERYWHERE)]
+    own = [command for command in commands if command.scope in (REPLAY, RUN, EVERYWHERE)]
+    keys: dict[Id, str] = {}
+    taken: set[str] = set()
+    # What a replay has its keys for, the run's own commands do not: they stay in the palette.
+    for command in sorted(own, key=lambda command: command.scope != REPLAY):
+        bound = command.bound if command.replayed is None else command.replayed
+        free = [key for key in filter(None, bound.split(",")) if key not in taken]
+        taken.update(free)
+        keys[command.id] = ",".join(free)
+    return [replace(command, bound=keys[command.id]) for command in own]
 
 
 BY_ID = {command.id: command for command in EVERY}
@@ -374,6 +426,14 @@ SHOWN = {
     "escape": "esc",
     "pagedown": "pgdn",
     "pageup": "pgup",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "full_stop": ".",
+    "comma": ",",
+    "left": "←",
+    "right": "→",
+    "shift+left": "shift+←",
+    "shift+right": "shift+→",
     "greater_than_sign": ">",
     "less_than_sign": "<",
     "up": "↑",
@@ -401,11 +461,14 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
             hint = f"did you mean {meant!r}?" if meant else "docs/keys.md lists the names"
             raise CockpitError(f"keys: no command {name!r}", where=where, hint=hint)
     commands = {
-        command.id: replace(command, bound=_spelled(changes.get(command.id, command.bound)))
+        command.id: replace(command, bound=_spelled(changes[command.id]), replayed=None)
+        if command.id in changes
+        else command
         for command in EVERY
     }
     for scope in (RUN, STACKS, DOCTOR, KEPT, PROFILE):
         _refuse_clashes(in_scope(scope, commands.values()), where)
+    _refuse_clashes((command for command in commands.values() if command.scope == REPLAY), where)
     return commands
 
 

@@ -26,8 +26,8 @@ def parser() -> Parser:
     """Its options."""
     made = Parser(
         "replay",
-        "Look at a run as it was at any moment: nodes, ranks, pace, measurements and log, to play, pause and\n"
-        "seek. Of a run that goes on: what is recorded so far. No node is asked, nothing is changed.",
+        "Look at a run as it was at any moment: nodes, ranks, pace, measurements and log; play it,\n"
+        "pause, seek. Of a run that goes on: what is recorded so far. No node is asked, nothing is changed.",
         "Without a terminal, --at prints the states at that moment.\n\n"
         "examples:\n"
         "  cockpit replay last\n"

@@ -18,8 +18,8 @@ EVERY = 1000
 class Moments:
     """Moves a model to any moment of a run.
 
-    A keyframe has the states of all nodes and ranks, which do not change and are shared; of a run with many of
-    them there are so many more events between two that they take less room than the events.
+    A keyframe has the states of all nodes and ranks, which do not change and are shared. Of a run with many
+    of them there are so many more events between two that keyframes take less room than events.
 
     :param model: as it was before the first event; it is the one that is moved
     :param told: the events, the earliest first, with their moments

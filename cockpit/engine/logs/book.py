@@ -125,7 +125,7 @@ class Logbook:
         """Be the document as it was at a moment; None: as it is.
 
         :param at: unix seconds on our clock
-        :return: how many seconds around that moment lines may be from it: the distance of the time index there
+        :return: seconds by which lines there may be off: how far apart moments of the time index are
         """
         if at is None:
             self._end = None
@@ -136,7 +136,7 @@ class Logbook:
         return self.index.distance(self._end, timed)
 
     def ends(self) -> dict[int, int]:
-        """Where each log ends in the document, by its number; those that end far before the others are left out."""
+        """Where each log ends in the document, by its number; without those that ended long before."""
         return self.index.ends(self.batches)
 
     # Growing

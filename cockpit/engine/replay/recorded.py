@@ -12,8 +12,8 @@ from cockpit.core.finding import Finding
 from cockpit.core.pace.pace import Pace
 from cockpit.core.replay.marks import Mark, Marks
 from cockpit.core.replay.moments import EVERY, Moments
-from cockpit.core.replay.places import Place
 from cockpit.core.replay.order import Timed
+from cockpit.core.replay.places import Place
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.last_words import last_cause

@@ -42,14 +42,16 @@ def pool_for(manifest: Manifest, roll: Roll | None = None, patience_s: float | N
 
 
 class ClosedPool(LinkPool):
-    """Lends no link: the nodes of a run that was opened from a bundle are somebody else's."""
+    """Lends no link: the nodes of a run that was opened from a bundle are somebody else's, and what is
+    replayed is over."""
 
     def __init__(self, manifest: Manifest) -> None:
         super().__init__([])
         self._manifest = manifest
 
     def _opening(self, node: str, *, now: bool) -> asyncio.Task[Link]:
-        raise CockpitError(f"{self._manifest.closed}: its nodes are not contacted", where=node)
+        why = self._manifest.closed or "this is a replay"
+        raise CockpitError(f"{why}: its nodes are not contacted", where=node)
 
 
 def check_ours(manifest: Manifest) -> None:

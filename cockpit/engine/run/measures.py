@@ -1,4 +1,4 @@
-"""What nodes measured, kept in the run's folder beside its steps: a moment each quarter of a minute, thinned."""
+"""What nodes measured, beside the steps in the run's folder: a moment each quarter of a minute, thinned."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from cockpit.base.lasting import Lasting
 from cockpit.base.progress.past import Stretch, pieces
 from cockpit.base.progress.ring import SOURCES
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.past import PastStep, buckets, past, past_of, recall_all, worse
+from cockpit.core.pace.past import PastStep, buckets, ended, past, past_of, recall_all, worse
 from cockpit.core.pace.reached import OFF
 from cockpit.core.pace.step import Key, Step
 from cockpit.core.pace.thinning import APART_S, thinned

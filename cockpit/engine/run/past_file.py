@@ -43,7 +43,7 @@ class PastFile:
             os.close(self._number)
 
     def until(self, at: float, moment: Callable[[bytes], float | None]) -> int:
-        """Where the lines end that are about a moment or earlier ones; lines are in the order of their moments.
+        """Where the lines end that are not later than a moment; lines are in the order of their moments.
 
         :param at: unix seconds
         :param moment: that of a line; None: it is damaged

@@ -68,6 +68,7 @@ class FilterBar(Horizontal):
         self._draft = ""
         self._timer: Timer | None = None
         self._before: Widget | None = None
+        self._live, self._hint = True, HINT
 
     def compose(self) -> ComposeResult:
         """The prompt, what is typed, and what there is to say about it."""
@@ -75,12 +76,20 @@ class FilterBar(Horizontal):
         yield Input(compact=True, select_on_focus=False)
         yield Static(HINT, classes="filter-bar--says", markup=False)
 
-    def open(self, pattern: str = "", apply: Callable[[str], None] | None = None) -> None:
+    def open(
+        self,
+        pattern: str = "",
+        apply: Callable[[str], None] | None = None,
+        *,
+        asks: str = "",
+    ) -> None:
         """Show the bar with an initial pattern.
 
         :param apply: what applies it this time
+        :param asks: it is no pattern but an answer to this, applied by enter alone
         """
         self._apply = apply or self._apply
+        self._live, self._hint = not asks, asks or HINT
         self._before = self.screen.focused
         self._place, self._draft = len(self._history), pattern
         field = self.query_one(Input)
@@ -101,6 +110,9 @@ class FilterBar(Horizontal):
     @on(Input.Changed)
     def _apply_soon(self, event: Input.Changed) -> None:
         event.stop()
+        if not self._live:
+            self._say("")
+            return
         self._stop_timer()
         self._timer = self.set_timer(WAIT_S, self._apply_now)
 
@@ -112,7 +124,8 @@ class FilterBar(Horizontal):
 
     def action_cancel(self) -> None:
         """Clear the filter and close."""
-        self._apply("")
+        if self._live:
+            self._apply("")
         self._finish("")
 
     def action_recall(self, step: int) -> None:
@@ -141,7 +154,7 @@ class FilterBar(Horizontal):
 
     def _say(self, reason: str) -> None:
         self.set_class(bool(reason), "-bad")
-        self.query_one(".filter-bar--says", Static).update(reason or HINT)
+        self.query_one(".filter-bar--says", Static).update(reason or self._hint)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

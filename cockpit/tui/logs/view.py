@@ -34,7 +34,7 @@ class LogView(LogDisplay, can_focus=True):
     right.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [("left", "shift(-1)"), ("right", "shift(1)")]
+    BINDINGS: ClassVar[list[BindingType]] = [("left,h", "shift(-1)"), ("right,l", "shift(1)")]
 
     @dataclass
     class RowOpened(Message):

@@ -31,6 +31,8 @@ class PacePane(TextPane):
         """Draw this; call it again when anything about it may have changed."""
         if self._sight is None or self._sight.tall != sight.tall:
             self.refresh(layout=True)
+        if self._sight is not None and self._sight.pace is not sight.pace:
+            self._heat = Heat()  # what it has drawn is of other steps
         self._sight = sight
         self.rebuild()
         if sight.tall:

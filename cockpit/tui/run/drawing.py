@@ -120,6 +120,11 @@ class Drawing:
         self._notice = notices.Notice(self.board, self.session, self.screen.app.keys, recorded=self.recorded)
 
     @property
+    def _past(self) -> bool:
+        """Whether what is drawn is over; a moment of the past is drawn as it was."""
+        return self.recorded and self.board.moment is None
+
+    @property
     def _grid(self) -> RankGrid:
         return self.screen.query_one(RankGrid)
 
@@ -139,7 +144,7 @@ class Drawing:
         changed = self.board.take_changed()
         if changed:
             with app.contained():
-                self.narrowed.draw(changed, time.time())
+                self.narrowed.draw(changed, self.board.now)
         if new:
             self._log.refresh_log()
 
@@ -149,9 +154,9 @@ class Drawing:
         """Nodes and ranks."""
         board = self.board
         self._grid.missing, self._grid.held = (
-            (frozenset(), frozenset()) if self.recorded else standing(board.model)
+            (frozenset(), frozenset()) if self._past else standing(board.model)
         )
-        ended = self.recorded or board.model.over
+        ended = self._past or board.model.over
         self._grid.pace, self._grid.ended = board.pace, ended
         self._grid.dead = frozenset(
             number for number, rank in board.model.ranks.items() if rank.state not in LIVE
@@ -168,7 +173,7 @@ class Drawing:
             board.metrics,
             board.manifest.created,
             now,
-            self.recorded,
+            self._past,
             board.pace,
             board.starting(now),
         )
@@ -234,7 +239,7 @@ class Drawing:
 
     def _pace(self, now: float, chosen: int | None) -> Sight:
         board = self.board
-        ended = board.pace.last_at if self.recorded or board.model.over else None
+        ended = board.pace.last_at if self._past or board.model.over else None
         app, screen = self.screen.app, self.screen
         sight = Sight(
             board.pace,
@@ -247,8 +252,8 @@ class Drawing:
             plain=self._plain,
             ascii_only=app.glyphs.ascii,
             missing=self._grid.missing,
-            stalled=not self.recorded and stands_still(board.model),
-            saves=self.session.saves,
+            stalled=not self._past and stands_still(board.model),
+            saves=[*self.session.saves, *board.saves],
             dead=self._grid.dead,
             left=board.metrics.time_left(now) if ended is None else None,
             ended=ended is not None,
@@ -275,7 +280,7 @@ class Drawing:
         first = blamed(model, model.judged)
         if first is None and self._grid.missing:
             first = model.ranks.get(min(self._grid.missing))
-        slow = () if self.recorded or model.over else self.board.pace.slow()
+        slow = () if self._past or model.over else self.board.pace.slow()
         if first is None and slow:
             first = model.ranks.get(slow[0].rank)
         return None if first is None else (first.node, first.rank)
@@ -333,7 +338,7 @@ class Drawing:
         """An empty log says what the run is doing."""
         if self.board.shown.lines:
             return
-        text = notices.waiting_text(self.board, now, recorded=self.recorded)
+        text = notices.waiting_text(self.board, now, recorded=self._past)
         if text != self._log.empty_text:
             self._log.empty_text = text
             self._log.refresh()

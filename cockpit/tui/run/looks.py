@@ -5,7 +5,6 @@ Imported at the first key that asks for one: they bring along much that the run'
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -115,7 +114,7 @@ class Looks:
     def _ahead(self) -> Ahead:
         metrics = self.board.metrics
         tokens = () if self.board.model.over else metrics.series("tokens_s")[-1:]
-        left_s = None if self.board.model.over else metrics.time_left(time.time())
+        left_s = None if self.board.model.over else metrics.time_left(self.board.now)
         return Ahead(left_s, tokens[0][1] if tokens else None)
 
     def _show_profile(self, job: Job, shown: Taking | int | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from cockpit.core.masks import mask_of, ranks_of
@@ -40,7 +39,7 @@ class Narrowed:
         :raises CockpitError: it means nothing
         """
         self._narrowing, self.text = Narrowing(text), text.strip()
-        self.draw(None, time.time())
+        self.draw(None, self._board.now)
 
     def draw(self, changed: set[str | int] | None, now: float) -> None:
         """Draw what changed; None: everything, and who is shown is looked at again."""

@@ -84,6 +84,9 @@ class Notice:
             return one_line(f"watching paused: {trouble.what}{where}{hint}", limit=400) + after
         if frozen:
             return f"FROZEN · the display is paused, the run continues · {self._keys['freeze']} resumes"
+        if self._board.moment is not None:
+            go_to = self._keys["go_to"]
+            return f"REPLAY · nothing here is live, no node is contacted · {go_to} goes to a moment"
         if self._recorded or self._board.model.over:
             self._outcome = self._outcome or self._tell_outcome()
             return self._outcome
@@ -145,7 +148,7 @@ def nodes_activity(board: Board, behind: int) -> Activity | None:
         return Activity(f"{nodes_text(names)}: {SHORT_STAGES[stage]}")
     if board.building:
         name, since = min(board.building.values(), key=lambda one: one[1])
-        return Activity(f"building op {name}, {time.time() - since:.0f} s")
+        return Activity(f"building op {name}, {board.now - since:.0f} s")
     return Activity(f"{behind / 1e6:,.1f} MB of logs behind") if behind > BEHIND else None
 
 

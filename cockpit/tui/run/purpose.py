@@ -10,6 +10,7 @@ from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.foreign_jobs import Known
+from cockpit.engine.run.join import ClosedPool
 from cockpit.engine.run.session import Session
 
 if TYPE_CHECKING:
@@ -97,9 +98,42 @@ class Joining:
     async def take_off(self, stages: Stages) -> Session:
         writer = self.folder.lock()
         session = session_of(self.folder, stages.listener(self.folder), writer=writer, known=self.known)
-        try:
-            await session.rejoin()
-        except BaseException:
-            await session.close()
-            raise
-        return session
+        return await _rejoined(session)
+
+
+@dataclass
+class Replaying:
+    """What is recorded of a run, to look at any moment of it; no node is asked.
+
+    :param at: where to begin, as it was typed; empty: at the beginning
+    :param speed: play at once, so many times as fast as it was; None: stand
+    """
+
+    folder: RunFolder
+    at: str = ""
+    speed: int | None = None
+    collects: ClassVar[bool] = False
+    leaving: ClassVar[str] = ""
+    stalls: WatchOptions = field(default_factory=WatchOptions)
+    launches: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        return [entry.name for entry in self.folder.manifest.nodes]
+
+    async def take_off(self, stages: Stages) -> Session:
+        pool = ClosedPool(self.folder.manifest)
+        return await _rejoined(session_of(self.folder, stages.listener(self.folder), writer=False, pool=pool))
+
+
+async def _rejoined(session: Session) -> Session:
+    try:
+        await session.rejoin()
+    except BaseException:
+        await session.close()
+        raise
+    return session

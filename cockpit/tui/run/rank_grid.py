@@ -102,7 +102,7 @@ class RankGrid(MovingPane):
     DEFAULT_CSS = """
     RankGrid { height: auto; overflow-x: hidden; scrollbar-size-vertical: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [("left", "step(-1)"), ("right", "step(1)")]
+    BINDINGS: ClassVar[list[BindingType]] = [("left,h", "step(-1)"), ("right,l", "step(1)")]
 
     @dataclass
     class Selected(Message):

@@ -73,6 +73,7 @@ class RunScreen(CommandScreen):
     :param board: the session's board
     :param session: launched or joined, not yet watched; the app closes it
     :param notes: the notes of the start
+    :param recorded: it is looked at from what is here, whether or not it has ended
     """
 
     SCOPE = RUN
@@ -106,7 +107,15 @@ class RunScreen(CommandScreen):
     _grid = getters.query_one(RankGrid)
     _log = getters.query_one(LogView)
 
-    def __init__(self, board: Board, session: Session, flight: Flight, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        board: Board,
+        session: Session,
+        flight: Flight,
+        notes: Sequence[str] = (),
+        *,
+        recorded: bool = False,
+    ) -> None:
         super().__init__()
         self.board = board
         self.session = session
@@ -114,7 +123,7 @@ class RunScreen(CommandScreen):
         self._flight = flight
         self._notes = list(notes)
         board.book.reads_along = not session.writer
-        self.recorded = session.model.done
+        self.recorded = session.model.done or recorded
         """Whether the run had ended, with all its output here, before this screen opened: nothing is live."""
         self._ranks_of = {node.name: node.ranks for node in board.manifest.nodes}
         self._drawing = Drawing(self, board, session, self.deeds, self.recorded)
@@ -141,8 +150,16 @@ class RunScreen(CommandScreen):
                 yield EventList(ascii_only=ascii_only, id="recent")
             yield Tabs(self._ranks_of, self.app.keys, ascii_only=ascii_only, id="right")
         yield FilterBar(lambda pattern: self._tabs.filter(pattern), id="filter")
+        yield from self.above_keys()
         yield KeyBar(ascii_only=ascii_only, id="keys")
         yield Static("", id="small", markup=False)
+
+    def above_keys(self) -> ComposeResult:
+        """What there is above the line of the keys."""
+        return ()
+
+    def show_end(self) -> None:
+        """Show all that is known of the run, if it is anything else that is shown."""
 
     def on_unmount(self) -> None:
         self.board.close()
@@ -358,7 +375,7 @@ class RunScreen(CommandScreen):
 
     def _do_units(self) -> None:
         self.app.units = "decimal" if self.app.units == "binary" else "binary"
-        self._draw_panes(time.time())
+        self._draw_panes(self.board.now)
 
     def _do_remember(self) -> None:
         app, log = self.app, self._log
@@ -377,7 +394,7 @@ class RunScreen(CommandScreen):
         if not self.app.holds(self):
             return
         if not self._drawing.frozen:
-            now = time.time()
+            now = self.board.now
             for draw in (
                 lambda _: self.board.find_cause(),
                 self._mind_stall,
@@ -433,7 +450,7 @@ class RunScreen(CommandScreen):
         busy = notices.nodes_activity(self.board, sum(self.session.behind.values()))
         if busy or self.recorded:
             return busy
-        calm = None if self.has_class("-narrow") else notices.calm_activity(self.board, time.time())
+        calm = None if self.has_class("-narrow") else notices.calm_activity(self.board, self.board.now)
         return watch_activity(self.board.model) or calm
 
     # Messages of widgets
@@ -512,7 +529,7 @@ class RunScreen(CommandScreen):
             self._grid.unselect()
         self._tabs.show(view, remember=remember)
         self._make_room(view.tab == "pace")
-        self._draw_panes(time.time())
+        self._draw_panes(self.board.now)
 
     def _make_room(self, paced: bool) -> None:
         """In a narrow terminal the map takes the place of the nodes."""
@@ -538,12 +555,12 @@ class RunScreen(CommandScreen):
         if twin is not None and not self.zoomed:
             self._go(twin)
         super().zoom()
-        self._drawing.draw_grid(time.time())
+        self._drawing.draw_grid(self.board.now)
 
     def _stretch_by(self, step: int) -> None:
         self._drawing.stretch += step
         self._go("pace")
-        self._draw_panes(time.time())
+        self._draw_panes(self.board.now)
 
     def _step_rank(self, step: int) -> None:
         odd = self._drawing.odd if self._view.chosen is None else None

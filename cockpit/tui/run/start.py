@@ -26,7 +26,7 @@ from cockpit.transport.base import UnknownHostKey
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.error_reporting import explained
 from cockpit.tui.panes.dialogs import Answer, Question
-from cockpit.tui.run.purpose import Flight
+from cockpit.tui.run.purpose import Flight, Replaying
 from cockpit.tui.run.screen import RunScreen
 
 if TYPE_CHECKING:
@@ -98,6 +98,10 @@ class StartScreen(Screen[None]):
         """The run's screen, now that there is a session."""
         assert self._board is not None
         self.app.session = session
+        if session.model.done or session.folder.bundled or isinstance(self._flight, Replaying):
+            from cockpit.tui.run.replay_screen import ReplayScreen  # whoever watches a live run does without
+
+            return ReplayScreen(self._board, session, self._flight, self._notes)
         return RunScreen(self._board, session, self._flight, self._notes)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
