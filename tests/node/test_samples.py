@@ -317,7 +317,7 @@ def test_a_small_disk_that_nsys_fills_is_foreseen(tmp_path: Path, monkeypatch: p
             world.watch.sampled(BEGAN + second, "gpu0", Sample(item.node, disks=item.disks), world.model)
     told = list(world.watch.look(BEGAN + 35, 35, world.model, world.pace))
     (fact,) = (each for each in told if each.of.startswith("nsys"))
-    assert fact.what == f"nsys writes 210 kB/s to {tmp_path} on gpu0: full, with its report,"[:300]
+    assert fact.what == f"nsys writes 210 kB/s to {tmp_path} on gpu0: with its report that disk is full"[:300]
     assert fact.due == pytest.approx(BEGAN + 35 + (200 - 8 - 8) * 5 / 2, rel=1e-9, abs=15)
 
 

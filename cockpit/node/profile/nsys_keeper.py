@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import record
 from cockpit.base.progress import ring
+from cockpit.base.progress.whole import WholeSteps
 from cockpit.base.shared_fields import Target
 from cockpit.node import procfs, safefiles, usermask
 from cockpit.node.profile import rings
@@ -52,8 +53,7 @@ class _Rank:
         with contextlib.suppress(rings.Unable):
             self._ring = finder.open(target.rank)
         self.steps: Tuple[ring.Step, ...] = ()
-        self._first: Optional[Tuple[int, int]] = None
-        """The first step that began in the window, and when."""
+        self._held: Optional[WholeSteps] = None
         self.told: Dict[str, Any] = {}
 
     @property
@@ -70,27 +70,28 @@ class _Rank:
         if self._ring is not None:
             with contextlib.suppress(rings.Unable):
                 self.steps = self._ring.read().steps
-        if began_ns and self._first is None:
-            spans = zip(self.steps, ring.spans(self.steps))
-            found = ((one.step, span[0]) for one, span in spans if span and span[0] >= began_ns)
-            self._first = next(found, None)
+        if began_ns:
+            self._held = self._held or WholeSteps(began_ns)
+            self._held.look(self.steps)
         return alive
 
     def has(self, first: int, steps: int) -> bool:
         """Whether the window holds as many whole steps as were asked for, later ones where nsys was late."""
         if self.last is None:
             return True  # nobody counts
-        return self._first is not None and self.last >= max(first, self._first[0]) + steps - 1
+        began = self._held.first if self._held else None
+        return began is not None and self.last >= max(first, began[0]) + steps - 1
 
     def holds(self, began_ns: int, ended_ns: int, first: int, steps: int) -> str:
         """What a window holds beside the steps that were asked for, or lacks of them, in a sentence.
 
         :param first: of these; 0: none were
         """
-        until = max((one.step for one in self.steps if one.mono_ns <= ended_ns), default=-1)
-        if self._first is None or until < self._first[0]:
+        held = self._held
+        until = held.last(self.steps, ended_ns) if held else None
+        if held is None or held.first is None or until is None:
             return "no whole step is in it" if self.steps else ""
-        since, begin_ns = self._first
+        since, begin_ns = held.first
         late = ""
         if first:
             late = "nsys was late: " if first < since else ""

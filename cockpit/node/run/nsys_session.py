@@ -13,7 +13,6 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -22,12 +21,12 @@ from cockpit.base import record
 from cockpit.base.shared_fields import Target
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import NodeError
+from cockpit.node.run import tools
 from cockpit.node.run.status import read_record
 
 SUFFIXES = (".nsys-rep", ".qdstrm")
 LIST_S = 20.0
 """For the list of sessions; 0.4 s on an idle node."""
-KILLED_S = 5.0
 
 _PARTS = "nsys."
 """Begins the name of a folder in the reports folder, in which a report is being written."""
@@ -60,33 +59,17 @@ class Session(NamedTuple):
 
         :param meanwhile: called every 0.1 s
         """
-        with tempfile.TemporaryFile() as output:
-            try:
-                process = subprocess.Popen(
-                    [self.tool, *words],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=self.environment,
-                    cwd="/",
-                )
-            except OSError as error:
-                return False, "cannot run %s: %s" % (self.tool, error.strerror)
-            deadline = time.monotonic() + timeout_s
-            while process.poll() is None:
-                if time.monotonic() > deadline:
-                    process.kill()
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(KILLED_S)
-                    return False, "nsys %s took over %g s" % (words[0], timeout_s)
-                meanwhile()
-                time.sleep(_POLL_S)
-            output.seek(0)
-            said = output.read(1 << 16).decode("utf-8", "replace")
-        if words[0] == "sessions" or process.returncode == 0:
-            return process.returncode == 0, said
-        lines = [line.strip() for line in said.split("\n") if line.strip()]
-        return False, "nsys %s failed: %s" % (words[0], " ".join(lines[-2:])[:300] or process.returncode)
+        try:
+            ended = tools.run(
+                [self.tool, *words], timeout_s, meanwhile, environment=self.environment, folder="/"
+            )
+        except OSError as error:
+            return False, "cannot run %s: %s" % (self.tool, error.strerror)
+        if ended.status is None:
+            return False, "nsys %s took over %g s" % (words[0], timeout_s)
+        if words[0] == "sessions" or ended.status == 0:
+            return ended.status == 0, ended.said
+        return False, "nsys %s failed: %s" % (words[0], " ".join(ended.lines[-2:])[:300] or ended.status)
 
     def state(self) -> str:
         """``Launched``, ``Collection`` or another word of nsys; empty: there is no such session.

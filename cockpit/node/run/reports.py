@@ -9,14 +9,13 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-import subprocess
 import tempfile
-import time
 from typing import Callable, Dict, List, Tuple
 
 from cockpit.base import record
 from cockpit.base.shell import join
 from cockpit.node import safefiles
+from cockpit.node.run import tools
 from cockpit.node.run.ranks import Emit
 
 
@@ -124,23 +123,13 @@ def imported(source: str, nsys: str, timeout_s: float, cancelled: Callable[[], b
 
 def _run(command: List[str], timeout_s: float, cancelled: Callable[[], bool]) -> str:
     """Run an importer to its end; return what went wrong, or nothing."""
-    with tempfile.TemporaryFile() as errors:
-        try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
-            )
-        except OSError as error:
-            return "cannot run %s: %s" % (command[0], error.strerror)
-        deadline = time.monotonic() + timeout_s
-        while process.poll() is None:
-            if cancelled() or time.monotonic() > deadline:
-                process.kill()
-                process.wait()
-                return "the import was stopped" if cancelled() else "the import took over %g s" % timeout_s
-            time.sleep(0.1)
-        if process.returncode == 0:
-            return ""
-        errors.seek(0)
-        lines = errors.read().decode("utf-8", "replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
-        return "the importer failed with status %d: %s" % (process.returncode, said[:100])
+    try:
+        ended = tools.run(command, timeout_s, cancelled, errors=True)
+    except OSError as error:
+        return "cannot run %s: %s" % (command[0], error.strerror)
+    if ended.status is None:
+        return "the import was stopped" if cancelled() else "the import took over %g s" % timeout_s
+    if ended.status == 0:
+        return ""
+    said = (ended.lines or ["no output"])[-1]
+    return "the importer failed with status %d: %s" % (ended.status, said[:100])

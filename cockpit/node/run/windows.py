@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
 from typing import Callable, List, Optional, Sequence
 
 from cockpit.base.progress import ring
+from cockpit.base.progress.whole import WholeSteps
 from cockpit.node import procfs, safefiles
+from cockpit.node.run import tools
 from cockpit.node.run.ranks import Identity
 
 EARLY_S = 3.0
@@ -70,31 +71,28 @@ class Window:
             os.mknod(self._begun)
         if said:
             return "nsys start failed: %s" % said
-        whole = self._reached(lambda steps: bool(steps) and steps[-1].step >= self._last)
+        held = WholeSteps(began, self._first, PATIENCE_S * 1e9)
+
+        def enough(steps: List[ring.Step]) -> bool:
+            held.look(steps)
+            return bool(steps) and steps[-1].step >= self._last
+
+        reached = self._reached(enough)
         ended = time.monotonic_ns()
         steps = self._steps()
+        held.look(steps)
         # Without the rank there is no session: nsys has stopped by itself.
         said = _ran(self._stop, STOP_S) if procfs.alive(*self._rank) else ""
         if said:
             return "nsys stop failed: %s" % said
-        inside = [
-            after.step
-            for before, after in zip(steps, steps[1:])
-            if self._begins(before, began) and after.mono_ns <= ended and before.step + 1 == after.step
-        ]
-        if not inside:
+        until = held.last(steps, ended)
+        if held.first is None or until is None:
             return "no whole step is in its report; asked were %s" % asked
-        text = "its report holds steps %d to %d whole, asked were %s" % (inside[0], inside[-1], asked)
-        if inside[0] >= self._first and began - asked_ns > 1e8:
+        text = "its report holds steps %d to %d whole, asked were %s" % (held.first[0], until, asked)
+        if held.first[0] >= self._first and began - asked_ns > 1e8:
             text += "; the first of them waited for nsys, which took %.1f s to start"
             text %= (began - asked_ns) / 1e9
-        return text if whole else text + "; then it ended"
-
-    def _begins(self, before: ring.Step, began: int) -> bool:
-        """Whether the step after this one was recorded from its beginning."""
-        if before.step == self._first - 1:
-            return began - before.mono_ns < PATIENCE_S * 1e9  # it waited for that
-        return began <= before.mono_ns
+        return text if reached else text + "; then it ended"
 
     def _near(self, steps: List[ring.Step]) -> bool:
         """Whether it is time to start."""
@@ -143,17 +141,9 @@ class Window:
 def _ran(words: Sequence[str], limit_s: float) -> str:
     """Run a command to its end; return what went wrong, or nothing."""
     try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=limit_s,
-            check=False,
-        )
+        ended = tools.run(words, limit_s)
     except OSError as error:
         return str(error.strerror)
-    except subprocess.TimeoutExpired:
+    if ended.status is None:
         return "no answer within %g s" % limit_s
-    lines = [line.strip() for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
-    return "" if done.returncode == 0 else "status %d: %s" % (done.returncode, (lines or [""])[0][:200])
+    return "" if ended.status == 0 else "status %d: %s" % (ended.status, (ended.lines or [""])[0][:200])

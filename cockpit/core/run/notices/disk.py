@@ -210,7 +210,7 @@ class Disk(Rule):
             return
         what = f"nsys writes {size(recording.rate)}/s to {_shown(disk.nsys_folder)} on {node}: "
         if there:
-            what += "full, with its report," if left else "no room for its report"
+            what += "with its report that disk is full" if left else "no room for its report"
         else:
             what += "the run folder has no room for its report"
         evidence = (
