@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
-from cockpit.node import joining, procfs
+from cockpit.node import agent, joining, procfs
 from cockpit.node.calls import Call
 from cockpit.node.measure import samples
 from cockpit.node.measure.progress import Rings
@@ -33,6 +33,12 @@ ME = os.getpid()
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that has learnt nothing yet."""
     spies.forget(monkeypatch)
+
+
+@pytest.mark.timeout(60)
+def test_a_node_that_imports_says_that_it_lives() -> None:
+    with agent._IMPORTING:
+        assert agent._function("ping")(Call({"id": 1}, b"", lambda header, data: None))["t"] > 0
 
 
 @pytest.mark.parametrize("wrapper", [True, False])

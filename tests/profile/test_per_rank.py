@@ -100,7 +100,7 @@ def over(ranks: Training, *lost: int) -> None:
         pids = processes(paths[0])
         assert ranks.pid(rank) in pids
         assert ranks.pid(1 - rank) not in pids
-    assert not any(tagged(ranks))
+    until(lambda: not any(tagged(ranks)), "nothing of it is left")
 
 
 def processes(report: Path) -> set[int]:
@@ -293,7 +293,7 @@ def test_two_ranks_a_node(tmp_path: Path, words: tuple[str, ...]) -> None:
             assert processes(path) & set(pids.values()) == {pid}
             if words:
                 _contains(path.with_suffix(".sqlite"), records[rank], 20, 22)
-        assert not any(tagged(ranks))
+        until(lambda: not any(tagged(ranks)), "nothing of it is left")
 
 
 def _past(ranks: Training, rank: int) -> bool:
