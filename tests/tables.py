@@ -73,6 +73,7 @@ PACKAGES = (
     "engine/calls",
     "engine/launch",
     "engine/records",
+    "engine/clean",
     "engine/run",
     "engine/logs",
     "engine/explain",

@@ -24,6 +24,7 @@ PRINTED_IN = {
     "report.py": "report",
     "explain.py": "explain",
     "explained_rules.py": "explain-rules",
+    "clean.py": "clean",
     "where.py": "where",
     "config.py": "config",
 }
