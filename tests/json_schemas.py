@@ -1229,6 +1229,65 @@ SCHEMAS: dict[str, Schema] = {
             },
         ),
     ),
+    "clean": obj(
+        "`cockpit clean --json`: what old runs take, and what was removed",
+        {
+            "runs": each(
+                "those that are meant, the oldest first",
+                obj(
+                    "a run",
+                    {
+                        "run": "string: its name",
+                        "state": "string: running, done, failed, stopped, unended, damaged",
+                        "text": "string: the same in words",
+                        "age_s": "number: seconds since it ended, or since something of it was written here",
+                        "here": "integer: bytes on this machine",
+                        "nodes": by(
+                            "its folders on nodes; empty: they were not asked",
+                            obj(
+                                "a folder",
+                                {
+                                    "bytes": "integer: what it takes",
+                                    "whole": "boolean: whether all of it was counted",
+                                    "there": "boolean: whether there is one",
+                                    "uncollected": "integer: reports in it that are nowhere else",
+                                    "why": "string: why nothing is known of it; empty: it is",
+                                },
+                            ),
+                        ),
+                        "stays": "string: why it stays; empty: it goes",
+                        "removed": "boolean: whether it is gone now",
+                        "left": by("why something is left, by node; the empty name: here", "string: why"),
+                    },
+                ),
+            ),
+            "unknown": each(
+                "run folders on nodes whose run is not known here",
+                obj(
+                    "a folder",
+                    {
+                        "run": "string: by its record, or by where it is",
+                        "node": "string: the node that shows it",
+                        "dir": "string: its path there",
+                        "owner": "string: the user's name there",
+                        "age_s": "number: seconds since something was written in it",
+                        "bytes": "integer: what it takes",
+                        "whole": "boolean: whether all of it was counted",
+                        "running": "boolean: whether anything of it lives there",
+                        "stays": "string: why it stays; empty: it goes",
+                        "removed": "boolean: whether it is gone now",
+                        "left": by("why something is left, by node", "string: why"),
+                    },
+                ),
+            ),
+            "unlisted": "integer: more folders on nodes than there is room for",
+            "not_asked": by("nodes that did not answer, and why", "string: why"),
+            "freed": obj(
+                "bytes that were freed",
+                {"here": "integer: on this machine", "nodes": "integer: on nodes"},
+            ),
+        },
+    ),
     "where": by("`cockpit where --json`: paths by what is there", "string: a path"),
     "config": by(
         "`cockpit config --json`: settings in effect, by name", {"type": ["string", "number", "boolean"]}

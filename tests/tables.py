@@ -74,6 +74,7 @@ PACKAGES = (
     "engine/calls",
     "engine/launch",
     "engine/records",
+    "engine/clean",
     "engine/run",
     "engine/logs",
     "engine/explain",

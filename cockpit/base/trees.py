@@ -14,7 +14,7 @@ import time
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 TRASH = ".removed-"
-"""Begins the name that a folder gets before it is deleted: what a broken deletion leaves looks like no run."""
+"""Begins the name that a folder gets before it is deleted: what then remains of it looks like no run."""
 
 FILES = 2_000_000
 """Files and folders that are looked at, or deleted, in one go."""

@@ -30,6 +30,7 @@ VERBS = {
     "compare": "what differs between two runs, or since it last worked",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
+    "clean": "remove old runs, here and on their nodes",
     "demo": "try it: a small cluster on this machine, real training",
     "config": "print the settings in effect; create a settings file",
     "where": "print every path cockpit uses here",
@@ -37,7 +38,7 @@ VERBS = {
 }
 """Every verb with its one-line help; the module ``cockpit.cli.<verb>`` implements it."""
 
-_WITH_SETTINGS = frozenset(VERBS) - {"ps", "stop", "where", "completion", "explain"}
+_WITH_SETTINGS = frozenset(VERBS) - {"ps", "stop", "clean", "where", "completion", "explain"}
 """Verbs that settings are for: they say at their start what those of the project change."""
 
 _STAYING = frozenset({"run", "attach", "demo"})

@@ -130,6 +130,14 @@ def prompt(*lines: str) -> None:
     _write(sys.stderr, "\n".join(map(one_line, lines)))
 
 
+def confirmed(question: str) -> bool:
+    """Whether a person at the terminal says yes; False also where there is no terminal."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    prompt(f"{question} [y] yes · [Enter] no? ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def draw(text: str, width: int) -> None:
     """The last line of the terminal on stderr, redrawn; what does not fit is cut off."""
     _write(sys.stderr, f"\r\x1b[K{clip(_showable(one_line(text), sys.stderr), width)}")

@@ -226,3 +226,29 @@ def rank_set(text: str) -> frozenset[int]:
         return read_ranks(text)
     except CockpitError as error:
         raise argparse.ArgumentTypeError(error.what) from None
+
+
+_AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+def age(text: str) -> float:
+    """Seconds from the command line, like ``30d``, ``12h``, ``90m``.
+
+    :raises argparse.ArgumentTypeError: it is no such length of time
+    """
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdw])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"not a length of time: {text!r} (like 30d, 12h, 90m)")
+    return float(found[1]) * _AGES[found[2]]
+
+
+def byte_count(text: str) -> int:
+    """Bytes from the command line, like ``500M``, ``1.5G``, ``2GiB``.
+
+    :raises argparse.ArgumentTypeError: it is no such size
+    """
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)(?:([KMGT])(i?B)?|B)?", text, re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"not a size: {text!r} (like 500M, 1.5G, 2GiB)")
+    power = "KMGT".index(found[2].upper()) + 1 if found[2] else 0
+    return int(float(found[1]) * (1024 if (found[3] or "").lower() == "ib" else 1000) ** power)

@@ -25,6 +25,7 @@ PRINTED_IN = {
     "compare.py": "compare",
     "explain.py": "explain",
     "explained_rules.py": "explain-rules",
+    "clean.py": "clean",
     "where.py": "where",
     "config.py": "config",
 }

@@ -10,7 +10,7 @@ from cockpit.cli import topics
 from cockpit.cli.main import VERBS, main
 from cockpit.errors import Exit
 
-MANY = ("run", "ps", "plan", "doctor", "attach", "stacks", "profile", "demo")
+MANY = ("run", "ps", "plan", "doctor", "attach", "stacks", "clean", "profile", "demo")
 """Verbs with more options than one can take in."""
 
 

@@ -30,6 +30,11 @@ WORDS = {
     "collect": [["collect", RUN], ["collect", RUN, "*.log"]],
     "doctor": [["doctor", "-w", "localhost", "--transport", "local", "--timeout", "20"]],
     "plan": [["plan", "-w", "localhost:1", "--launcher", "command", "--", "true"]],
+    "clean": [
+        ["clean", RUN, "--yes"],
+        ["clean", "--older-than", "0s", "--unended", "--yes"],
+        ["clean", "--json"],
+    ],
     "where": [["where"]],
     "report": [["report", RUN], ["report", RUN, "--json"], ["report", RUN, "--md"]],
     "explain": [["explain", RUN], ["explain", RUN, "--json"]],
@@ -40,7 +45,7 @@ WORDS = {
 }
 """What is typed, by verb; ``config``, ``run`` and ``demo`` look at no other run."""
 
-SHOWS = {"ps", "logs", "metrics", "doctor", "plan", "where", "explain", "report", "completion"}
+SHOWS = {"ps", "clean", "logs", "metrics", "doctor", "plan", "where", "explain", "report", "completion"}
 """Verbs that need no connection to the nodes of a run."""
 
 CASES = [words for each in WORDS.values() for words in each]

@@ -57,6 +57,7 @@ CODES = {
     "ps": {0},
     "doctor": {0, 1, 3},
     "stop": {0, 1, 3},
+    "clean": {0},
     "collect": {0, 3},
     "stacks": {0, 1, 3},
     "profile": {0, 2, 3},
@@ -400,12 +401,18 @@ def _metrics(case: Case, rng: random.Random) -> list[str]:
     return ["metrics", case.run, *rng.choice(([], ["--csv"], ["--json"]))]
 
 
+def _clean(case: Case, rng: random.Random) -> list[str]:
+    """Lists alone: the run folders are those of all cases."""
+    return ["clean", case.run, *rng.choice(([], ["--older-than", "0s"], ["--unended"]))]
+
+
 _WORDS: dict[str, Callable[[Case, random.Random], list[str]]] = {
     "run": _run,
     "attach": _attach,
     "ps": _ps,
     "doctor": _doctor,
     "stop": _stop,
+    "clean": _clean,
     "collect": _collect,
     "stacks": _stacks,
     "profile": _profile,
@@ -420,6 +427,7 @@ _ASKED = {
     "logs": ("follow",),
     "ps": ("status", "samples", "past"),
     "metrics": ("follow", "status", "past"),
+    "clean": ("folders", "folders", "reports", "status"),
     "app": ("follow", "past"),
     "stacks": ("stacks", "stacks calls", "stacks calls", "recorder"),
     "profile": ("window", "profile", "profile", "profile", "samples", "environ", "seek", "spy"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +14,7 @@ from cockpit.base.events import Survivor
 from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, prompt, say
+from cockpit.cli.output import confirmed, out, say
 from cockpit.cli.parsing import Parser, add_flag, add_seconds
 from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.cli.stopped import nothing_to_stop, tell_survivors
@@ -69,10 +68,7 @@ def main(words: list[str]) -> int:
 
 def _confirmed(name: str, *, asks: bool) -> bool:
     """Whether a person at the terminal says that this run is to be stopped."""
-    if not (asks and sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    prompt(f"Stop {name}? [y] yes · [Enter] no? ")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return asks and confirmed(f"Stop {name}?")
 
 
 async def _stop_or_why_not(folder: RunFolder, wish: Stop, *, foreign: bool, as_json: bool) -> Exit:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import re
 import secrets
@@ -20,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
-from cockpit.base import gate, owners
+from cockpit.base import gate, owners, trees
 from cockpit.base.answers import Launching
 from cockpit.base.events import Damaged, JobEnded, Note, Planned
 from cockpit.base.gate import Definition, FieldKind, ListOf, Malformed, MapOf, Of, Text, bound, maybe, read
 from cockpit.base.record import EVENTS
 from cockpit.base.regular import read_all
 from cockpit.base.shared_fields import SIZES, Caller
+from cockpit.base.shell import quote
 from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import SMALL_LIMIT, append, chunks, lines, open_regular, read_small, replace
@@ -510,13 +513,25 @@ class RunFolder:
     def discard(self) -> None:
         """Remove the folder, of a run that never started or is not to be kept.
 
+        It first gets another name: whatever then happens, nothing is left that looks like a run.
+
         :raises CockpitError: it cannot be removed
         """
-        self.close()
+        trash = self.path.with_name(trees.trash_name())
         try:
-            shutil.rmtree(self.path)
+            if self.path.is_symlink():
+                raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link")
+            os.rename(self.path, trash)
         except OSError as error:
+            self.close()
             raise os_error("cannot be removed", self.path, error) from None
+        self._states = States(trash)
+        self.writer.moved(trash)
+        self.close()
+        left = trees.cleared(str(trash), math.inf).left
+        if left:
+            hint = f"to delete the rest: rm -r {quote(str(trash))}"
+            raise CockpitError(f"not all of it could be deleted: {left}", where=self.name, hint=hint)
 
     def close(self) -> None:
         """Give up the lock and close the journal."""
