@@ -8,9 +8,10 @@ from functools import partial
 
 from cockpit.errors import CockpitError, near
 
-RUN, STACKS, DOCTOR, KEPT, PROFILE, EVERYWHERE = "run", "stacks", "doctor", "kept", "profile", ""
-"""Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, a profile's, or
-on all."""
+RUN, STACKS, DOCTOR, KEPT, PROFILE = "run", "stacks", "doctor", "kept", "profile"
+COMPARE, EVERYWHERE = "compare", ""
+"""Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, a profile's,
+that of two runs, or on all."""
 
 GROUPS = ("Run", "Move", "Log", "Stacks", "Doctor", "Profile", "View")
 """Headings in help and docs, in order."""
@@ -32,8 +33,7 @@ class Command:
     :param footer: place in the footer's order, lowest first; None: never there
     :param panes: those of the run's screen in which the footer offers it; empty: all of them
     :param changes: whether it changes the run, which ``--read-only`` forbids
-    :param scope: the screen it is for, ``run``, ``stacks``, ``doctor``, ``kept`` or ``profile``; empty: every
-        screen
+    :param scope: the screen it is for, such as ``run`` or ``stacks``; empty: every screen
     """
 
     group: str
@@ -143,6 +143,12 @@ EVERY: tuple[Command, ...] = (
         "R",
         "open another run",
         help="Lists the same runs as cockpit ps. This one continues.",
+    ),
+    _run(
+        "compare",
+        "equals_sign",
+        "compare this run with another one",
+        help="What differs, and curves over each other. The last good run of the same command comes first.",
     ),
     _run("leave", "q", "leave; the run continues", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),
     _run("interrupt", "ctrl+c", "copy the selection, end a sample, or ask how to leave", scope=EVERYWHERE),
@@ -368,6 +374,7 @@ SHOWN = {
     "question_mark": "?",
     "slash": "/",
     "minus": "-",
+    "equals_sign": "=",
     "colon": ":",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
@@ -404,7 +411,7 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
         command.id: replace(command, bound=_spelled(changes.get(command.id, command.bound)))
         for command in EVERY
     }
-    for scope in (RUN, STACKS, DOCTOR, KEPT, PROFILE):
+    for scope in (RUN, STACKS, DOCTOR, KEPT, PROFILE, COMPARE):
         _refuse_clashes(in_scope(scope, commands.values()), where)
     return commands
 

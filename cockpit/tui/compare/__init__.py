@@ -1,0 +1,1 @@
+"""Two runs side by side on the screen: their curves over each other, and what differs."""
