@@ -92,6 +92,7 @@ PACKAGES = (
     "tui/logs",
     "tui/stacks",
     "tui/profile",
+    "tui/compare",
     "demo",
 )
 """Every package, in the order in which to read them."""

@@ -8,9 +8,10 @@ from functools import partial
 
 from cockpit.errors import CockpitError, near
 
-RUN, STACKS, DOCTOR, KEPT, PROFILE, EVERYWHERE = "run", "stacks", "doctor", "kept", "profile", ""
-"""Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, a profile's, or
-on all."""
+RUN, STACKS, DOCTOR, KEPT, PROFILE = "run", "stacks", "doctor", "kept", "profile"
+COMPARE, EVERYWHERE = "compare", ""
+"""Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, a profile's,
+that of two runs, or on all."""
 REPLAY = "replay"
 """The run's screen where the run is replayed: it has the commands of both."""
 
@@ -25,19 +26,23 @@ Id = str
 class Command:
     """Something a person can do.
 
-    :param group: heading in help
-    :param id: its name in the config's ``[keys]``, in bindings and in code
-    :param bound: keys in Textual's spelling with commas between them, the first one is shown
-    :param title: what it does, in a few words
-    :param short: its label in the footer
-    :param help: one or two more sentences
-    :param footer: place in the footer's order, lowest first; None: never there
-    :param panes: those of the run's screen in which the footer offers it; empty: all of them
-    :param changes: whether it changes the run, which ``--read-only`` forbids
-    :param scope: the screen it is for, ``run``, ``replay``, ``stacks``, ``doctor``, ``kept`` or ``profile``;
-        empty: every screen
-    :param replayed: its keys where a run is replayed, if a command of that has those it has elsewhere; None:
-        the same
+        :param group: heading in help
+        :param id: its name in the config's ``[keys]``, in bindings and in code
+        :param bound: keys in Textual's spelling with commas between them, the first one is shown
+        :param title: what it does, in a few words
+        :param short: its label in the footer
+        :param help: one or two more sentences
+        :param footer: place in the footer's order, lowest first; None: never there
+        :param panes: those of the run's screen in which the footer offers it; empty: all of them
+        :param changes: whether it changes the run, which ``--read-only`` forbids
+    <<<<<<< HEAD
+        :param scope: the screen it is for, ``run``, ``replay``, ``stacks``, ``doctor``, ``kept`` or ``profile``;
+            empty: every screen
+        :param replayed: its keys where a run is replayed, if a command of that has those it has elsewhere; None:
+            the same
+    =======
+        :param scope: the screen it is for, such as ``run`` or ``stacks``; empty: every screen
+    >>>>>>> 5dec0c257edec8a5282d24fa8b228d663222dbfe
     """
 
     group: str
@@ -149,6 +154,12 @@ EVERY: tuple[Command, ...] = (
         "R",
         "open another run",
         help="Lists the same runs as cockpit ps. This one continues.",
+    ),
+    _run(
+        "compare",
+        "equals_sign",
+        "compare this run with another one",
+        help="What differs, and curves over each other. The last good run of the same command comes first.",
     ),
     _run("leave", "q", "leave; the run continues", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),
     _run("interrupt", "ctrl+c", "copy the selection, end a sample, or ask how to leave", scope=EVERYWHERE),
@@ -420,6 +431,7 @@ SHOWN = {
     "question_mark": "?",
     "slash": "/",
     "minus": "-",
+    "equals_sign": "=",
     "colon": ":",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
@@ -466,7 +478,7 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
         else command
         for command in EVERY
     }
-    for scope in (RUN, STACKS, DOCTOR, KEPT, PROFILE):
+    for scope in (RUN, STACKS, DOCTOR, KEPT, PROFILE, COMPARE):
         _refuse_clashes(in_scope(scope, commands.values()), where)
     _refuse_clashes((command for command in commands.values() if command.scope == REPLAY), where)
     return commands

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
+from textual.widget import Widget
 from textual.widgets import Static
 
 from cockpit.tui.command_screen import CommandScreen, Handler, title
@@ -20,7 +21,7 @@ from cockpit.tui.panes.list_pane import ListPane
 
 
 class ListScreen(CommandScreen):
-    """A top bar, one list, and the keys; ``esc`` goes back to the screen below."""
+    """A top bar, a list, and the keys; ``esc`` goes back to the screen below."""
 
     LIST: ClassVar[type[ListPane[Any]]]
     PANE: ClassVar[str]
@@ -44,12 +45,16 @@ class ListScreen(CommandScreen):
         yield Bar(id="top")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
-            yield Vertical(id="left")
+            yield Vertical(*self.left_panes(), id="left")
             with Vertical(id="right"):
                 yield self.LIST(ascii_only=self.app.glyphs.ascii, id=self.PANE)
         yield FilterBar(lambda text: None, id="filter")
         yield KeyBar(ascii_only=self.app.glyphs.ascii, id="keys")
         yield Static("", id="small", markup=False)
+
+    def left_panes(self) -> Iterator[Widget]:
+        """What is beside the list, of a screen that shows it."""
+        return iter(())
 
     def on_mount(self) -> None:
         if self.app.glyphs.ascii:

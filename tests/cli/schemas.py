@@ -23,6 +23,7 @@ PRINTED_IN = {
     "stopped.py": "stop",
     "report.py": "report",
     "compare.py": "compare",
+    "compared_profiles.py": "compare-profiles",
     "explain.py": "explain",
     "explained_rules.py": "explain-rules",
     "clean.py": "clean",

@@ -24,6 +24,7 @@ ALSO = {
     "ps": {"ps", "ps-run", "ps-nccl"},
     "stacks": {"stacks", "stacks-list"},
     "explain": {"explain", "explain-rules"},
+    "compare": {"compare", "compare-profiles"},
     "attach": {"run"},
     "demo": {"run"},
 }

@@ -10,16 +10,19 @@ from dataclasses import replace
 import pytest
 
 from cockpit.cli.main import main
+from cockpit.config import Quotas
 from cockpit.core.compare.model import Comparison
 from cockpit.core.compare.words import MD_LINES, as_lines, as_markdown
 from cockpit.core.ranks import nodes_text
 from cockpit.core.text import columns
 from cockpit.engine.compare.gather import comparison_of
+from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.last_good import last_good
 from cockpit.errors import CockpitError, Exit
 from tests.cli.schemas import fits
 from tests.compare.pairs import FAILED, HEALTHY, run, usual
+from tests.core.profiled import Work, collection
 from tests.report.made import HOSTILE, NODES, STEPS, TOKEN, made
 
 CHANGED = ("train.py", "--compile", "--lr", "0.2")
@@ -194,6 +197,34 @@ def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([HEALTHY, FAILED], [FAILED, "nothing"]):
         assert main(["compare", *words, "--json"]) == Exit.OK
         fits("compare", json.loads(capsys.readouterr().out, parse_constant=pytest.fail))
+
+
+def test_profiles_by_their_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of one run, of two, the one before, and in the comparison of the runs."""
+    before, after = pair()
+    for folder, numbers in ((before, (1,)), (after, (1, 2))):
+        for number in numbers:
+            store = store_of(folder)
+            assert store.begin(Quotas()) == number
+            work = Work(forward=80 * number)
+            made_up = collection(4, lambda _, __, work=work: work)  # type: ignore[misc]
+            store.save(replace(made_up, number=number, run=folder.name))
+    for words in (
+        [f"{FAILED}#1", f"{FAILED}#2"],
+        [f"{FAILED}#1", "#2"],
+        [f"{FAILED}#2"],
+        [f"{HEALTHY}#1", f"{FAILED}#2"],
+    ):
+        assert main(["compare", *words, "--json"]) == Exit.OK, words
+        found = json.loads(capsys.readouterr().out)
+        fits("compare-profiles", found)
+        step = next(part for part in found["parts"] if part["name"] == "step")
+        assert step["after"] - step["before"] == pytest.approx(0.08), words
+    assert main(["compare", HEALTHY, FAILED]) == Exit.OK
+    assert "a step of the median rank" in capsys.readouterr().out
+    for words, said in (([f"{FAILED}#1"], "no profile before it"), ([f"{FAILED}#9"], "no profile 9")):
+        assert main(["compare", *words]) == CockpitError("").code
+        assert said in capsys.readouterr().err
 
 
 def test_strings_of_others_are_harmless_and_secrets_are_not_in_it() -> None:

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
-from typing import TYPE_CHECKING
 
-from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
+from cockpit.cli.compared_profiles import STDOUT, compare_profiles, is_profile, tell
+from cockpit.cli.output import out_json, say
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.core.compare import words as written
-from cockpit.core.text import ascii_text
-from cockpit.engine.compare.gather import Taken, before_it, comparison_of, profiles_of
-from cockpit.engine.profile.store import NUMBER
+from cockpit.engine.compare.gather import comparison_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.last_good import last_good
 from cockpit.errors import CockpitError, Exit
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterable
-
-STDOUT = "-"
-"""In place of a file."""
-
-_PROFILE = re.compile(rf"(.*)#({NUMBER})\Z", re.DOTALL)
-"""``RUN#2``, and ``#2``: of the same run."""
 
 
 def parser() -> Parser:
@@ -63,12 +50,13 @@ def main(words: list[str]) -> int:
     """Print the comparison, or write it to a file."""
     args = parser().parse_args(words)
     width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
-    if _PROFILE.match(args.a) or _PROFILE.match(args.b or ""):
-        found = profiles_of(*_profiles(args.a, args.b))
-        _tell(args, found.as_json(), written.profile_markdown(found), written.profile_lines(found, width))
+    if is_profile(args.a) or is_profile(args.b or ""):
+        compare_profiles(args, width)
         return Exit.OK
     made = asyncio.run(comparison_of(*_runs(args.a, args.b)))
-    _tell(args, made.as_json(), written.as_markdown(made), written.as_lines(made, width))
+    if args.json:
+        out_json(made.as_json())
+    tell(args, written.as_markdown(made), written.as_lines(made, width))
     return Exit.OK
 
 
@@ -91,37 +79,3 @@ def _runs(first: str, second: str | None) -> tuple[RunFolder, RunFolder]:
         )
     say(f"{one.name} beside {good.name}, the last run of the same command that ended well")
     return good, one
-
-
-def _profiles(first: str, second: str | None) -> tuple[Taken, Taken]:
-    """Which profile comes before, and which after.
-
-    :raises CockpitError: only one is named as a profile, or there is no such run
-    """
-    one = _taken(first, None)
-    if second is None:
-        return before_it(one), one
-    return one, _taken(second, one.folder)
-
-
-def _taken(word: str, same: RunFolder | None) -> Taken:
-    """:param same: the run that ``#N`` alone is of"""
-    found = _PROFILE.match(word)
-    if found is None:
-        what = "a profile can be compared only with a profile"
-        raise CockpitError(what, where=word, hint=f"name it: {word}#N; see: cockpit profile show {word}")
-    if not found[1] and same is None:
-        raise CockpitError("of which run?", where=word, hint=f"cockpit compare RUN{word}")
-    folder = same if not found[1] and same is not None else RunFolder.find(found[1])
-    return Taken(folder, int(found[2]))
-
-
-def _tell(args: Namespace, told: object, md: list[str], lines: Iterable[str]) -> None:
-    if args.md and args.md != STDOUT:
-        to_file(args.md, "\n".join(md) + "\n")
-    if args.md == STDOUT:
-        out_lines(md)
-    if args.json:
-        out_json(told)
-    elif not args.md:
-        out_lines(lines if shows_unicode() else map(ascii_text, lines))

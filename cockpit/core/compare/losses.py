@@ -13,8 +13,10 @@ from cockpit.core.report.model import Curve
 
 STRETCHES = 24
 """So many stretches of what both have are compared, each by its medians."""
-EACH = 4
-"""Values of each run in a stretch, if there are as many."""
+EACH = 8
+"""Values of each run in a stretch at least."""
+APART = 1.5
+"""So many times the noise of both medians are apart, of stretches that differ."""
 SHOWN = 5
 """Places that are shown."""
 
@@ -49,8 +51,8 @@ def losses(before: Curve, after: Curve, by: str = "step", scales: tuple[float, f
     every = max(1, math.ceil((len(rows) - 1) / (SHOWN - 1)))
     shown = rows[::every] if (len(rows) - 1) % every == 0 else [*rows[::every], rows[-1]]
     parted = _most(apart, last)
-    if parted is not None and alike is not None and parted[0] <= alike:
-        # A stretch may have begun before that.
+    if parted is not None and alike is not None and alike >= parted[0] - (last - first) / len(stretches):
+        # It is in that stretch, or in the one before.
         parted = next((at for at, _ in now if at > alike), alike), parted[1]
     return Losses(by, first, last, tuple(shown), noise, alike, parted)
 
@@ -98,7 +100,7 @@ def _stretches(was: Points, now: Points, first: float, last: float) -> list[tupl
 
 
 def _differ(one: float, other: float, noise: float) -> bool:
-    return abs(one - other) > max(noise, ALIKE / 10 * max(abs(one), abs(other)))
+    return abs(one - other) > max(APART * noise, ALIKE / 10 * max(abs(one), abs(other)))
 
 
 def _most(stretches: Iterable[tuple[float, float, bool]], last: float) -> tuple[float, float] | None:

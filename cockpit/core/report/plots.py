@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from cockpit.core.report.model import Curve
@@ -18,7 +18,7 @@ FAR = 8.0
 
 def plot(curve: Curve) -> Iterator[str]:
     """A figure: its name, its last value, the curve, and what its edges stand for."""
-    low, high = _range(curve)
+    low, high = value_range([value for _, value in curve.points])
     steps = [step for step, _ in curve.points]
     begin, end = min(steps), max(steps)
     paths = "".join(f'<path d="{path}"/>' for path in _paths(curve, begin, end, low, high))
@@ -39,9 +39,9 @@ def plot(curve: Curve) -> Iterator[str]:
     yield f'<p class="dim">{escape(said)}</p></figure>'
 
 
-def _range(curve: Curve) -> tuple[float, float]:
-    """The values of the lower and the upper edge."""
-    values = sorted(value for _, value in curve.points)
+def value_range(values: Iterable[float]) -> tuple[float, float]:
+    """The values of the lower and the upper edge, of which some are cut off if they flatten all others."""
+    values = sorted(values)
     low, high = values[0], values[-1]
     middle = values[int(0.98 * (len(values) - 1))]
     spread = middle - values[int(0.02 * (len(values) - 1))]

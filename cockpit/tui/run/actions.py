@@ -181,6 +181,14 @@ class Deeds:
 
         return Looks(self._screen, self._board, self._session, self.noted)
 
+    def compare(self) -> None:
+        """Let a person choose a run to compare this one with."""
+        from cockpit.tui.run.comparing import choose
+
+        self._screen.run_worker(
+            choose(self._screen, self._board.folder, self.noted), group="runs", exclusive=True
+        )
+
     def list_runs(self) -> None:
         """Let a person choose another run to look at."""
         self._screen.run_worker(self._list_runs(), group="runs", exclusive=True)

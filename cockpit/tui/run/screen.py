@@ -255,6 +255,7 @@ class RunScreen(CommandScreen):
                 lambda: self.deeds.list_runs(),
                 lambda: self._flight.leaving and f"then {self._flight.leaving}",
             ),
+            "compare": Handler(self.deeds.compare),
             "open": Handler(self._do_open, self._no_open),
             "previous_view": Handler(
                 lambda: self._show_view(tabs.past.pop(), remember=False),
