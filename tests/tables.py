@@ -47,6 +47,7 @@ PACKAGES = (
     "core/logs/progress",
     "core/explain",
     "core/report",
+    "core/replay",
     "core/nccl",
     "core/nccl_tests",
     "core/stacks",
@@ -77,6 +78,7 @@ PACKAGES = (
     "engine/logs",
     "engine/explain",
     "engine/report",
+    "engine/replay",
     "engine/stacks",
     "engine/profile",
     "cli",
@@ -121,6 +123,9 @@ def key_table() -> str:
             ]
         keys = " ".join(f"`{shown(key)}`" for key in command.keys)
         text = f"{command.title}. {command.help}" if command.help else command.title
+        if command.replayed is not None:
+            there = " ".join(f"`{shown(key)}`" for key in command.replayed.split(","))
+            text = f"{text.removesuffix('.')}. In a replay: {there}"
         lines.append(f"| {keys} | {text} | `{command.id}` |")
     return "\n".join(lines).strip() + "\n"
 

@@ -22,6 +22,7 @@ PRINTED_IN = {
     "profiled.py": "profile",
     "stopped.py": "stop",
     "report.py": "report",
+    "replay.py": "replay",
     "explain.py": "explain",
     "explained_rules.py": "explain-rules",
     "where.py": "where",
