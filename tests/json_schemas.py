@@ -482,6 +482,23 @@ SCHEMAS: dict[str, Schema] = {
             },
         ),
     ),
+    "replay": obj(
+        "`cockpit replay RUN --at MOMENT --json`: a run as it was at a moment",
+        {
+            "run": "string: its name",
+            "t": "number: the moment, unix seconds",
+            "begin": "number: the first moment of the run, unix seconds",
+            "end": "number: the last one that anything is known of, unix seconds",
+            "state": "string: in words, as in ps",
+            "step": "integer|null: the step of the front",
+            "nodes": each("its nodes", obj("a node", NODE)),
+            "ranks": each("its ranks", obj("a rank", RANK)),
+            "marks": each(
+                "what there is to look at, over the whole run",
+                obj("one", {"t": "number: unix seconds", "kind": "string: failure, stall or checkpoint"}),
+            ),
+        },
+    ),
     "ps-run": obj(
         "`cockpit ps RUN --json`: a run with its nodes and ranks",
         {

@@ -48,6 +48,7 @@ PACKAGES = (
     "core/explain",
     "core/report",
     "core/compare",
+    "core/replay",
     "core/nccl",
     "core/nccl_tests",
     "core/stacks",
@@ -80,6 +81,7 @@ PACKAGES = (
     "engine/explain",
     "engine/report",
     "engine/compare",
+    "engine/replay",
     "engine/stacks",
     "engine/profile",
     "cli",
@@ -125,6 +127,9 @@ def key_table() -> str:
             ]
         keys = " ".join(f"`{shown(key)}`" for key in command.keys)
         text = f"{command.title}. {command.help}" if command.help else command.title
+        if command.replayed is not None:
+            there = " ".join(f"`{shown(key)}`" for key in command.replayed.split(","))
+            text = f"{text.removesuffix('.')}. In a replay: {there}"
         lines.append(f"| {keys} | {text} | `{command.id}` |")
     return "\n".join(lines).strip() + "\n"
 

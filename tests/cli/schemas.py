@@ -24,6 +24,7 @@ PRINTED_IN = {
     "report.py": "report",
     "compare.py": "compare",
     "compared_profiles.py": "compare-profiles",
+    "replay.py": "replay",
     "explain.py": "explain",
     "explained_rules.py": "explain-rules",
     "clean.py": "clean",

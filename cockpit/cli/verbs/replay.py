@@ -78,7 +78,7 @@ async def _print(folder: RunFolder, args: argparse.Namespace) -> int:
     from cockpit.engine.replay.recorded import Recorded
 
     recorded = await Recorded.read(folder)
-    at = await recorded.at(place_of(args.at, recorded.begin, recorded.end, recorded.end))
+    at = await recorded.at(place_of(args.at, recorded.begin, recorded.begin, recorded.end))
     model, pace = recorded.model_at(at), await recorded.pace_at(at)
     for event in recorded.samples(at, model):
         model.apply(event)

@@ -113,7 +113,7 @@ class Recorded:
             number: (rank.started_at or 0.0) - model.nodes[rank.node].offset_s
             for number, rank in model.ranks.items()
         }
-        for found in measures.lately(self.folder.path, self.folder.manifest, at):
+        for found in measures.kept(self.folder.path, self.folder.manifest, at):
             sample: Sample = found.sample
             ranks = {rank: one for rank, one in sample.ranks.items() if started.get(rank, at) <= found.at}
             yield Event(found.at, found.node, replace(sample, ranks=ranks))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.pace import Pace
 from cockpit.core.replay.marks import CHECKPOINT
 from cockpit.core.replay.player import Player
 from cockpit.core.run.events import Event
@@ -34,8 +35,10 @@ class Replay:
         self.distance_s = 0.0
         """How far lines of the log may be from the moment that is shown, seconds."""
         self._board = board
-        # As it is in the end: what nobody wrote into the journal is in it, too.
-        board.model.judged = recorded.judged
+        self._over = board.model.over
+        # As all of it is in the end; what nobody wrote into the journal is in it, too.
+        if recorded.judged is not None:
+            board.model.judged = recorded.judged
         self._last = board.model.kept(), board.pace, board.trends
         self._metrics: Metrics | None = None
         self._past: Mapping[str, Sequence[tuple[float, float]]] | None = None
@@ -47,17 +50,16 @@ class Replay:
         """Whether it shows all there is of a run that is over."""
         return self.player.at_end and self._over
 
-    @property
-    def _over(self) -> bool:
-        model = self._last[0]
-        return all(node.over for node in model["nodes"].values())
-
     # What is there at once
 
     def show(self) -> bool:
         """Show the moment at which the player is; return whether the log has become shorter."""
         board, at = self._board, self.player.at
         before = board.book.lines
+        if board.moment is None and not self.whole:
+            # Nothing of the end is left on the screen.
+            self._metrics = None if board.book.loading else board.metrics
+            board.pace, board.trends, board.metrics = Pace(board.model.ranks), Trends(), Metrics()
         board.moment = None if self.whole else at
         board.timeline.until = float("inf") if self.whole else at
         self.distance_s = board.book.show_until(board.moment)
@@ -98,8 +100,6 @@ class Replay:
             board.metrics = self._metrics or board.metrics
             self._settled = at
             return
-        if self._metrics is None and not board.book.loading:
-            self._metrics = board.metrics
         pace = await self.recorded.pace_at(at)
         trends, newest = Trends(), dict[str, Event]()
         trends.take(planned(board.manifest))

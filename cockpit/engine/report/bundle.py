@@ -36,6 +36,7 @@ from cockpit.engine.records import bundles, ustar
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.report.gather import snapshots
 from cockpit.engine.report.log_end import LogEnd
+from cockpit.engine.run import measures
 from cockpit.engine.run.paces import FILE as PACE
 from cockpit.engine.run.paces import kept
 from cockpit.errors import CockpitError, os_error
@@ -79,6 +80,8 @@ def _gather(folder: RunFolder, root: Path, sieve: Sieve, log_bytes: int) -> None
     _write_lines(root / "journal.jsonl", (event.as_json() for event in _journal(folder, model)), sieve)
     with suppress(CockpitError):
         _write(root / PACE, b"".join(step.line() for step in kept(folder)))
+        measured = measures.kept(folder.path, folder.manifest)
+        _write_parts(root / measures.FILE, (one.line() for one in measured))
     with closing(SpooledLogs(folder)) as logs:
         for entry in folder.manifest.nodes:
             _node(folder, entry, root / "spool" / folder.spool_dir(entry).name, logs, sieve, log_bytes)

@@ -46,16 +46,17 @@ class Measures:
         self._file.close()
 
 
-def lately(folder: Path, manifest: Manifest, until: float) -> Iterator[Measured]:
-    """The last measurements up to a moment, the earliest first; of a node only what is about its own ranks.
+def kept(folder: Path, manifest: Manifest, until: float | None = None) -> Iterator[Measured]:
+    """The measurements that are kept, the earliest first; of a node only what is about its own ranks.
 
-    :param until: unix seconds on our clock
+    :param until: the last ones up to this moment alone, unix seconds on our clock; None: all of them
     :raises CockpitError: the file cannot be read
     """
     owned = {entry.name: frozenset(entry.ranks) for entry in manifest.nodes}
     with PastFile(folder / FILE) as file:
-        end = file.until(until, moment)
-        for part in file.parts(file.last(POINTS * len(owned), end), end):
+        end = file.size if until is None else file.until(until, moment)
+        begin = 0 if until is None else file.last(POINTS * len(owned), end)
+        for part in file.parts(begin, end):
             for line in part:
                 with suppress(Malformed):
                     found = measured_of(line)

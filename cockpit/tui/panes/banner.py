@@ -29,6 +29,9 @@ class Banner(Meaningful):
     class Pressed(Message):
         """It was clicked."""
 
+    acts = True
+    """Whether anything can be done about what it says: it names keys for that."""
+
     def __init__(self, *, keys: Callable[[str], str] = str, id: str | None = None) -> None:
         super().__init__(id=id)
         self._keys = keys

@@ -24,6 +24,7 @@ from cockpit.tui.look.units import SIZES, span_text
 from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.pace.strip import strip_height
 from cockpit.tui.pace.view_model import STRETCHES, WHOLE, Sight
+from cockpit.tui.panes.banner import Banner
 from cockpit.tui.run import notices
 from cockpit.tui.run.actions import Deeds
 from cockpit.tui.run.command_list import CommandList
@@ -179,6 +180,8 @@ class Drawing:
         )
         low = self.screen.has_class("-low")
         self.screen.query_one(TopBar).show(head)
+        for each in self.screen.query(Banner):
+            each.acts = board.moment is None
         self.screen.query_one(StallBanner).show(board.model, now, low=low)
         if self._nccl.due(seldom=True):
             self.screen.run_worker(self._nccl.read(), group="nccl")
@@ -290,6 +293,8 @@ class Drawing:
         process = None if rank is None else board.model.ranks[rank]
         if pane.id == "glance":
             entitle(pane, "", f"rank {rank}" if process is not None else node)
+            if process is not None and self.recorded:
+                self._environs.wants(process)  # then it is known why it is not known
         else:
             if process is not None and self._environs.wants(process):
                 self.screen.run_worker(self._environs.fetch(process), group="environ")

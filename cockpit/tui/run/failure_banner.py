@@ -163,9 +163,8 @@ class FailureBanner(Banner):
         elif model.stop_reason:
             parts.append(Part((("stopping the other ranks", "warn"),), 0))
         elif model.alive():
-            parts.append(
-                Part(((f"the other ranks keep running · {self._keys('stop')} stops them", "warn"),), 0)
-            )
+            stops = f" · {self._keys('stop')} stops them" if self.acts else ""
+            parts.append(Part(((f"the other ranks keep running{stops}", "warn"),), 0))
         return parts
 
     def _soon(self, model: RunModel, now: float) -> list[list[Part]]:

@@ -88,7 +88,8 @@ class ReplayBar(Meaningful):
     def _before(self, track: Track) -> list[Part]:
         day = "%m-%d " if _day(track.begin) != _day(track.end) else ""
         clock = time.strftime(f"{day}%H:%M:%S", time.localtime(track.at))
-        sign = (">" if self._glyphs.ascii else "▶") if track.plays else ("=" if self._glyphs.ascii else "⏸")
+        signs = ("||", ">") if self._glyphs.ascii else ("┃┃", "▶")
+        sign = signs[track.plays]
         state = "playing" if track.plays else "paused"
         speed = f"{track.speed:,}{'x' if self._glyphs.ascii else '×'}"
         return [
@@ -126,7 +127,7 @@ class ReplayBar(Meaningful):
                 text, style = signs[mark.kind], STYLES[mark.kind]
             elif column == here:
                 text = "|" if self._glyphs.ascii else "┃"
-            cells.append((text, "first cursor" if column == here else style))
+            cells.append((text, f"{style}+cursor" if column == here else style))
         return cells
 
     def on_click(self, event: events.Click) -> None:

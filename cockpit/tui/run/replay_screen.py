@@ -66,11 +66,9 @@ class ReplayScreen(RunScreen, inherit_bindings=False):
         for command in in_scope(REPLAY, self.app.commands.values()):
             if keys[command.id] != command.key:
                 self._keys_before[command.id], keys[command.id] = keys[command.id], command.key
-        super().on_mount()
 
     def on_unmount(self) -> None:
         self.app.keys.update(self._keys_before)
-        super().on_unmount()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that move the cursor of a field are its own."""
@@ -105,10 +103,8 @@ class ReplayScreen(RunScreen, inherit_bindings=False):
     # Moving in time
 
     def own_handlers(self) -> dict[Id, Handler]:
-        """Those of the run, and of the replay; none that asks nodes."""
+        """Those of the run, and of the replay."""
         found = super().own_handlers()
-        if self._alone:
-            found |= {name: found[name]._replace(why_not=lambda: HERE) for name in ACTING}
         own: dict[Id, Callable[[], object]] = {
             "play": self._play,
             "rewind": partial(self._move_by, -NEAR_S),
@@ -125,6 +121,10 @@ class ReplayScreen(RunScreen, inherit_bindings=False):
             for name, step in (("previous_mark", -1), ("next_mark", 1))
         }
         return found | marks | {name: Handler(do, ready) for name, do in own.items()}
+
+    def why_not(self, name: Id) -> str:
+        """Why a command cannot work now; none asks nodes or changes the run."""
+        return HERE if self._alone and name in ACTING else super().why_not(name)
 
     def _play(self) -> None:
         assert self.replay is not None

@@ -99,7 +99,8 @@ class StallBanner(Banner):
         for at, step in enumerate(found.steps[:2] if found is not None else ()):
             words = step.in_app(self._keys) if step.action in ("failed_log",) else step.text
             yield Part(((words, "" if at else "strong"),), at + 1)
-        yield Part(((f"{self._keys('stacks')} inspects again", "dim"),), 4)
+        if self.acts:
+            yield Part(((f"{self._keys('stacks')} inspects again", "dim"),), 4)
 
 
 def _certainties(model: RunModel) -> dict[str, str]:
