@@ -88,6 +88,7 @@ PACKAGES = (
     "tui/pace",
     "tui/logs",
     "tui/stacks",
+    "tui/home",
     "tui/profile",
     "demo",
 )

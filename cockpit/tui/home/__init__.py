@@ -1,3 +1,4 @@
-"""Home: the runs known here, the one under the cursor, the user's SLURM jobs; what to type next."""
+"""The home screen: the runs known here, the one under the cursor, SLURM jobs, and what is chosen to do.
 
-from __future__ import annotations
+What is known of runs is in ``engine.known_runs`` and ``engine.briefs``; what is chosen, the verbs carry out.
+"""

@@ -27,14 +27,14 @@ class HomeApp(BaseApp):
         """Show the screen."""
         # Nodes are asked unasked: nobody shall have to log in for that.
         DESK.prompter = Nobody("the home screen never asks")
-        self.push_screen(HomeScreen(self.chosen))
+        self.push_screen(HomeScreen(self.want, self.chosen))
         if self._said:
             self.notify(self._said, severity="error", timeout=30)
 
-    def want(self, wish: Wish, chosen: str = "") -> None:
+    def want(self, wish: Wish, chosen: str) -> None:
         """End the app with a wish.
 
-        :param chosen: the run that it is about
+        :param chosen: the run that it is about; empty: none
         """
         self.wish = wish
         self.chosen = chosen or self.chosen

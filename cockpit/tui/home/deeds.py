@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cockpit import paths
@@ -32,22 +32,20 @@ class Deeds:
 
     :param screen: asks, tells, and holds the workers
     :param known: the runs
+    :param want: ends the app with a wish, and the run that it is about
     """
 
-    def __init__(self, screen: CommandScreen, known: KnownRuns) -> None:
+    def __init__(self, screen: CommandScreen, known: KnownRuns, want: Callable[[Wish, str], object]) -> None:
         self._screen = screen
         self._known = known
+        self._want = want
 
     def want(self, wish: Wish, chosen: str = "") -> None:
         """End the app with a wish.
 
         :param chosen: the run that it is about
         """
-        from cockpit.tui.home.app import HomeApp
-
-        app = self._screen.app
-        assert isinstance(app, HomeApp)
-        app.want(wish, chosen)
+        self._want(wish, chosen)
 
     def command(self, brief: Brief | None) -> str:
         """What does the same in a shell."""

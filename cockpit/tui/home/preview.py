@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from cockpit.base.shell import join
-from cockpit.core.run.brief import Brief
+from cockpit.core.run.brief import GOES_ON, Brief
 from cockpit.core.run.standstill import span
 from cockpit.core.text import one_line
 from cockpit.engine.report.glance import Glance
@@ -15,6 +15,9 @@ from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import clock_text, number_text, span_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane, hanging
+
+HEAD = 12
+"""Rows above the last lines."""
 
 LABEL, SPARK = 11, 30
 """Columns of what a line is about, and of a curve."""
@@ -39,6 +42,8 @@ class Preview(TextPane):
     brief: Brief | None = None
     glance: Glance | None = None
     """None: it is being read."""
+    welcomes = False
+    """Whether no run is known here."""
     trouble = ""
     """Why it cannot be."""
     keys: Mapping[str, str] = {"demo": "d", "demo_hang": "h", "demo_crash": "c"}
@@ -55,9 +60,9 @@ class Preview(TextPane):
 
     def build(self, width: int) -> Sequence[Line]:
         """Its lines."""
-        if self.brief is None:
-            return [*self._welcome(width)]
-        return [*self._told(self.brief, width)]
+        if self.brief is not None:
+            return [*self._told(self.brief, width)]
+        return [*self._welcome(width)] if self.welcomes else []
 
     def _welcome(self, width: int) -> Iterator[Line]:
         left = " " * (12 if width >= 96 else 1)
@@ -99,9 +104,19 @@ class Preview(TextPane):
         else:
             yield from self._tails(glance, width)
 
+    @property
+    def _tail_lines(self) -> int:
+        """How many lines of each log are shown: the last one should be on the screen."""
+        glance = self.glance
+        return max(6, (self.size.height - HEAD) // max(1, len(glance.tails) if glance else 1) - 2)
+
     def _banner(self, brief: Brief, glance: Glance, width: int) -> Iterator[Line]:
         """How it ended and why, and what to type; nothing of what ended well."""
-        lines = [(text, "bad") for text in (*glance.outcome[:1],) if brief.word != "ended"]
+        if brief.word in GOES_ON or brief.word == "ended":
+            first = brief.cause
+        else:
+            first = next(iter(glance.outcome), brief.cause)
+        lines = [(first, "bad")] if first else []
         lines += [(glance.cause, "title")] if glance.cause else []
         lines += [(" → ".join(glance.places[-3:]), "")] if glance.places else []
         lines += [(glance.meaning, "")] if glance.meaning else []
@@ -166,7 +181,7 @@ class Preview(TextPane):
                 width,
                 "label",
             )
-            for text in tail.lines:
+            for text in tail.lines[-self._tail_lines :]:
                 yield from hanging((), text, width, "error" if "Error" in text else "")
 
 

@@ -14,11 +14,12 @@ from cockpit.core.run.brief import GOES_ON, Brief
 from cockpit.core.run.standstill import span
 from cockpit.core.text import one_line
 from cockpit.tui.look.glyphs import ASCII, UNICODE
+from cockpit.tui.look.units import span_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece
 
-STATE, STEP, AGE, NODES = 16, 15, 12, 14
+STATE, STEP, AGE, NODES = 15, 14, 13, 14
 """Columns of the state, the step, the age and the nodes."""
 RUN = 24
 """Columns of the name, at most."""
@@ -51,7 +52,7 @@ class RunList(ListPane[Brief]):
 
     marked = ""
     """The run that another one is compared with."""
-    _name = RUN
+    _widest = RUN
 
     def key_of(self, item: Brief) -> Hashable:
         """Its name."""
@@ -59,13 +60,13 @@ class RunList(ListPane[Brief]):
 
     def show_runs(self, runs: Sequence[Brief]) -> None:
         """Show these, in their order."""
-        self._name = min(RUN, max((len(run.run) for run in runs), default=RUN))
+        self._widest = min(RUN, max((len(run.run) for run in runs), default=RUN))
         self.show_items(runs)
 
     def drawn_from(self, item: Brief, before: Brief | None, width: int) -> tuple[object, ...]:
         """Ages grow by the minute."""
         age = int(time.time()) if item.word == "stalled" else int(time.time() / 60)
-        return item, before is None, width, age, item.run == self.marked, self._name
+        return item, before is None, width, age, item.run == self.marked, self._widest
 
     def item_lines(self, item: Brief, before: Brief | None, width: int) -> Iterator[Line]:
         """State, name, step, age, nodes, and how it is."""
@@ -79,7 +80,7 @@ class RunList(ListPane[Brief]):
             )
         sign, role = SIGNS.get(item.word, ("lost", "lost"))
         glyph = getattr(ASCII if self.ascii_only else UNICODE, sign)
-        role = "stale" if item.word in GOES_ON and item.asked is None else role
+        role = "stale" if item.word in GOES_ON and is_old(item) else role
         state = f"{glyph} {state_text(item, now)}"
         name = one_line(item.run, limit=60)
         pieces = [*self._cells(state, name, "", age_text(item, now), _nodes(item), "", width)]
@@ -99,7 +100,7 @@ class RunList(ListPane[Brief]):
         self, state: str, run: str, step: str, age: str, nodes: str, how: str, width: int
     ) -> Iterator[Piece]:
         yield Piece(_cell(state, STATE), "label")
-        yield Piece(_cell(run, self._name + 2), "label")
+        yield Piece(_cell(run, self._widest + 2), "label")
         yield Piece(f"{step:>{STEP}}", "label")
         if width >= MIDDLE:
             yield Piece(f"{age:>{AGE}}", "label")
@@ -114,10 +115,17 @@ def state_text(item: Brief, now: float) -> str:
     return f"stalled {span(now - item.since)}" if item.word == "stalled" and item.since else item.word
 
 
+def is_old(item: Brief) -> bool:
+    """Whether none of its nodes has said that it is still so."""
+    return item.asked is None or len(item.unreachable) >= len(item.nodes) > 0
+
+
 def how_text(item: Brief, now: float) -> str:
     """In one line how it is; which nodes do not answer."""
     told = item.how(now)
     if item.unreachable:
+        if is_old(item) and item.seen:
+            told = f"last seen {age_text(item, now, item.seen)}"
         many = nodes_text(item.unreachable)
         told = "; ".join(
             filter(None, (told, f"{many} {'does' if len(item.unreachable) == 1 else 'do'} not answer"))
@@ -125,11 +133,17 @@ def how_text(item: Brief, now: float) -> str:
     return one_line(told, limit=400)
 
 
-def age_text(item: Brief, now: float) -> str:
-    """How long it runs, or how long ago it ended: ``46 min``, ``5 h ago``, ``14 Nov``."""
-    if item.ended is None and item.word in GOES_ON:
-        return span(now - item.began)
-    at = item.ended or item.seen or item.began
+def age_text(item: Brief, now: float, seen: float | None = None) -> str:
+    """How long it runs, or how long ago it ended: ``46 min``, ``5 h ago``, ``14 Nov``.
+
+    :param seen: that long ago something else was, unix seconds
+    """
+    if seen is None and item.ended is None and item.word in GOES_ON:
+        age = max(0.0, now - item.began)
+        return (
+            f"{age / 60:.0f} min" if 100 <= age < 3600 else span_text(age) if age > 48 * 3600 else span(age)
+        )
+    at = seen or item.ended or item.seen or item.began
     age = max(0.0, now - at)
     if age < 90:
         return f"{age:.0f} s ago"

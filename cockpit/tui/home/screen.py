@@ -43,6 +43,9 @@ TICK_S, DRAW_S = 0.1, 1.0
 READ_S, ASK_S = 5.0, 15.0
 """Seconds between two looks at which runs there are, and from an answer of nodes until they are asked."""
 
+LEAST, AROUND, SHARE = 7, 3, 0.45
+"""Rows of the list at least; those that are for its frame and heading; the share that it takes at most."""
+
 SIDE, BELOW = 110, 20
 """Columns from which on there are panes at the side; rows from which on there is a preview."""
 
@@ -50,6 +53,7 @@ SIDE, BELOW = 110, 20
 class HomeScreen(CommandScreen):
     """Runs, the one under the cursor, SLURM jobs, and what to type.
 
+    :param want: ends the app with a wish, and the run that it is about
     :param chosen: the run that the cursor is on at first; empty: the first one
     """
 
@@ -59,7 +63,7 @@ class HomeScreen(CommandScreen):
 
     DEFAULT_CSS = """
     HomeScreen #home { height: 1fr; }
-    HomeScreen #runs { height: auto; max-height: 45%; min-height: 7; }
+    HomeScreen #runs { height: 45%; }
     HomeScreen #below { height: 1fr; }
     HomeScreen #preview { width: 1fr; height: 1fr; }
     HomeScreen #side { width: 36%; max-width: 62; height: 1fr; }
@@ -80,7 +84,7 @@ class HomeScreen(CommandScreen):
     _preview = getters.query_one(Preview)
     _jobs = getters.query_one(JobsPane)
 
-    def __init__(self, chosen: str = "") -> None:
+    def __init__(self, want: Callable[[Wish, str], object], chosen: str = "") -> None:
         super().__init__()
         self.last_keys = ("help", "leave")
         self.known = KnownRuns()
@@ -89,9 +93,10 @@ class HomeScreen(CommandScreen):
         self._typed = ""
         self._looker = Looker(self)
         self._queue = Queue(self)
-        self._deeds = Deeds(self, self.known)
+        self._deeds = Deeds(self, self.known, want)
         self._ask_now = asyncio.Event()
         self._drawn = 0.0
+        self._rows = 0
 
     def compose(self) -> ComposeResult:
         ascii_only = self.app.glyphs.ascii
@@ -130,6 +135,8 @@ class HomeScreen(CommandScreen):
         self.check_size(*event.size)
         self.set_class(event.size.width < SIDE, "-thin")
         self.set_class(event.size.height < BELOW, "-flat")
+        self._rows = 0
+        self.call_after_refresh(self.draw)
 
     # What is known
 
@@ -176,7 +183,15 @@ class HomeScreen(CommandScreen):
         runs = self.shown
         nothing = not self.known.runs and self.known.read_whole
         self.set_class(nothing, "-empty")
-        self.query_one(StartPane).first = nothing
+        for pane in (self.query_one(StartPane), self._preview):
+            if pane.welcomes != nothing:
+                pane.welcomes = nothing
+                pane.rebuild()
+        # As high as its lines, but that what is below has room.
+        rows = max(LEAST, min(len(runs) + AROUND, int(self.size.height * SHARE)))
+        if self._rows != rows:
+            self._rows = rows
+            self._list.styles.height = None if self.has_class("-flat") else rows
         self._list.empty = [self._why_none()]
         self._list.show_runs(runs)
         if self._chosen and self._list.put_on(self._chosen):
@@ -328,7 +343,7 @@ class HomeScreen(CommandScreen):
         """What esc undoes: one pane alone, a mark, a filter, the focus of another pane."""
         return [
             (self.has_class("-alone"), lambda: self.remove_class("-alone")),
-            (self._list.marked, lambda: self._deeds.unmark()),
+            (self._list.marked, self._deeds.unmark),
             (self._typed, lambda: self._filter("")),
             (self.known.runs and self.focused is not self._list, self._list.focus),
         ]

@@ -24,13 +24,13 @@ DOES: Sequence[tuple[str, str]] = (
 class StartPane(TextPane):
     """A few lines that never change."""
 
-    first = False
+    welcomes = False
     """Whether nothing is known here yet."""
 
     def build(self, width: int) -> Sequence[Line]:
         """The lines."""
         lines: list[Line] = []
-        if self.first:
+        if self.welcomes:
             for does, what in DOES:
                 lines += [*hanging((Piece(f"{does:<11}"),), what, width, "label"), Line()]
             return lines
