@@ -217,3 +217,45 @@ def _call(words: tuple[str, ...], lines: tuple[str, ...]) -> Answer:
         raise CockpitError(f"cannot start {words[0]}: {error.strerror}") from None
     out, said = (data.decode(errors="replace") for data in (done.stdout, done.stderr))
     return Answer(done.returncode, out, said)
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A line of ``squeue``; nothing of it is harmless for a terminal.
+
+    :param job: its number, like ``123``, or that of elements of an array, like ``123_4``, ``123_[5-8]``
+    :param state: in capitals; ``ran``: how long it has, like ``1-02:03:04``
+    :param nodes: those it has, as SLURM writes them; empty: none yet
+    :param why: why it waits; ``starts``: when it will start, as SLURM guesses; ``N/A``: it does not
+    """
+
+    job: str
+    state: str
+    ran: str
+    nodes: str
+    count: str
+    why: str
+    starts: str
+    name: str
+
+    @property
+    def running(self) -> bool:
+        """Whether it has nodes on which something may run."""
+        return self.state == "RUNNING" and re.fullmatch(r"[0-9]{1,10}(_[0-9]{1,10})?", self.job) is not None
+
+
+JOBS = 200
+"""Lines of ``squeue`` that are read."""
+
+
+def jobs_of(user: str) -> list[QueuedJob]:
+    """The jobs of a user, those that run first.
+
+    :raises CockpitError: SLURM is not here, or does not answer
+    """
+    answer = ask(["squeue", "--noheader", f"--user={user}", "--format=%i|%T|%M|%N|%D|%r|%S|%j"])
+    if answer.status:
+        raise CockpitError(f"squeue failed: {' '.join(answer.said.split())[:300] or answer.status}")
+    parts = (line.split("|", 7) for line in answer.out.splitlines()[:JOBS])
+    found = [QueuedJob(*map(str.strip, each)) for each in parts if len(each) == 8]
+    return sorted(found, key=lambda each: not each.running)

@@ -93,6 +93,7 @@ PACKAGES = (
     "tui/pace",
     "tui/logs",
     "tui/stacks",
+    "tui/home",
     "tui/profile",
     "tui/compare",
     "demo",

@@ -72,8 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         openfiles.raise_limit()
         if argv is None:
             _guard()
-        with _asking(words):
-            code = _verb(words or ["ps"])
+        if not words:
+            code = _home()
+        else:
+            with _asking(words):
+                code = _verb(words)
         sys.stdout.flush()
         return code
     except SystemExit:
@@ -110,6 +113,23 @@ def _verb(words: list[str]) -> int:
     if words[0] in _STAYING:
         heap.give_back()
     return int(verb.main(words[1:]))
+
+
+def _home() -> int:
+    """The home screen; without a terminal for it, the help."""
+    from cockpit.cli import terminal
+
+    if not terminal.wanted(plain=False, headless=False, json=False):
+        out_lines(usage().rstrip("\n").split("\n"))
+        return Exit.USAGE
+    from cockpit.cli import home
+
+    def verb(words: list[str]) -> int:
+        with _asking(words):
+            return _verb(words)
+
+    heap.give_back()
+    return home.main(verb)
 
 
 def _help(about: str) -> int:

@@ -131,7 +131,7 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
 
     app = CockpitApp(flight, config.load(), read_only=read_only, notify=notify)
     app.settled = heap.settle
-    with _terminal_of(app):
+    with of_app(app):
         code = await app.run_async()
     if app.session is None:
         return int(Exit.LEFT)
@@ -164,7 +164,7 @@ async def show_stacks(stacks: Stacks) -> int:
     from cockpit.tui.stacks.app import StacksApp
 
     app = StacksApp(stacks, config.load())
-    with _terminal_of(app):
+    with of_app(app):
         await app.run_async()
     if stacks.snapshot.samples:
         say(f"snapshot: {stacks.save()}")
@@ -172,7 +172,7 @@ async def show_stacks(stacks: Stacks) -> int:
 
 
 @contextmanager
-def _terminal_of(app: BaseApp) -> Iterator[None]:
+def of_app(app: BaseApp) -> Iterator[None]:
     """The terminal while an app runs, and after it.
 
     :raises CockpitError: the app met an error

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cockpit.core.logs.causes import TAIL
-from cockpit.core.ranks import nodes_text
+from cockpit.core.masks import ranks_of
+from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.run.brief import Brief
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.standstill import standing
@@ -173,8 +174,11 @@ def _word(model: RunModel, state: str, *, starting: bool) -> tuple[str, str]:
     if state:
         return ("starting", "") if state == "starting" else ("not started", state)
     word, cause = outcome(model, starting=starting)
-    if word == "failed" and model.judged is not None and model.judged.detail:
-        cause = f"{cause}: {model.judged.detail}"
+    told = model.judged
+    if word == "failed" and told is not None and told.detail and told.certainty != "unsure":
+        # How it exited says less than what it said before.
+        exits = told.ranks and all(model.ranks[rank].code for rank in ranks_of(told.ranks))
+        cause = f"{ranks_named(ranks_of(told.ranks)) if exits else cause}: {told.detail}"
     if word == "failed" and not cause:
         lost = [node.name for node in model.nodes.values() if node.lost]
         cause = f"lost: {nodes_text(lost)}: {model.nodes[lost[0]].lost}" if lost else ""

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from cockpit.core.text import one_line
 from cockpit.transport.base import LinkError, NoLogin
@@ -74,6 +74,7 @@ class Challenge:
     waiting: Callable[[], Sequence[str]] = field(default=tuple)
     number: int = 0
     refused: str = ""
+    does: ClassVar[str] = "log in"
 
     @property
     def title(self) -> str:

@@ -8,14 +8,14 @@ from functools import partial
 
 from cockpit.errors import CockpitError, near
 
-RUN, STACKS, DOCTOR, KEPT, PROFILE = "run", "stacks", "doctor", "kept", "profile"
+HOME, RUN, STACKS, DOCTOR, KEPT, PROFILE = "home", "run", "stacks", "doctor", "kept", "profile"
 COMPARE, EVERYWHERE = "compare", ""
-"""Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, a profile's,
-that of two runs, or on all."""
+"""Scopes: what a key does on the home screen, the run's, the stacks', the doctor's, that of evidence, a
+profile's, that of two runs, or on all."""
 REPLAY = "replay"
 """The run's screen where the run is replayed: it has the commands of both."""
 
-GROUPS = ("Run", "Replay", "Move", "Log", "Stacks", "Doctor", "Profile", "View")
+GROUPS = ("Home", "Run", "Replay", "Move", "Log", "Stacks", "Doctor", "Profile", "View")
 """Headings in help and docs, in order."""
 
 Id = str
@@ -26,23 +26,18 @@ Id = str
 class Command:
     """Something a person can do.
 
-        :param group: heading in help
-        :param id: its name in the config's ``[keys]``, in bindings and in code
-        :param bound: keys in Textual's spelling with commas between them, the first one is shown
-        :param title: what it does, in a few words
-        :param short: its label in the footer
-        :param help: one or two more sentences
-        :param footer: place in the footer's order, lowest first; None: never there
-        :param panes: those of the run's screen in which the footer offers it; empty: all of them
-        :param changes: whether it changes the run, which ``--read-only`` forbids
-    <<<<<<< HEAD
-        :param scope: the screen it is for, ``run``, ``replay``, ``stacks``, ``doctor``, ``kept`` or ``profile``;
-            empty: every screen
-        :param replayed: its keys where a run is replayed, if a command of that has those it has elsewhere; None:
-            the same
-    =======
-        :param scope: the screen it is for, such as ``run`` or ``stacks``; empty: every screen
-    >>>>>>> 5dec0c257edec8a5282d24fa8b228d663222dbfe
+    :param group: heading in help
+    :param id: its name in the config's ``[keys]``, in bindings and in code
+    :param bound: keys in Textual's spelling with commas between them, the first one is shown
+    :param title: what it does, in a few words
+    :param short: its label in the footer
+    :param help: one or two more sentences
+    :param footer: place in the footer's order, lowest first; None: never there
+    :param panes: those of the run's screen in which the footer offers it; empty: all of them
+    :param changes: whether it changes the run, which ``--read-only`` forbids
+    :param scope: the screen it is for, such as ``run`` or ``stacks``; empty: every screen
+    :param replayed: its keys where a run is replayed, if a command of that has those it has elsewhere; None:
+        the same
     """
 
     group: str
@@ -69,13 +64,78 @@ class Command:
 
 
 # One for the commands under each heading.
-_run, _replay, _move, _log, _stacks, _doctor, _profile, _view = (partial(Command, group) for group in GROUPS)
+_home, _run, _replay, _move, _log, _stacks, _doctor, _profile, _view = (
+    partial(Command, group) for group in GROUPS
+)
+_home = partial(_home, scope=HOME)
 _replay = partial(_replay, scope=REPLAY)
 _stacks = partial(_stacks, scope=STACKS)
 _doctor = partial(_doctor, scope=DOCTOR)
 _profile = partial(_profile, scope=PROFILE)
 
 EVERY: tuple[Command, ...] = (
+    _home(
+        "filter_runs",
+        "slash,f",
+        "filter the runs: a name, a node, a state, a word of the cause",
+        "filter",
+        "Live while you type; several words must all be found, a leading ! inverts.",
+        35,
+    ),
+    _home(
+        "run_again",
+        "r",
+        "run again: shows the command and what was not kept of its environment, then asks",
+        "run again",
+        "Secrets are not kept; they are asked for by name.",
+        40,
+        changes=True,
+    ),
+    _home(
+        "compare_runs",
+        "equals_sign",
+        "compare two runs: press it on one, then on the other",
+        "compare",
+        footer=45,
+    ),
+    _home(
+        "attach_job",
+        "a",
+        "watch the SLURM job under the cursor, else the first that runs",
+        "attach to a job",
+        footer=50,
+    ),
+    _home(
+        "look_nodes",
+        "o",
+        "look on nodes for runs and jobs that are not known here: a hostfile, or names",
+        "other nodes",
+        "A job that cockpit did not start is listed too; enter watches it.",
+        55,
+    ),
+    _home(
+        "stop_run",
+        "x",
+        "stop the run",
+        "stop",
+        "Asks first. SIGTERM, time to end, a profiler's time to write its report, then SIGKILL.",
+        changes=True,
+    ),
+    _home(
+        "remove_run",
+        "X",
+        "remove what is here of a run that is over",
+        "remove",
+        "Asks first. Its folder on this machine: logs, stacks, reports that were fetched. Nodes keep theirs.",
+        changes=True,
+    ),
+    _home("ask_again", "u", "ask the nodes again, now", "ask again"),
+    _home("demo", "d", "while no run is known: the demo, a healthy run of 4 ranks", "demo", footer=1),
+    _home("demo_hang", "h", "the same with a rank that hangs", "demo with a hang", footer=2),
+    _home("demo_crash", "c", "the same with a rank that fails", "demo with a crash", footer=3),
+    _home("home_runs", "1", "the runs"),
+    _home("home_run", "2", "the run under the cursor: cause, curves, last lines"),
+    _home("home_jobs", "3", "your SLURM jobs"),
     _run(
         "stop",
         "x",
@@ -430,8 +490,8 @@ BY_ID = {command.id: command for command in EVERY}
 SHOWN = {
     "question_mark": "?",
     "slash": "/",
-    "minus": "-",
     "equals_sign": "=",
+    "minus": "-",
     "colon": ":",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
@@ -478,7 +538,7 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
         else command
         for command in EVERY
     }
-    for scope in (RUN, STACKS, DOCTOR, KEPT, PROFILE, COMPARE):
+    for scope in (HOME, RUN, STACKS, DOCTOR, KEPT, PROFILE, COMPARE):
         _refuse_clashes(in_scope(scope, commands.values()), where)
     _refuse_clashes((command for command in commands.values() if command.scope == REPLAY), where)
     return commands

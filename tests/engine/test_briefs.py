@@ -49,7 +49,7 @@ def by_name() -> dict[str, Brief]:
     ("end", "word", "how"),
     [
         ("ended", "ended", "in 59 min 59 s, loss 2.8"),
-        ("failed", "failed", "rank 0 exited 1: torch.OutOfMemoryError: CUDA out of memory"),
+        ("failed", "failed", "rank 0: torch.OutOfMemoryError: CUDA out of memory"),
         ("stopped", "stopped", "after 59 min 59 s"),
         ("lost", "failed", "rank 0 lost: rebooted"),
     ],

@@ -13,6 +13,7 @@ from typing import Any
 
 from cockpit.config import Config
 from tests.tui import lively, stack_scenes
+from tests.tui.home_scenes import at_home
 from tests.tui.profile_scenes import SCENES as PROFILE_SCENES
 from tests.tui.profile_scenes import profiled
 from tests.tui.scenes import SCENES, played
@@ -47,6 +48,9 @@ PROFILE_SHOTS = ("profile-goes-on",)
 
 PROFILES = ("profile-4", "profile-64")
 
+HOME_SHOTS = ("home",)
+"""That of the home screen."""
+
 THEMES = ("dark", "light")
 SIZE = (140, 40)
 
@@ -62,6 +66,8 @@ async def _shoot(folder: Path, name: str, theme: str, size: tuple[int, int] | No
 
 def _shown(name: str, size: tuple[int, int], config: Config) -> AbstractAsyncContextManager[tuple[Any, ...]]:
     """A scene, whichever screen it is of."""
+    if name in HOME_SHOTS:
+        return at_home(size, config)
     if name in STACK_SHOTS:
         return stacked(STACK_SCENES[name], size, config)
     if name in (*PROFILE_SHOTS, *PROFILES):
@@ -76,7 +82,11 @@ def main(folder: Path) -> None:
     time.time = lambda: NOW
     Stage.lively, stack_scenes.RUN = True, lively.name(NOW - 761)
     folder.mkdir(parents=True, exist_ok=True)
-    usual = [(name, theme, None) for theme in THEMES for name in (*SHOTS, *STACK_SHOTS, *PROFILE_SHOTS)]
+    usual = [
+        (name, theme, None)
+        for theme in THEMES
+        for name in (*HOME_SHOTS, *SHOTS, *STACK_SHOTS, *PROFILE_SHOTS)
+    ]
     for what in (
         *usual,
         *((name, THEMES[0], size) for name in (*PACE_SHOTS, *PROFILES) for size in PACE_SIZES),

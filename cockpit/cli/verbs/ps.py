@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from cockpit import paths
 from cockpit.base.gate import plain
 from cockpit.base.shell import quote
 from cockpit.cli import node_options
@@ -121,8 +122,9 @@ async def _all(args: Namespace, within: str) -> list[dict[str, Any]]:
     from cockpit.engine.records.folder import list_runs
 
     async with _pools(args) as pools:
-        folders = slurm_options.runs_in(within) if within else list_runs()
-        folders = folders if args.all else folders[-20:]
+        if args.all and not within:
+            return await _every(pools, connect=not args.no_connect)
+        folders = slurm_options.runs_in(within) if within else list_runs()[-20:]
         return await _rows(folders, pools, connect=not args.no_connect)
 
 
@@ -151,6 +153,19 @@ async def _adopt(args: Namespace, pools: Pools) -> None:
     for error in errors.values():
         if str(error) not in teller.told:
             complain(error)
+
+
+async def _every(pools: Pools, *, connect: bool) -> list[dict[str, Any]]:
+    """One row per run: of those that are over as the index has it, of the others as their nodes tell."""
+    from cockpit.engine.briefs import briefs
+    from cockpit.engine.records.folder import RunFolder
+
+    known = sorted(
+        await asyncio.to_thread(lambda: list(briefs())), key=lambda brief: (brief.began, brief.run)
+    )
+    asked = [RunFolder(paths.runs() / brief.run) for brief in known if brief.open] if connect else []
+    told = {row["run"]: row for row in await _rows(asked, pools, connect=True)} if asked else {}
+    return [told.get(brief.run) or _row(brief) for brief in known]
 
 
 async def _rows(folders: Sequence[RunFolder], pools: Pools, *, connect: bool) -> list[dict[str, Any]]:

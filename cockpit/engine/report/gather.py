@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
-from itertools import islice
 
 from cockpit import __version__, config
 from cockpit.base import secret
 from cockpit.core.explain.report import Line, Report
 from cockpit.core.finding import Finding
-from cockpit.core.logs.sources import Output, rank_of
-from cockpit.core.logs.tracebacks import read_lines
-from cockpit.core.masks import ranks_of
+from cockpit.core.logs.sources import Output
 from cockpit.core.nccl.findings import notable
 from cockpit.core.pace.pace import Pace
 from cockpit.core.profile import reader
 from cockpit.core.profile.words import as_lines as profile_lines
 from cockpit.core.profile.words import title as profile_title
-from cockpit.core.report.model import Look, Moment, Profile, RunReport, Tail, Why
+from cockpit.core.report.model import Look, Moment, Profile, RunReport, Why
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import ended_when, state_text, summary
@@ -29,13 +25,13 @@ from cockpit.core.run.timeline import Timeline
 from cockpit.core.stacks.text import as_lines as stack_lines
 from cockpit.core.text import one_line
 from cockpit.engine.explain.known import explained
-from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.nccl import table_here
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.history import history
 from cockpit.engine.records.last_good import last_good
 from cockpit.engine.report.numbers import CURVES, POINTS, Columns, numbers
+from cockpit.engine.report.tails import tails
 from cockpit.engine.report.what import what_ran
 from cockpit.engine.run.noticed import noticed
 from cockpit.engine.run.paces import PaceBook, estimate
@@ -53,8 +49,6 @@ STACK_LINES = 160
 """Lines of one snapshot."""
 WIDTH = 100
 """Columns of the tables of a profile."""
-TAILS, TAIL_LINES, TAIL_BYTES, LINE = 4, 25, 64 << 10, 400
-"""Logs whose last lines are shown, lines of each, bytes that are read for them, bytes of a line."""
 
 
 async def report_of(
@@ -112,7 +106,7 @@ async def _with_the_rest(
         looks=_looks(folder, model),
         profiles=_profiles(folder),
         findings=_findings(folder, model, pace),
-        tails=_tails(folder, model, told, speaks),
+        tails=tails(folder, model, told, speaks),
         last_good="" if good is None else good.name,
     )
 
@@ -195,33 +189,3 @@ def _profiles(folder: RunFolder) -> tuple[Profile, ...]:
 def _findings(folder: RunFolder, model: RunModel, pace: Pace) -> tuple[Finding, ...]:
     lang = config.load().language
     return (*noticed(folder.name, model, pace), *notable(table_here(folder), lang))
-
-
-# Last words
-
-
-def _tails(folder: RunFolder, model: RunModel, told: Report, speaks: Output | None) -> tuple[Tail, ...]:
-    """The last lines of the ranks that matter."""
-    whys: dict[Output, str] = {}
-
-    def matter(ranks: Iterable[int], why: str) -> None:
-        for number in ranks:
-            if (rank := model.ranks.get(number)) is not None:
-                whys.setdefault((rank.node, number), why)
-
-    matter(told.ranks, "it holds up the others" if told.how == "stalled" else "it failed first")
-    matter(ranks_of(model.watch.culprits), "it holds up the others")
-    matter([rank.rank for rank in islice(model.failures(), 2)], "it failed")
-    if speaks is not None:
-        whys.setdefault(speaks, "its log says most about the training")
-    matter(sorted(model.ranks)[:1], "the first rank")
-    with closing(SpooledLogs(folder)) as logs:
-        found = [_tail(logs, source, why) for source, why in list(whys.items())[:TAILS]]
-    return tuple(tail for tail in found if tail.size)
-
-
-def _tail(logs: SpooledLogs, source: Output, why: str) -> Tail:
-    node, writer = source
-    lines = [line for line in read_lines(logs.tail(source, TAIL_BYTES)) if line.strip()]
-    shown = tuple(one_line(line, limit=LINE) for line in lines[-TAIL_LINES:])
-    return Tail(rank_of(writer), node, why, shown, logs.size(logs.number(source)))

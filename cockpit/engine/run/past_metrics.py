@@ -30,26 +30,33 @@ async def told_before(folder: RunFolder, model: RunModel) -> Mapping[str, Points
     """
     enough = Event()
     try:
-        return await asyncio.to_thread(_read, folder, model, enough)
+        return await asyncio.to_thread(numbers, folder, model, MOST, enough)
     finally:
         enough.set()
 
 
-class _EnoughError(Exception):
+class EnoughError(Exception):
     """Nobody waits for it any more."""
 
 
-def _read(folder: RunFolder, model: RunModel, enough: Event) -> Mapping[str, Points]:
+def numbers(folder: RunFolder, model: RunModel, most: int, enough: Event) -> Mapping[str, Points]:
+    """The same in this thread.
+
+    :param most: bytes at the end of the log that are read
+    :param enough: set: nobody waits for it any more
+    :raises CockpitError: the log's index cannot be read
+    """
+
     def go_on(share: float) -> None:
         if enough.is_set():
-            raise _EnoughError
+            raise EnoughError
 
     found = {name: Series(POINTS) for name in FIELDS}
     with closing(SpooledLogs(folder)) as logs:
         source = speaker(logs)
         if source is None:
             return {}
-        since = max(0, logs.size(logs.number(source)) - MOST)
+        since = max(0, logs.size(logs.number(source)) - most)
         for one in said(folder, model, logs, source, go_on, since=since):
             for name in FIELDS if one.at is not None else ():
                 value = getattr(one, name)

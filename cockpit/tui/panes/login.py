@@ -1,11 +1,11 @@
-"""The dialog for what a login needs: a password or a code, which nobody else gets to see."""
+"""The dialog for what has to be typed, such as what a login needs: nobody else gets to see it."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from textual import events, on
 from textual._time import get_time
@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from cockpit.transport.login_prompts import Challenge
+from cockpit.transport.login_prompts import Challenge, Prompt
 from cockpit.tui.panes.dialogs import harmless
 
 AROUND = 5
@@ -48,6 +48,33 @@ class _Field(Input):
             super().action_cut()
 
 
+class Asked(Protocol):
+    """What is to be typed; see :class:`cockpit.transport.login_prompts.Challenge`."""
+
+    @property
+    def title(self) -> str:
+        """The question in a few words."""
+
+    @property
+    def hop(self) -> str:
+        """Whose login it is, if it is one."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What the server says before that."""
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """One or more."""
+
+    @property
+    def does(self) -> str:
+        """What the last enter does."""
+
+    def about(self) -> list[str]:
+        """What it is about, in lines."""
+
+
 class LoginDialog(ModalScreen[tuple[str, ...] | None]):
     """Asks for the answers of one challenge; esc gives up on this login."""
 
@@ -67,7 +94,7 @@ class LoginDialog(ModalScreen[tuple[str, ...] | None]):
     LoginDialog Input { padding: 0 1; background: $panel; }
     """
 
-    def __init__(self, challenge: Challenge) -> None:
+    def __init__(self, challenge: Asked) -> None:
         super().__init__()
         self._challenge = challenge
         self.readable_since = math.inf
@@ -83,7 +110,7 @@ class LoginDialog(ModalScreen[tuple[str, ...] | None]):
                 yield Static(harmless(prompt.text) or "answer:", classes="prompt", markup=False)
                 yield _Field(password=not prompt.echo, compact=True)
         box.border_title = Content(f" {harmless(challenge.title)} ")
-        box.border_subtitle = Content(" enter: log in · esc: cancel ")
+        box.border_subtitle = Content(f" enter: {challenge.does} · esc: cancel ")
 
     def on_resize(self, event: events.Resize) -> None:
         self.query_one(VerticalScroll).styles.max_height = max(1, event.size.height - AROUND)

@@ -1,0 +1,75 @@
+"""The home screen with made-up runs, for pictures: as on an evening with much going on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from unittest import mock
+
+from cockpit.config import Config
+from cockpit.core.run.brief import Brief
+from cockpit.engine import known_runs
+from cockpit.engine.briefs import brief_here
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.join import Pools
+from cockpit.slurm import QueuedJob
+from cockpit.tui.home import queue
+from cockpit.tui.home.app import HomeApp
+from cockpit.tui.home.screen import HomeScreen
+from tests.engine.knownruns import KnownRun
+from tests.tui.scenes import until
+
+H = 3600.0
+EIGHT = tuple(f"gpu{number:02d}" for number in range(1, 9))
+STALLED, SHOWN = "20261121-0412-otter", "20261120-2318-lynx"
+
+JOBS = [
+    QueuedJob("418790", "RUNNING", "1:53:12", "gpu[09-12]", "4", "None", "N/A", "llama-1b"),
+    QueuedJob("418823", "RUNNING", "38:04", "gpu[15-16]", "2", "None", "N/A", "ablate-3"),
+    QueuedJob("418911", "PENDING", "0:00", "", "16", "Priority", "06:10", "llama-1b"),
+]
+
+
+def write(now: float) -> None:
+    """Runs of three days."""
+    KnownRun(STALLED, now - 46 * 60, end="", steps=1216, nodes=EIGHT, ranks=2).write()
+    KnownRun("20261121-0305-heron", now - 1.9 * H, end="", steps=18402, total=40000, nodes=EIGHT[:4]).write()
+    KnownRun(SHOWN, now - 5.7 * H, 2486, "failed", EIGHT, 8, 1102).write()
+    KnownRun("20261120-2114-robin", now - 8 * H, 720, "stopped", EIGHT, 2, 310).write()
+    KnownRun("20261120-1102-crane", now - 18 * H, 3 * H + 120, "ended", EIGHT, 2, 900, 900).write()
+    KnownRun("20261119-0921-swift", now - 42 * H, 4140, "ended", EIGHT[:4], 2, 400, 400).write()
+    KnownRun("20261118-1907-stoat", now - 66 * H, 3900, "lost", EIGHT[:4], 2, 344, 2000).write()
+
+
+async def _now(folder: RunFolder, pools: Pools | None) -> Brief:
+    brief = replace(brief_here(folder), asked=time.time())
+    if brief.run == STALLED:
+        cause = "rank 13 has not reached all_reduce #4211 · sure"
+        return replace(brief, word="stalled", since=time.time() - 48, cause=cause)
+    return replace(brief, step_t=time.time() - 1, step_s=0.37) if brief.open else brief
+
+
+@asynccontextmanager
+async def at_home(size: tuple[int, int], config: Config) -> AsyncIterator[tuple[HomeApp]]:
+    """The app with these runs, once all of them are drawn."""
+    write(time.time())
+    with (
+        mock.patch.object(known_runs, "brief_now", _now),
+        mock.patch.object(queue.shutil, "which", lambda name: name),
+        mock.patch.object(queue.slurm, "jobs_of", return_value=JOBS),
+    ):
+        app = HomeApp(config, chosen=SHOWN)
+        async with app.run_test(size=size) as pilot:
+
+            def whole() -> bool:
+                screen = app.screen
+                if not isinstance(screen, HomeScreen) or screen.known.asked_at is None:
+                    return False
+                return screen.current.run == SHOWN and screen._preview.glance is not None
+
+            await until(pilot, whole, "all of it")
+            await pilot.press("down", "up")
+            await until(pilot, whole, "all of it")
+            yield (app,)

@@ -1,0 +1,432 @@
+"""The home screen: what is known here, whatever nodes do; and that nothing is done unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from cockpit import paths, slurm
+from cockpit.config import Config
+from cockpit.core.run.brief import Brief
+from cockpit.engine import known_runs
+from cockpit.engine.briefs import brief_here
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.join import Pools
+from cockpit.slurm import QueuedJob
+from cockpit.tui.home import queue
+from cockpit.tui.home.app import HomeApp
+from cockpit.tui.home.screen import HomeScreen
+from cockpit.tui.panes.dialogs import Question
+from cockpit.tui.panes.login import LoginDialog
+from tests.engine.knownruns import KnownRun
+from tests.tui.scenes import text_of, until
+
+SIZE = (150, 44)
+
+
+@pytest.fixture(autouse=True)
+def no_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue.shutil, "which", lambda name: None)
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], Awaitable[None]]]:
+    """What nodes do before they answer, by run; without an entry they answer at once, what is known here."""
+    waits: dict[str, Callable[[], Awaitable[None]]] = {}
+
+    async def now(folder: RunFolder, pools: Pools | None) -> Brief:
+        if folder.name in waits:
+            await waits[folder.name]()
+        made = brief_here(folder)
+        return replace(made, asked=time.time()) if made.open else made
+
+    monkeypatch.setattr(known_runs, "brief_now", now)
+    return waits
+
+
+@asynccontextmanager
+async def home(size: tuple[int, int] = SIZE, **more: Any) -> AsyncIterator[tuple[HomeApp, Pilot[Any]]]:
+    app = HomeApp(Config(ascii=False), **more)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await until(
+            pilot,
+            lambda: isinstance(app.screen, HomeScreen) and app.screen.known.read_whole,
+            "the runs are read",
+        )
+        await sees(app, pilot, "runs ")
+        yield app, pilot
+
+
+async def sees(app: HomeApp, pilot: Pilot[Any], *words: str) -> None:
+    await until(pilot, lambda: all(word in text_of(app) for word in words), f"{words} on the screen")
+
+
+def screen(app: HomeApp) -> HomeScreen:
+    assert isinstance(app.screen, HomeScreen)
+    return app.screen
+
+
+def three() -> None:
+    now = time.time()
+    KnownRun("old-otter", now - 90_000, lasted_s=3600).write()
+    KnownRun("new-lynx", now - 9000, lasted_s=600, end="failed").write()
+    KnownRun("live-heron", now - 50_000, end="", nodes=("gpu07",)).write()
+
+
+def test_what_goes_on_comes_first_then_the_newest() -> None:
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "live-heron", "new-lynx", "old-otter")
+            assert [run.run for run in screen(app).shown] == ["live-heron", "new-lynx", "old-otter"]
+            await sees(app, pilot, "3 runs", "rank 0: torch.OutOfMemoryError", "in 59 min 59 s, loss 2.8")
+
+    asyncio.run(main())
+
+
+def test_the_one_under_the_cursor_is_shown_with_its_cause() -> None:
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "new-lynx")
+            await pilot.press("down")
+            await sees(app, pilot, "first to fail: rank 0 on gpu01", "CUDA out of memory", "last lines")
+
+    asyncio.run(main())
+
+
+def test_a_filter_takes_names_nodes_states_and_words_of_the_cause() -> None:
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            for typed, left in (
+                ("gpu07", ["live-heron"]),
+                ("failed", ["new-lynx"]),
+                ("memory", ["new-lynx"]),
+                ("!failed o", ["live-heron", "old-otter"]),
+                ("nothing-has-this", []),
+            ):
+                await pilot.press("slash")
+                screen(app).filter_bar.query_one(Input).value = typed
+                await pilot.press("enter")
+                await until(pilot, lambda left=left: [r.run for r in screen(app).shown] == left, typed)
+            await sees(app, pilot, "no run matches nothing-has-this")
+            await pilot.press("escape")
+            await until(pilot, lambda: len(screen(app).shown) == 3, "esc clears it")
+
+    asyncio.run(main())
+
+
+def test_enter_opens_what_attach_opens() -> None:
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "live-heron")
+            await pilot.press("enter")
+            await until(pilot, lambda: app.wish is not None, "a wish")
+            assert app.wish is not None
+            assert list(app.wish.words) == ["attach", "live-heron"]
+            assert app.chosen == "live-heron"
+
+    asyncio.run(main())
+
+
+def test_it_comes_back_to_the_run_that_was_chosen() -> None:
+    three()
+
+    async def main() -> None:
+        async with home(chosen="old-otter", said="gpu07: no route to host") as (app, pilot):
+            await sees(app, pilot, "gpu07: no route to host")
+            await until(pilot, lambda: screen(app).current.run == "old-otter", "the cursor is on it")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [(80, 24), SIZE])
+@pytest.mark.parametrize(("key", "words"), [("d", ["demo"]), ("h", ["demo", "--fault", "hang"])])
+def test_empty_it_says_how_to_try_it(size: tuple[int, int], key: str, words: list[str]) -> None:
+    async def main() -> None:
+        async with home(size) as (app, pilot):
+            await sees(app, pilot, "Nothing here yet.", "cockpit demo --fault crash", "no runs yet")
+            await pilot.press(key)
+            await until(pilot, lambda: app.wish is not None, "a wish")
+            assert app.wish is not None
+            assert list(app.wish.words) == words
+
+    asyncio.run(main())
+
+
+def test_where_runs_are_known_no_key_starts_a_demo() -> None:
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await pilot.press("d", "h", "c")
+            await sees(app, pilot, "runs are known here; type: cockpit demo")
+            assert app.wish is None
+
+    asyncio.run(main())
+
+
+def test_one_node_that_never_answers_holds_up_nothing(
+    asked: dict[str, Callable[[], Awaitable[None]]],
+) -> None:
+    three()
+    KnownRun("live-wren", time.time() - 40_000, end="", nodes=("gpu09",)).write()
+
+    async def main() -> None:
+        hanging = asyncio.Event()
+
+        async def hangs() -> None:
+            await hanging.wait()
+
+        asked["live-heron"] = hangs
+        async with home() as (app, pilot):
+            known = screen(app).known
+            await until(pilot, lambda: known.runs["live-wren"].asked, "the other one has answered")
+            assert known.runs["live-heron"].asked is None
+            assert known.asking == {"live-heron"}
+            await sees(app, pilot, "asking nodes")
+            await pilot.press("down", "down")
+            await until(pilot, lambda: screen(app).current.run == "new-lynx", "keys still work")
+            await pilot.press("q")
+            await until(pilot, lambda: app.return_value is not None, "it can be left")
+
+    asyncio.run(main())
+
+
+def test_runs_that_others_start_and_remove_meanwhile_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cockpit.tui.home import screen as screens
+
+    monkeypatch.setattr(screens, "READ_S", 0.05)
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            KnownRun("late-wren", time.time() - 60, lasted_s=30).write()
+            await sees(app, pilot, "late-wren", "4 runs")
+            RunFolder(paths.runs() / "late-wren").discard()
+            await until(pilot, lambda: "late-wren" not in text_of(app), "it is gone")
+
+    asyncio.run(main())
+
+
+def test_a_slow_disk_does_not_hold_up_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    three()
+    go_on = threading.Event()
+    read = known_runs.briefs
+
+    def slow() -> Any:
+        yield from list(read())[:1]
+        go_on.wait()
+
+    monkeypatch.setattr(known_runs, "briefs", slow)
+
+    async def main() -> None:
+        app = HomeApp(Config(ascii=False))
+        async with app.run_test(size=SIZE) as pilot:
+            try:
+                await sees(app, pilot, "reading the runs", "1 run ")
+            finally:
+                go_on.set()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_removed_before_somebody_says_so() -> None:
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "live-heron")
+            await pilot.press("X")
+            await sees(app, pilot, "remove what is here of a run that is over: it goes on")
+            await pilot.press("down", "X")
+            await until(pilot, lambda: isinstance(app.screen, Question), "a question")
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, HomeScreen), "the safe answer")
+            assert (paths.runs() / "new-lynx").is_dir()
+            await pilot.press("X")
+            await until(pilot, lambda: isinstance(app.screen, Question) and app.screen.readable, "a question")
+            await pilot.press("r", "enter")
+            await until(pilot, lambda: not (paths.runs() / "new-lynx").exists(), "it is removed")
+            await until(pilot, lambda: len(screen(app).shown) == 2, "and not listed")
+
+    asyncio.run(main())
+
+
+def test_a_run_that_somebody_watches_is_not_removed() -> None:
+    three()
+    watching = RunFolder(paths.runs() / "new-lynx")
+    assert watching.lock()
+
+    async def main() -> None:
+        async with home(chosen="new-lynx") as (app, pilot):
+            await until(pilot, lambda: screen(app).current.run == "new-lynx", "the cursor is on it")
+            await pilot.press("X")
+            await until(pilot, lambda: isinstance(app.screen, Question) and app.screen.readable, "a question")
+            await pilot.press("r", "enter")
+            await sees(app, pilot, "leave it there first")
+            assert (paths.runs() / "new-lynx" / "manifest.json").is_file()
+
+    try:
+        asyncio.run(main())
+    finally:
+        watching.close()
+
+
+def test_stopping_asks_and_names_the_nodes() -> None:
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "live-heron")
+            await pilot.press("x")
+            await until(pilot, lambda: isinstance(app.screen, Question) and app.screen.readable, "a question")
+            await sees(app, pilot, "nodes  gpu07")
+            await pilot.press("s", "enter")
+            await until(pilot, lambda: app.wish is not None, "a wish")
+            assert app.wish is not None
+            assert list(app.wish.words) == ["stop", "live-heron"]
+
+    asyncio.run(main())
+
+
+def test_read_only_it_changes_nothing() -> None:
+    three()
+
+    async def main() -> None:
+        async with home(read_only=True) as (app, pilot):
+            await sees(app, pilot, "live-heron")
+            for key in "x", "X", "r":
+                await pilot.press(key)
+                await sees(app, pilot, "read-only")
+            assert isinstance(app.screen, HomeScreen)
+
+    asyncio.run(main())
+
+
+def test_running_again_shows_the_command_and_asks_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    command = ["cockpit", "run", "hosts", "--name", "x", "--env", "HF_TOKEN", "--", "train.py"]
+    plans = [{"node": "gpu01", "env": {"NCCL_DEBUG": "INFO"}}]
+    more = {"command": command, "plans": plans}
+    KnownRun("otter", time.time() - 9000, lasted_s=600, more=more).write()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "otter")
+            await pilot.press("r")
+            await until(pilot, lambda: isinstance(app.screen, Question) and app.screen.readable, "a question")
+            await sees(app, pilot, "cockpit run hosts --env HF_TOKEN -- train.py", "HF_TOKEN; you are asked")
+            await sees(app, pilot, "NCCL_DEBUG is 'WARN' in this shell: set to 'INFO'")
+            await pilot.press("s", "enter")
+            await until(pilot, lambda: isinstance(app.screen, LoginDialog), "the secret is asked for")
+            field = app.screen.query_one(Input)
+            assert field.password
+            field.value = "hunter2"
+            await until(pilot, lambda: app.screen.readable_since < time.time() + 1e9, "it is drawn")  # type: ignore[attr-defined]
+            await pilot.press("enter")
+            await until(pilot, lambda: app.wish is not None, "a wish")
+            assert app.wish is not None
+            assert list(app.wish.words) == ["run", "hosts", "--env", "HF_TOKEN", "--", "train.py"]
+            assert app.wish.env == {"NCCL_DEBUG": "INFO", "HF_TOKEN": "hunter2"}
+            assert app.wish.cwd == "/home/ada/job"
+            assert "hunter2" not in repr(app.wish)
+
+    asyncio.run(main())
+
+
+def test_what_others_started_cannot_be_run_again() -> None:
+    KnownRun("otter", time.time() - 9000, more={"command": ["cockpit", "attach", "hosts"]}).write()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "otter")
+            await pilot.press("r")
+            await sees(app, pilot, "the command that started it is not known here")
+            assert isinstance(app.screen, HomeScreen)
+
+    asyncio.run(main())
+
+
+def test_two_runs_are_compared_by_a_command() -> None:
+    three()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "live-heron")
+            await pilot.press("equals_sign", "down", "equals_sign")
+            command = "cockpit compare live-heron new-lynx"
+            await until(
+                pilot, lambda: any(command in said.message for said in app._notifications), "what to type"
+            )
+            assert paths.copied().read_text() == command
+
+    asyncio.run(main())
+
+
+def test_slurm_jobs_and_what_can_be_watched_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    three()
+    jobs = [
+        QueuedJob("4711", "RUNNING", "38:00", "gpu[15-16]", "2", "None", "N/A", "ablate\x1b[31m-3"),
+        QueuedJob("4712", "PENDING", "0:00", "", "16", "Priority", "2026-11-21T06:10:00", "llama"),
+    ]
+    monkeypatch.setattr(queue.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(slurm, "jobs_of", lambda user: jobs)
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "4711", "38:00", "gpu[15-16]", "4712", "Priority")
+            assert "\x1b" not in text_of(app)
+            await pilot.press("a")
+            await until(pilot, lambda: app.wish is not None, "a wish")
+            assert app.wish is not None
+            assert list(app.wish.words) == ["attach", "--slurm", "4711"]
+
+    asyncio.run(main())
+
+
+def test_a_controller_that_does_not_answer_is_said_and_holds_up_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    three()
+    answer = threading.Event()
+    monkeypatch.setattr(queue.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(slurm, "jobs_of", lambda user: answer.wait() and [])
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            try:
+                await sees(app, pilot, "asking squeue", "live-heron")
+                await pilot.press("down")
+                await until(pilot, lambda: screen(app).current.run == "new-lynx", "keys work")
+            finally:
+                answer.set()
+
+    asyncio.run(main())
+
+
+def test_names_of_runs_and_nodes_cannot_drive_the_terminal() -> None:
+    KnownRun("otter", time.time() - 900, nodes=("gpu\x1b[2J01",), program=["\x1b]0;pwned\x07.py"]).write()
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "otter", "\\x1b[2J01")
+            assert "\x1b" not in text_of(app)
+
+    asyncio.run(main())
