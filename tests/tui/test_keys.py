@@ -167,7 +167,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "stacks": ("stacks", (), lambda app: isinstance(app.screen, StackScreen)),
     "stall_stacks": ("stalled", (), lambda app: isinstance(app.screen, StackScreen)),
     "runs": ("grid", ("1",), lambda app: said(app, "no other run is known here")),
-    "compare": ("grid", ("1",), lambda app: said(app, "no other run is known here")),
+    "compare": ("grid", ("1",), lambda app: said(app, "no other run to compare with")),
     "evidence": ("kept", (), lambda app: isinstance(app.screen, KeptScreen)),
     "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
     "profile": ("profile", (), lambda app: isinstance(app.screen, ProfileForm)),

@@ -30,14 +30,14 @@ def parser() -> Parser:
         "  cockpit compare otter heron --json | jq .differences",
     )
     made.add_argument(
-        "a", metavar="A", help="a run's name, a part of it, last, or a bundle; RUN#N: profile N of a run"
+        "a", metavar="RUN", help="a run's name, a part of it, last, or a bundle; RUN#N: profile N of a run"
     )
     made.add_argument(
         "b",
-        metavar="B",
+        metavar="RUN",
         nargs="?",
-        help="what A is compared with, and comes after it; without it A itself comes after the last run of "
-        "the same command that ended well",
+        help="the run that comes after it; without one, the first itself comes after the last run of the "
+        "same command that ended well",
     )
     made.add_argument(
         "--md", metavar="FILE", nargs="?", const=STDOUT, help="Markdown, to FILE or else to stdout"

@@ -9,13 +9,15 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.errors import CockpitError, Exit
 
-LOOKED_AT = 20
-"""Runs of the same command whose end is looked up, the newest before this one: of each all is read."""
+LOOKED_AT, IN_PASSING = 20, 5
+"""Runs of the same command whose end is looked up, the newest before this one: of each all is read. And if it
+is not what a person asked for."""
 
 
-def last_good(folder: RunFolder) -> RunFolder | None:
+def last_good(folder: RunFolder, most: int = LOOKED_AT) -> RunFolder | None:
     """The newest run of the same command before this one whose ranks all exited 0; None: there is none.
 
+    :param most: so many runs are looked at
     :raises CockpitError: the folder of runs, or the manifest of this one, cannot be read
     """
     started, looked = _started(folder), 0
@@ -27,7 +29,7 @@ def last_good(folder: RunFolder) -> RunFolder | None:
             looked += 1
             if ended_well(each.model()):
                 return each
-        if looked >= LOOKED_AT:
+        if looked >= most:
             break
     return None
 

@@ -29,7 +29,7 @@ from cockpit.engine.nccl import table_here
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.history import history
-from cockpit.engine.records.last_good import last_good
+from cockpit.engine.records.last_good import IN_PASSING, last_good
 from cockpit.engine.report.numbers import CURVES, POINTS, Columns, numbers
 from cockpit.engine.report.tails import tails
 from cockpit.engine.report.what import what_ran
@@ -98,7 +98,7 @@ async def _with_the_rest(
 ) -> RunReport:
     """All that a short one leaves out."""
     moments, left_out = await _moments(folder)
-    good = last_good(folder) if told.failed else None
+    good = last_good(folder, IN_PASSING) if told.failed else None
     return replace(
         made,
         events=moments,

@@ -41,7 +41,7 @@ async def choose(
     if items:
         screen.app.find("compare with", items)
     else:
-        screen.notify("no other run is known here", severity="warning")
+        screen.notify("no other run to compare with is known here", severity="warning")
 
 
 def _items(folder: RunFolder, show: Callable[[RunFolder], object]) -> list[Item]:
