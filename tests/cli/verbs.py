@@ -112,6 +112,6 @@ class Verbs:
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 
-    def call(self, *words: str, env: Mapping[str, str] | None = None) -> Done:
+    def call(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 90) -> Done:
         """Run a verb to its end."""
-        return self.end(self._start([*self.quick, *words], env))
+        return self.end(self._start([*self.quick, *words], env), timeout)

@@ -200,7 +200,7 @@ def _summary(data: bytes, rng: random.Random) -> bytes:
 
 def _payload(sent: Sent, rng: random.Random) -> Out:
     data = sent.payload
-    if sent.verb == "profile" and data and rng.random() < 0.8:
+    if sent.verb in ("profile", "sumup") and data and rng.random() < 0.8:
         sent.payload = _summary(data, rng)
         return Out([sent.bytes()])
     sent.payload = rng.choice(

@@ -44,12 +44,14 @@ LEAVE_S = 25.0
 """When a verb that watches gets a SIGINT: a node that says that it goes on may be watched for ever."""
 LEAVE_LIVE_S = 8.0
 """The same, of a run that does go on."""
+LEAVE_SUMS_S = 50.0
+"""The same, of nodes that start process after process, niced, to sum reports up."""
 KILL_S = 75.0
 """When a verb hangs."""
 ROOM = 64 << 20
 """Bytes that a case may leave here."""
 
-WATCHES = ("run", "attach", "stop", "logs", "metrics", "profile")
+WATCHES = ("run", "attach", "stop", "logs", "metrics", "profile", "nsys")
 """The app is not among them: it looks for a time of its own and leaves, so one that does not hangs."""
 CODES = {
     "run": {0, 1, 3},
@@ -61,6 +63,7 @@ CODES = {
     "collect": {0, 3},
     "stacks": {0, 1, 3},
     "profile": {0, 2, 3},
+    "nsys": {0, 2, 3},
     "logs": {0},
     "metrics": {0},
     "app": {0},
@@ -78,6 +81,7 @@ _OURS = re.compile(
     rf"|{EVIDENCE}/000[01]-(bad|good)/{EVIDENCE_NAME})"
     r"|state/cockpit/copied\.txt"  # the app has keys that copy
     r"|tmp/cockpit-\d+/bin/py-spy-[0-9a-f]+"  # on the node, which said that it has none
+    r"|tmp/[a-z0-9_]{8}"  # by it Python looks whether it can write there; an agent was killed meanwhile
 )
 """What a verb may leave: paths in the folder of a case."""
 PROGRAM = f"""
@@ -149,6 +153,8 @@ class Case:
     @property
     def leave_s(self) -> float:
         """When it gets a SIGINT if it has not ended."""
+        if self.verb == "nsys":
+            return LEAVE_SUMS_S
         return LEAVE_LIVE_S if self.goes_on and self.verb == "attach" else LEAVE_S
 
     # Before
@@ -392,6 +398,16 @@ def _profile(case: Case, rng: random.Random) -> list[str]:
     return ["profile", case.run, *rng.choice(taken), *rng.choice(([], ["--ranks", "0,2-3"]))]
 
 
+def _nsys(case: Case, rng: random.Random) -> list[str]:
+    return [
+        "profile",
+        "show",
+        case.run,
+        "--nsys",
+        *rng.choice(([], ["--json"], ["--json"], ["--md"], ["--spread"])),
+    ]
+
+
 def _logs(case: Case, rng: random.Random) -> list[str]:
     some = (["-f"], ["--json"], ["--tail", "5"], ["--grep", "loss"], ["--since", "10m"], ["--node", GOOD])
     return ["logs", case.run, *rng.choice(([], *some))]
@@ -416,6 +432,7 @@ _WORDS: dict[str, Callable[[Case, random.Random], list[str]]] = {
     "collect": _collect,
     "stacks": _stacks,
     "profile": _profile,
+    "nsys": _nsys,
     "logs": _logs,
     "metrics": _metrics,
     "app": lambda case, rng: [],
@@ -431,6 +448,7 @@ _ASKED = {
     "app": ("follow", "past"),
     "stacks": ("stacks", "stacks calls", "stacks calls", "recorder"),
     "profile": ("window", "profile", "profile", "profile", "samples", "environ", "seek", "spy"),
+    "nsys": ("reports", "sumup", "sumup", "sumup"),
 }
 _ASKED_LIVE = ("stacks", "profile")
 
@@ -445,6 +463,12 @@ def _healthy(case: Case, code: int, out: bytes) -> Iterator[str]:
         yield from () if _FILES[0] in case.words else _same_reports(case)
     elif case.verb == "profile":
         yield from () if case.mutation == DISK else _same_profiles(case, code, out)
+    elif case.verb == "nsys" and "--json" in case.words and not case.left:
+        taken = json.loads(out)["taken"]
+        for rank in RANKS[GOOD]:
+            one = taken[str(rank)]
+            if one["state"] != "done":
+                yield f"{GOOD}'s rank {rank} is not summed up: {one['why']!r}"
     elif "--json" in case.words and not case.left:
         try:
             yield from _told(case, json.loads(out))

@@ -22,6 +22,7 @@ from cockpit.base.progress.past import Stretch
 from cockpit.base.record import EVENTS, EVIDENCE, PROBE, STEPS
 from tests.hostile import evidence, mutations, values
 from tests.hostile.quick import BAD, REPO
+from tests.node.nsys_exports import job
 from tests.waiting import until
 
 GOOD = "good"
@@ -35,8 +36,13 @@ print(f"rank {rank} trains", flush=True)
 time.sleep(0.5)
 for step in range(2000):
     print(f"step {step} of rank {rank}: loss {100 - step / 20:.3f}  \\x1b[32mgreen\\x1b[0m")
-with open(os.path.join(os.environ["COCKPIT_DIR"], "reports", f"rank{rank}.nsys-rep"), "wb") as file:
+with open(os.path.join(os.environ["COCKPIT_DIR"], "reports", f"over.rank-{rank}.nsys-rep"), "wb") as file:
     file.write(bytes(range(256)) * 1200 + rank.encode())
+"""
+NSYS = """#!/bin/bash
+if [ "$2" = --help ]; then echo "--type --include-blobs="; exit; fi
+while [ "$1" != --output ]; do shift; done
+cp "$(dirname "$0")"/export.sqlite "$2"
 """
 LIVE = f"""
 import os, sys, threading, time
@@ -79,8 +85,16 @@ class World:
                 self._keep_steps(run, node)
         file = self.runs / self.over / "manifest.json"
         manifest = json.loads(file.read_text())
-        manifest["profile"] = {"nsys": "/usr/bin/nsys", "report": "rank"}
+        manifest["profile"] = {"nsys": str(self._nsys()), "report": "rank"}
         file.write_text(json.dumps(manifest))
+
+    def _nsys(self) -> Path:
+        """A stand-in that exports the same of each report."""
+        job(self.top / "export.sqlite", (4711,))
+        made = self.top / "nsys"
+        made.write_text(NSYS)
+        made.chmod(0o755)
+        return made
 
     def _start(self, name: str, program: str) -> subprocess.Popen[bytes]:
         script = self.top / f"{name}.py"

@@ -32,10 +32,10 @@ PROCESSES = "SELECT DISTINCT (globalTid / 0x1000000) % 0x1000000 FROM OSRT_API"
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    """Two nodes on which no sshd listens."""
+    """Two nodes on which no sshd listens, and nothing outlives its step where this machine can do that."""
     require("nsys")
     require_module("torch")
-    with without_sshd() as cluster:
+    with without_sshd("linuxproc" if Slurm.lacks("cgroup") else "cgroup") as cluster:
         yield cluster
 
 
@@ -172,9 +172,8 @@ def test_steps(cockpits: Cockpits, train: Callable[..., None]) -> None:
         assert int(holds[1]) >= 5
 
 
-@pytest.mark.parametrize("around", [[], ["--per-rank"]], ids=["node", "rank"])
-def test_while_it_goes_on(cockpits: Cockpits, train: Callable[..., None], around: list[str]) -> None:
-    train("--profile", "nsys-ready", *around)
+def test_while_it_goes_on(cockpits: Cockpits, train: Callable[..., None]) -> None:
+    train("--profile", "nsys-ready")
     done = cockpits.cockpit("profile", cockpits.name, "--kind", "nsys", "--steps", "3", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
@@ -183,9 +182,6 @@ def test_while_it_goes_on(cockpits: Cockpits, train: Callable[..., None], around
     before = step(cockpits)
     until(lambda: min(step(cockpits)) > max(before) + 2, "the ranks step on")
     over(cockpits)
-    if around:
-        assert sorted(of_each_rank(cockpits)) == [0, 1, 2, 3]
-        return
     for node in RANKS:
         [report] = reports(cockpits, node)
         assert set(pids(cockpits, node).values()) <= inside(report)

@@ -24,6 +24,9 @@ from tests.waiting import until
 NODES = ("localhost", "127.0.0.1")
 """Names of this machine; each has as many ranks."""
 
+BUSY_S = 240
+"""Longest wait for ranks that train, and for a profile: beside others, torch's import alone takes minutes."""
+
 SCRIPT = Path(__file__).with_name("train.py")
 
 
@@ -83,11 +86,11 @@ class Training:
         """Wait until a rank has ended some more steps."""
         before = self.step(rank)
         assert before
-        until(lambda: self.step(rank) >= before + 3, f"rank {rank} steps on")
+        until(lambda: self.step(rank) >= before + 3, f"rank {rank} steps on", timeout=BUSY_S)
 
     def profile(self, *words: str) -> Done:
         """Take one, to its end."""
-        return self.verbs.call("profile", self.name, *words)
+        return self.verbs.call("profile", self.name, *words, timeout=BUSY_S)
 
     def collection(self, number: int = 1) -> Collection:
         """One that was taken."""
@@ -149,7 +152,7 @@ def training(
     made = Training(verbs, "r", watching, slots)
     try:
         for rank in made.ranks:
-            until(partial(_begun, made, rank), f"rank {rank} steps", timeout=240)
+            until(partial(_begun, made, rank), f"rank {rank} steps", timeout=BUSY_S)
         yield made
     finally:
         (folder / "end").touch()
