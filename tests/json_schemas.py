@@ -13,6 +13,8 @@ from typing import Any
 from cockpit.base.events import OWN, RECORD
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.pace.series import COLUMNS
+from cockpit.core.report.goodput import MEANINGS
+from cockpit.core.report.goodput import PARTS as SPLIT
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "json"
 
@@ -52,6 +54,18 @@ def by(text: str, item: Said) -> Schema:
     """An object whose names are not known before: nodes, or ranks."""
     return {"description": text, "type": "object", "additionalProperties": of(item)}
 
+
+WALL = obj(
+    "where the wall time went; null: no step is known",
+    {
+        "wall_s": "number: seconds, all of it",
+        "share": "number: of steps that count, 0 to 1",
+        "parts": obj("seconds; their sum is wall_s", {name: f"number: {MEANINGS[name]}" for name in SPLIT}),
+        "estimated": each("those that rest on log lines, or on what is usual", "string: a part"),
+        "lost_steps": "integer|null: steps in lost; null: no checkpoint is known",
+    },
+    null=True,
+)
 
 PARTS: dict[str, Said] = {
     "took_s": "number: seconds of a step",
@@ -894,6 +908,33 @@ SCHEMAS: dict[str, Schema] = {
                     "phases": by("of a step, the mean of what is known", "number: seconds"),
                     "exact": "boolean: whether ranks noted the times; false: those of log lines",
                 },
+            ),
+            "wall": WALL,
+            "series": obj(
+                "runs that are one series with it: restarts, requeues, resumes; null: it is alone",
+                {
+                    "runs": each(
+                        "the oldest first",
+                        obj(
+                            "one",
+                            {
+                                "run": "string: its name",
+                                "began": "number: unix seconds",
+                                "ended": "number|null: the same; null: it goes on",
+                                "state": "string: how it is, or how it ended",
+                                "how": "string: by what it continues the one before; empty: it is the first",
+                                "sure": "boolean: whether that is on record",
+                                "first": "integer|null: its first step",
+                                "last": "integer|null: its last step",
+                                "wall": WALL,
+                            },
+                        ),
+                    ),
+                    "left_out": "integer: how many more belong to it",
+                    "sure": "boolean: whether all of it is on record",
+                    "wall": WALL,
+                },
+                null=True,
             ),
             "curves": each(
                 "numbers over the steps",

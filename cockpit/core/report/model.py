@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from cockpit.core.explain.report import Line
 from cockpit.core.finding import Finding, Step
 from cockpit.core.ranks import ranks_text
+from cockpit.core.report.goodput import Goodput
+from cockpit.core.report.lineage import Lineage
 
 
 class Value(NamedTuple):
@@ -215,6 +217,8 @@ class RunReport:
     :param outcome: sentences about the end, the cause first
     :param left_out: how many more events there were, the oldest
     :param taken: secrets that were taken out as the report was made
+    :param wall: where its wall time went; None: no step of it is known
+    :param series: the runs that it is one series with; None: it is alone
     """
 
     run: str
@@ -237,6 +241,8 @@ class RunReport:
     tails: tuple[Tail, ...] = ()
     pages: tuple[tuple[str, str], ...] = ()
     taken: int = 0
+    wall: Goodput | None = None
+    series: Lineage | None = None
 
     @property
     def took_s(self) -> float:
@@ -267,6 +273,8 @@ class RunReport:
             "outcome": list(self.outcome),
             "why": self.why.as_json() if self.why.how else None,
             "pace": {**self.course._asdict(), "phases": dict(self.course.phases)},
+            "wall": None if self.wall is None else self.wall.as_json(),
+            "series": None if self.series is None else self.series.as_json(),
             "curves": [curve.as_json() for curve in self.curves],
             "events": [moment._asdict() for moment in self.events],
             "events_left_out": self.left_out,

@@ -24,6 +24,7 @@ from cockpit.core.pace.phases import NAMES
 from cockpit.core.profile import reader
 from cockpit.core.profile.words import as_lines as profile_lines
 from cockpit.core.profile.words import title as profile_title
+from cockpit.core.report.goodput import goodput
 from cockpit.core.report.model import Course, Curve, Look, Moment, Profile, RunReport, Tail, Why
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.event_table import our_time
@@ -38,6 +39,7 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.nccl import table_here
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.report.wall import Stretches, facts_of, lineage_of
 from cockpit.engine.report.what import what_ran
 from cockpit.engine.run.board import beginning
 from cockpit.engine.run.noticed import noticed
@@ -77,10 +79,12 @@ async def report_of(folder: RunFolder) -> RunReport:
     estimate(folder, model, book.pace)
     told = explained(folder, model, counts=False)
     with closing(RunSeries(folder, model, book)) as series:
-        course, curves = _numbers(series, folder.manifest.created)
+        steps = Stretches(relative=series.relative)
+        course, curves = _numbers(series, folder.manifest.created, steps)
         pages = tuple((page.name, page.url) for _, page in series.pages)
         speaks = series.source
     moments, left_out = _moments(folder, model)
+    facts = facts_of(folder, model, steps.all(), _ended(model), speaks, exact=steps.exact)
     state = state_text(model)
     sieve = Sieve(secret.values(os.environ), one_line)
     made = RunReport(
@@ -103,6 +107,8 @@ async def report_of(folder: RunFolder) -> RunReport:
         _findings(folder, model, book.pace),
         _tails(folder, model, told, speaks),
         pages,
+        wall=goodput(facts),
+        series=lineage_of(folder, model, facts, state),
     )
     # What ran has passed word by word: an option may say that the next word is a secret.
     clean = sieve.all_in(made)
@@ -177,7 +183,7 @@ class _Gauge:
         )
 
 
-def _numbers(series: RunSeries, began: float) -> tuple[Course, tuple[Curve, ...]]:
+def _numbers(series: RunSeries, began: float, made: Stretches) -> tuple[Course, tuple[Curve, ...]]:
     """How far a run came and how fast, and its curves, from all of its rows."""
     gauges = {name: _Gauge(name) for name in CURVES}
     steps, first, last, begun, exact = 0, None, None, None, False
@@ -185,6 +191,7 @@ def _numbers(series: RunSeries, began: float) -> tuple[Course, tuple[Curve, ...]
     shares: dict[str, float] = {}
     phased: dict[str, int] = {}
     for place, row in enumerate(series.rows()):
+        made.add(row)
         number = row["step"] if row["log_step"] is None else row["log_step"]
         step = place if number is None else number
         for name in NAMES:
