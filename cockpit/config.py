@@ -139,6 +139,7 @@ class Settings:
     lang: Lang = ""
     probe: FlagOrAuto = "auto"
     bell: Flag = True
+    report: Flag = False
     notify: Command = ""
     trusted_group: Group = ""
     notices: Notices = field(default_factory=Notices)

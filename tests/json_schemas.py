@@ -13,6 +13,8 @@ from typing import Any
 from cockpit.base.events import OWN, RECORD
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.pace.series import COLUMNS
+from cockpit.core.report.goodput import MEANINGS
+from cockpit.core.report.goodput import PARTS as SPLIT
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "json"
 
@@ -97,6 +99,18 @@ PROFILES = obj(
         "collectives": OPERATIONS,
         "notes": each("what makes them less comparable", "string: a sentence"),
     },
+)
+
+WALL = obj(
+    "where the wall time went; null: no step is known",
+    {
+        "wall_s": "number: seconds, all of it",
+        "share": "number: of steps that count, 0 to 1",
+        "parts": obj("seconds; their sum is wall_s", {name: f"number: {MEANINGS[name]}" for name in SPLIT}),
+        "estimated": each("those that rest on log lines, or on what is usual", "string: a part"),
+        "lost_steps": "integer|null: steps in lost; null: no checkpoint is known",
+    },
+    null=True,
 )
 
 PARTS: dict[str, Said] = {

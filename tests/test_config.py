@@ -285,7 +285,7 @@ LOOSER = {
 }
 """What a person has set, and what of a project would loosen that."""
 
-TASTE = {"probe", "theme", "ascii", "timestamps", "wrap", "follow", "fold", "units", "lang", "keys"}
+TASTE = {"probe", "report", "theme", "ascii", "timestamps", "wrap", "follow", "fold", "units", "lang", "keys"}
 REFUSED = {"notify", "trusted_group", "watch.on_hang", "watch.stop_after"}
 
 

@@ -45,6 +45,7 @@ def add_options(parser: Parser) -> None:
         "(cockpit help calls)",
         None,
     )
+    add_flag(group, "--report", "when it has ended, write its report into its folder; cockpit help report.md")
     add_flag(group, "--no-watch", "don't inspect ranks automatically when steps stop; cockpit help watch")
     add_seconds(
         group,

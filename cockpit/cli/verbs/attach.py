@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 
-from cockpit.cli import job_options, node_options, slurm_options, terminal
+from cockpit.cli import job_options, node_options, reporting, slurm_options, terminal
 from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds, add_word
@@ -66,6 +66,12 @@ def main(words: list[str]) -> int:
 
 
 async def _watch(folder: RunFolder, args: argparse.Namespace, known: Known | None = None) -> int:
+    code = await _watched(folder, args, known)
+    await reporting.at_end(RunFolder(folder.path), asked=args.report)
+    return code
+
+
+async def _watched(folder: RunFolder, args: argparse.Namespace, known: Known | None) -> int:
     stalls = terminal.watch_options(args, folder.manifest.launcher)
     if args.on_hang == "stop" and folder.manifest.foreign is not None:
         what = "cockpit did not start this job: --on-hang stop does not apply to it"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cockpit import config, paths
-from cockpit.cli import launch_options, terminal
+from cockpit.cli import launch_options, reporting, terminal
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import ask, interruptible
 from cockpit.cli.live import Live
@@ -51,10 +51,21 @@ def main(words: list[str], leaving: str = "") -> int:
 
         collects = bool(launch.job.profiler) and not args.no_collect
         flight = Launching(request(launch), collects, leaving, stalls)
-        return terminal.fly(flight, read_only=args.read_only, notify=args.notify)
+        code = terminal.fly(flight, read_only=args.read_only, notify=args.notify)
+        _report(launch, leaving)
+        return code
     times = Times(args.grace, args.finalise_wait)
     output = Output(args.json, args.headless, args.give_up, leaving, times, stalls, notify=args.notify)
-    return asyncio.run(_run(launch, output))
+    code = asyncio.run(_run(launch, output))
+    _report(launch, leaving)
+    return code
+
+
+def _report(launch: launch_options.LaunchOptions, leaving: str) -> None:
+    """Let the run have its report, unless its folder goes with whoever leaves it."""
+    path = paths.runs() / launch.job.run
+    if not leaving and path.exists():
+        asyncio.run(reporting.at_end(RunFolder(path), asked=launch.args.report))
 
 
 def parser() -> Parser:
@@ -134,6 +145,7 @@ def request(launch: launch_options.LaunchOptions) -> Wanted:
         args.failure_wait,
         launch.command,
         not args.no_preflight,
+        args.report,
     )
 
 

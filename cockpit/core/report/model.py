@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from cockpit.core.explain.report import Line
 from cockpit.core.finding import Finding, Step
 from cockpit.core.ranks import ranks_text
+from cockpit.core.report.goodput import Goodput
+from cockpit.core.report.lineage import Lineage
 
 GIT, PACKAGES, DRIVER, INTERPRETER = "git", "all packages", "NVIDIA driver", "interpreter"
 """Names of a :class:`Value` that are no package."""
@@ -222,6 +224,8 @@ class RunReport:
     :param left_out: how many more events there were, the oldest
     :param taken: secrets that were taken out as the report was made
     :param last_good: of a run that failed, the last one of the same command that ended well; empty: none
+    :param wall: where its wall time went; None: no step of it is known
+    :param series: the runs that it is one series with; None: it is alone
     """
 
     run: str
@@ -245,6 +249,8 @@ class RunReport:
     pages: tuple[tuple[str, str], ...] = ()
     taken: int = 0
     last_good: str = ""
+    wall: Goodput | None = None
+    series: Lineage | None = None
 
     @property
     def took_s(self) -> float:
@@ -275,6 +281,8 @@ class RunReport:
             "outcome": list(self.outcome),
             "why": self.why.as_json() if self.why.how else None,
             "pace": {**self.course._asdict(), "phases": dict(self.course.phases)},
+            "wall": None if self.wall is None else self.wall.as_json(),
+            "series": None if self.series is None else self.series.as_json(),
             "curves": [curve.as_json() for curve in self.curves],
             "events": [moment._asdict() for moment in self.events],
             "events_left_out": self.left_out,

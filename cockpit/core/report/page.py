@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from cockpit.base.shell import quote
@@ -10,6 +10,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.report import words
+from cockpit.core.report.goodput import PARTS, Goodput
 from cockpit.core.report.model import Course, Look, Moment, Profile, RunReport, Tail, Value
 from cockpit.core.report.page_style import STYLE
 from cockpit.core.report.plots import plot
@@ -73,7 +74,8 @@ def _ending(report: RunReport) -> Iterator[str]:
         return
     first, *rest = lines
     bad = ' class="bad"' if report.why.how else ""
-    yield f"<h2>How it ended</h2><section{bad}><h3>{escape(first)}</h3>{_items(rest)}</section>"
+    yield f"<h2>{words.ending_title(report)}</h2>"
+    yield f"<section{bad}><h3>{escape(first)}</h3>{_items(rest)}</section>"
 
 
 def _items(lines: Iterable[str]) -> str:
@@ -89,12 +91,26 @@ def _pace(report: RunReport) -> Iterator[str]:
     yield "".join(f"<p>{escape(line)}</p>" for line in words.course_lines(report.course))
     yield from _phases(report.course)
     yield "</section>"
+    yield from _wall(report.wall)
+    if report.series is not None:
+        first, *rest = words.series_lines(report.series)
+        yield f"<h2>Series</h2><section><h3>{escape(first)}</h3>{_items(rest)}</section>"
     drawn = [curve for curve in report.curves if curve.points]
     if drawn:
         yield '<div class="plots">'
         for curve in drawn:
             yield from plot(curve)
         yield "</div>"
+
+
+def _wall(wall: Goodput | None) -> Iterator[str]:
+    if wall is None:
+        return
+    yield f"<h2>Wall time</h2><section>{''.join(f'<p>{escape(line)}</p>' for line in words.wall_lines(wall))}"
+    shares = [(name, took / wall.wall_s) for name in PARTS if (took := wall.parts.get(name, 0.0)) > 0]
+    kinds = [(PARTS.index(name) % len(NAMES), name, share) for name, share in shares]
+    yield from _bar(kinds, [f"{'~' if name in wall.estimated else ''}{name}" for name, _ in shares])
+    yield "</section>"
 
 
 def _phases(course: Course) -> Iterator[str]:
@@ -106,10 +122,16 @@ def _phases(course: Course) -> Iterator[str]:
         for place, name in enumerate(NAMES)
         if course.phases.get(name, 0) > 0
     ]
+    yield from _bar(shares, [name for _, name, _ in shares])
+
+
+def _bar(shares: Sequence[tuple[int, str, float]], named: Iterable[str]) -> Iterator[str]:
+    """Shares of a whole side by side, each with its colour, and what they are."""
     bars = (f'<span class="p{place}" style="flex:{share:.4f}"></span>' for place, _, share in shares)
     yield f'<div class="phases">{"".join(bars)}</div>'
     keys = (
-        f'<span><i class="p{place}"></i>{name} {100 * share:.0f} %</span>' for place, name, share in shares
+        f'<span><i class="p{place}"></i>{name} {100 * share:.0f} %</span>'
+        for (place, _, share), name in zip(shares, named, strict=True)
     )
     yield f'<div class="legend">{"".join(keys)}</div>'
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_named
+from cockpit.core.report.goodput import PARTS, Goodput
+from cockpit.core.report.lineage import Lineage
 from cockpit.core.report.model import Course, Curve, Moment, RunReport, Tail, Value, Why
 from cockpit.core.text import counted, markdown, one_line, size
 
@@ -105,6 +107,11 @@ def good_lines(report: RunReport) -> Iterator[str]:
         yield good_text(report.run, report.last_good)
 
 
+def ending_title(report: RunReport) -> str:
+    """Above how it ended; of a run that goes on, above how it is."""
+    return "How it is" if report.code is None else "How it ended"
+
+
 def ending_lines(report: RunReport) -> list[str]:
     """How it ended and why, a sentence each: what was judged, then what else is recorded."""
     judged = list(why_lines(report.why))
@@ -130,6 +137,39 @@ def phase_lines(course: Course) -> Iterator[str]:
     if whole > 0:
         parts = ", ".join(f"{name} {100 * took / whole:.0f} %" for name, took in course.phases.items())
         yield f"a step of the median rank: {parts}"
+
+
+def wall_lines(wall: Goodput | None) -> Iterator[str]:
+    """Where the wall time went; ``~``: an estimate."""
+    if wall is None or wall.wall_s <= 0:
+        return
+    parts = ", ".join(
+        f"{'~' if name in wall.estimated else ''}{name} {lasted(wall.parts[name])}"
+        f" ({100 * wall.parts[name] / wall.wall_s:.0f} %)"
+        for name in PARTS
+        if name in wall.parts
+    )
+    yield f"wall time {lasted(wall.wall_s)}: {parts}"
+    if wall.lost_steps is None:
+        yield "what was lost is not known: no checkpoint is"
+    elif wall.lost_steps:
+        about = "~" if "lost" in wall.estimated else ""
+        yield f"lost: {about}{counted(wall.lost_steps, 'step')} since the last checkpoint"
+
+
+def series_lines(series: Lineage | None) -> Iterator[str]:
+    """The runs that are one series, and where its wall time went."""
+    if series is None:
+        return
+    if series.left_out:
+        yield f"… {series.left_out:,} more"
+    for one in series.members:
+        steps = (
+            f", steps {one.first:,} to {one.last:,}" if one.first is not None and one.last is not None else ""
+        )
+        how = f" ({'' if one.sure else '~ '}{one.how})" if one.how else ""
+        yield f"{one.run}: {one.state}{steps}, started {when(one.began)}{how}"
+    yield from (f"together: {line}" for line in wall_lines(series.wall))
 
 
 def curve_line(curve: Curve) -> str:
@@ -201,6 +241,8 @@ def as_lines(report: RunReport) -> Iterator[str]:
     yield from _part(
         "pace", [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves)]
     )
+    yield from _part("wall time", list(wall_lines(report.wall)))
+    yield from _part("series", list(series_lines(report.series)))
     differ = [value_line(value) for value in (*report.what.versions, *report.what.env) if value.differs]
     yield from _part("nodes differ in", differ)
     alike = [value_line(value) for value in report.what.versions if not value.differs]
@@ -241,9 +283,15 @@ def as_markdown(report: RunReport) -> list[str]:
     lines = [f"# {markdown(head(report))}", "", f"`{code(typed(report))}`", ""]
     lines += [f"- {markdown(text)}" for text in about(report)]
     ended = ending_lines(report)[:11]
-    lines += ["", "**How it ended**", "", *(f"- {markdown(text)}" for text in ended)] if ended else []
+    lines += (
+        ["", f"**{ending_title(report)}**", "", *(f"- {markdown(text)}" for text in ended)] if ended else []
+    )
     pace = [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves[:3])]
+    pace += wall_lines(report.wall)
     lines += ["", "**Pace**", "", *(f"- {markdown(text)}" for text in pace)]
+    if report.series is not None:
+        told = list(series_lines(report.series))[-6:]
+        lines += ["", "**Series**", "", *(f"- {markdown(text)}" for text in told)]
     if look := report.looks[-1:]:
         lines += ["", f"**Stacks of {markdown(when(look[0].at))}**: {markdown(look[0].found.what)}"]
     told = [f"- {markdown(found.what)} ({found.sureness})" for found in report.findings[:4]]

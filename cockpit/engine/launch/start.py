@@ -40,6 +40,7 @@ class Wanted:
     :param failure_wait_s: seconds from a rank's failure to the stop of the rest
     :param command: the words a person typed for it, without secrets
     :param preflight: look at the nodes' condition meanwhile
+    :param report: whether it gets a report by itself once it has ended
     """
 
     job: LaunchJob
@@ -51,6 +52,7 @@ class Wanted:
     failure_wait_s: float = 30.0
     command: Sequence[str] = ()
     preflight: bool = True
+    report: bool = False
 
 
 class Stages(Protocol):
@@ -187,7 +189,15 @@ def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pytho
         plans=[plan_json(plan) for plan in prepared.plans],
         command=list(request.command),
         allocation=allocation([node.host for node in nodes]),
+        job_restart=job_restart(),
+        report=request.report,
     )
+
+
+def job_restart() -> int:
+    """How often SLURM has started the job that this shell is in anew; 0 also where it is in none."""
+    number = os.environ.get("SLURM_RESTART_COUNT", "")
+    return int(number) if own_job() and number.isascii() and number.isdigit() and len(number) < 10 else 0
 
 
 def allocation(hosts: Sequence[str]) -> str:

@@ -172,6 +172,10 @@ class Manifest(Definition):
     foreign: Foreign | None = maybe(Of(Foreign))
     allocation: str = bound(gate.WORD, "")
     """The SLURM job whose nodes it was launched on, from a shell in that job: when it ends, so do they."""
+    report: bool = bound(gate.FLAG, False)
+    """Whether it gets a report by itself once it has ended."""
+    job_restart: int = bound(gate.COUNT, 0)
+    """How often SLURM had started that job, or the one that reaches its nodes, anew."""
     version: str = bound(gate.WORD, __version__)
     format: int = bound(gate.COUNT, FORMAT)
 

@@ -17,6 +17,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.profile import reader
 from cockpit.core.profile.words import as_lines as profile_lines
 from cockpit.core.profile.words import title as profile_title
+from cockpit.core.report.goodput import goodput
 from cockpit.core.report.model import Look, Moment, Profile, RunReport, Why
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.model import RunModel
@@ -32,6 +33,7 @@ from cockpit.engine.records.history import history
 from cockpit.engine.records.last_good import IN_PASSING, last_good
 from cockpit.engine.report.numbers import CURVES, POINTS, Columns, numbers
 from cockpit.engine.report.tails import tails
+from cockpit.engine.report.wall import Stretches, facts_of, lineage_of
 from cockpit.engine.report.what import what_ran
 from cockpit.engine.run.noticed import noticed
 from cockpit.engine.run.paces import PaceBook, estimate
@@ -56,7 +58,7 @@ async def report_of(
 ) -> RunReport:
     """The report of a run, as far as it is known here. Does much reading.
 
-    :param short: without events, stacks, profiles, findings, last lines and other runs
+    :param short: without events, stacks, profiles, findings, last lines, wall time and other runs
     :param columns: those that become curves, each of so many ``points`` at most
     :raises CockpitError: its manifest or its journal cannot be read
     """
@@ -66,7 +68,8 @@ async def report_of(
     estimate(folder, model, book.pace)
     told = explained(folder, model, counts=False)
     with closing(RunSeries(folder, model, book)) as series:
-        course, curves = numbers(series, folder.manifest.created, columns, points)
+        steps = Stretches(relative=series.relative)
+        course, curves = numbers(series, folder.manifest.created, columns, points, steps.add)
         pages = tuple((page.name, page.url) for _, page in series.pages)
         speaks = series.source
     state = state_text(model)
@@ -88,6 +91,8 @@ async def report_of(
     )
     if not short:
         made = await _with_the_rest(made, folder, model, book.pace, told, speaks)
+        facts = facts_of(folder, model, steps.all(), made.ended, speaks, exact=steps.exact)
+        made = replace(made, wall=goodput(facts), series=lineage_of(folder, model, facts, state))
     # What ran has passed word by word: an option may say that the next word is a secret.
     clean = sieve.all_in(made)
     return replace(clean, taken=sieve.taken)

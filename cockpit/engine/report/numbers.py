@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from cockpit.core.logs.progress.series import Series
 from cockpit.core.pace.phases import NAMES
@@ -55,12 +56,17 @@ class _Gauge:
 
 
 def numbers(
-    series: RunSeries, began: float, columns: Columns = CURVES, points: int = POINTS
+    series: RunSeries,
+    began: float,
+    columns: Columns = CURVES,
+    points: int = POINTS,
+    also: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> tuple[Course, tuple[Curve, ...]]:
     """How far a run came and how fast, and its curves, from all of its rows.
 
     :param began: when it was started, unix seconds
     :param points: of a curve, at most
+    :param also: takes each row, too: there are many, which are read once
     """
     gauges = {name: _Gauge(points) for name in columns}
     steps, first, last, begun, exact = 0, None, None, None, False
@@ -68,6 +74,8 @@ def numbers(
     shares: dict[str, float] = {}
     phased: dict[str, int] = {}
     for place, row in enumerate(series.rows()):
+        if also is not None:
+            also(row)
         number = row["step"] if row["log_step"] is None else row["log_step"]
         step = place if number is None else number
         for name in NAMES:

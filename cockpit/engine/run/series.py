@@ -44,6 +44,11 @@ class RunSeries:
         )
         return rows(self._steps(), Ends(self._steps()), words, len(self._model.ranks))
 
+    @property
+    def relative(self) -> bool:
+        """Whether ranks count steps from the start of the program."""
+        return any(step.relative for step in self._steps())
+
     def _steps(self) -> Iterator[PastStep]:
         last: Key = (-1, -1)
         for step in kept(self._folder):

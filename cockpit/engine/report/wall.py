@@ -1,0 +1,266 @@
+"""Reads where the wall time of a run went, and which runs are one series with it."""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from cockpit.base.events import RankStarted, Saved, Watched
+from cockpit.base.record import log_name
+from cockpit.core.logs.progress.wordings import EVALUATION
+from cockpit.core.logs.sources import Output
+from cockpit.core.pace.heat import STALL
+from cockpit.core.report.goodput import Facts, Goodput, Span, Stretch, goodput, together
+from cockpit.core.report.lineage import Joint, Known, Lineage, Member, resumed, series
+from cockpit.core.run.event_table import our_time
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.summary import ended_when, state_text
+from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, time_index
+from cockpit.engine.records.folder import Manifest, RunFolder, list_runs
+from cockpit.engine.run.paces import kept
+from cockpit.errors import CockpitError
+
+MEMBERS = 20
+"""Runs of a series that are looked at, the newest ones."""
+PAUSES, PAUSE_S, PAUSE_BYTES = 200, 1.0, 64 << 10
+"""Pauses between steps in which a log is looked at, the longest; seconds of one; bytes of the log in it."""
+
+_WORD = re.compile(rb"[A-Za-z]+")
+
+
+class Stretches:
+    """The steps of a run, collected from its rows.
+
+    :param relative: whether ranks count steps from the start of the program: the log's numbers count then
+    """
+
+    def __init__(self, *, relative: bool) -> None:
+        self._relative = relative
+        self._found: list[tuple[int, Stretch]] = []
+        self._ahead: dict[int, set[int]] = {}
+        self._log: tuple[int, int, float] | None = None
+        self.exact = False
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take in a row of :mod:`cockpit.core.pace.series`."""
+        at, step, said, restarts = row["t"], row["step"], row["log_step"], row["restarts"]
+        self.exact |= not row["estimated"]
+        if at is None:
+            return
+        if step is None and said is not None:
+            before, self._log = self._log, (restarts, said, at)
+            if before is not None and before[0] == restarts and said > before[1] and at > before[2]:
+                self._found.append((restarts, Stretch(said, said - before[1], before[2], at)))
+        elif row["steps"] and row["step_s"] is not None:
+            if said is not None:
+                self._ahead.setdefault(restarts, set()).add(said - step)
+            took = row["steps"] * row["step_s"]
+            self._found.append((restarts, Stretch(step, row["steps"], at - took, at)))
+
+    def all(self) -> list[Stretch]:
+        """What was found, by time."""
+        made = [stretch._replace(step=self._number(*one)) for one in self._found for stretch in one[1:]]
+        return sorted(made, key=lambda stretch: stretch.end)
+
+    def _number(self, restarts: int, stretch: Stretch) -> int | None:
+        if not self._relative or stretch.step is None:
+            return stretch.step
+        ahead = self._ahead.get(restarts, set())
+        return stretch.step + next(iter(ahead)) if len(ahead) == 1 else None
+
+
+def facts_of(
+    folder: RunFolder,
+    model: RunModel,
+    steps: list[Stretch],
+    ended: float | None,
+    speaks: Output | None = None,
+    *,
+    exact: bool,
+) -> Facts:
+    """What is on record of a run for its wall time.
+
+    :param ended: when it ended; None: it goes on, or that is not known
+    :param speaks: whose log names evaluations; None: nobody's is read
+
+    :raises CockpitError: the journal cannot be read
+    """
+    events = [event for event in folder.journal() if isinstance(event.fact, Saved | Watched)]
+    until = ended or (steps[-1].end if steps and model.over else time.time())
+    pauses: list[Span] = []
+    with suppress(CockpitError):
+        pauses = list(_evaluations(folder, model, speaks, steps)) if speaks is not None else []
+    failed = model.over and bool(model.exit_code())
+    restarts = sorted(_restarts(folder, model))
+    return Facts(folder.manifest.created, until, failed, steps, exact, restarts, events, pauses)
+
+
+def _restarts(folder: RunFolder, model: RunModel) -> Iterable[float]:
+    """When ranks were started anew, each time once."""
+    first: dict[int, float] = {}
+    for entry in folder.manifest.nodes:
+        for event in folder.recorded(entry):
+            if isinstance(event.fact, RankStarted) and event.fact.attempt > 0:
+                at = our_time(model, event)
+                first[event.fact.attempt] = min(at, first.get(event.fact.attempt, at))
+    return first.values()
+
+
+# Evaluations
+
+
+def _evaluations(folder: RunFolder, model: RunModel, source: Output, steps: list[Stretch]) -> Iterator[Span]:
+    """Pauses between steps in which a log names an evaluation."""
+    if not steps:
+        return
+    usual = median((step.end - step.begin) / step.many for step in steps)
+    found = [(one.end, two.begin) for one, two in pairwise(steps)]
+    # A step that takes as long as several began late.
+    found += [(step.begin, step.end - usual) for step in steps if step.many == 1]
+    least = max(PAUSE_S, (STALL - 1) * usual)
+    longest = sorted(
+        (span for span in found if span[1] - span[0] >= least), key=lambda span: span[0] - span[1]
+    )
+    if not longest:
+        return
+    times, ends = _times(folder, model, source)
+    with closing(SpooledLogs(folder)) as logs:
+        number = logs.number(source)
+        for begin, end in longest[:PAUSES]:
+            start, stop = (_place(times, ends, at) for at in (begin, end + PAUSE_S))
+            data = logs.read(number, start, min(PAUSE_BYTES, stop - start)) if stop > start else b""
+            if any(word.lower() in EVALUATION for word in _WORD.findall(data)):
+                yield begin, end
+
+
+def _times(folder: RunFolder, model: RunModel, source: Output) -> tuple[list[float], list[int]]:
+    """When a log had which length, on our clock."""
+    name, ahead = log_name(source[1]), model.nodes[source[0]].offset_s
+    entry = next(node for node in folder.manifest.nodes if node.name == source[0])
+    placed = Placed(gaps(folder, source[0]))
+    times, ends = [], []
+    for at, tick in time_index(folder, entry):
+        if (size := tick.get(name)) is not None:
+            times.append(at - ahead)
+            ends.append(placed.end(at - ahead, name, size))
+    return times, ends
+
+
+def _place(times: list[float], ends: list[int], at: float) -> int:
+    place = bisect_left(times, at)
+    return ends[place - 1] if place else 0
+
+
+# The series
+
+
+def lineage_of(folder: RunFolder, model: RunModel, facts: Facts, state: str) -> Lineage | None:
+    """The series that a run is in; None: it is alone."""
+    if folder.bundled:
+        return None
+    others = {one.name: one for one in _alike(folder)}
+    models: dict[str, RunModel] = {folder.name: model}
+    known = [_known(folder, model)]
+    for name, other in others.items():
+        with suppress(CockpitError):  # a damaged one hides no other
+            models[name] = other.model()
+            known.append(_known(other, models[name]))
+    joints = series(known, folder.name)
+    if len(joints) < 2:
+        return None
+    shown = joints[-MEMBERS:] if folder.name in {one.run for one in joints[-MEMBERS:]} else joints[:MEMBERS]
+    parts = {
+        one.run: facts if one.run == folder.name else _facts(others[one.run], models[one.run])
+        for one in shown
+    }
+    states = {run: state if run == folder.name else state_text(models[run]) for run in parts}
+    return _lineage(shown, parts, states, models, len(joints) - len(shown))
+
+
+def _lineage(
+    joints: list[Joint],
+    parts: Mapping[str, Facts],
+    states: Mapping[str, str],
+    models: Mapping[str, RunModel],
+    left_out: int,
+) -> Lineage:
+    numbers = [_numbers(parts[one.run].steps) for one in joints]
+    members, walls = [], list[tuple[float, float, Goodput | None]]()
+    for place, one in enumerate(joints):
+        facts = parts[one.run]
+        goes_on = resumed(numbers, place)
+        wall = goodput(facts._replace(failed=facts.failed or goes_on is not None), goes_on)
+        walls.append((facts.began, facts.ended, wall))
+        over = models[one.run].over
+        members.append(
+            Member(
+                one.run,
+                facts.began,
+                facts.ended if over else None,
+                states[one.run],
+                one.how,
+                one.sure,
+                *numbers[place],
+                wall,
+            )
+        )
+    return Lineage(tuple(members), left_out, together(walls))
+
+
+def _numbers(steps: Iterable[Stretch]) -> tuple[int | None, int | None]:
+    """First and last step."""
+    known = [(step.step - step.many + 1, step.step) for step in steps if step.step is not None]
+    return (known[0][0], known[-1][1]) if known else (None, None)
+
+
+def _alike(folder: RunFolder) -> Iterator[RunFolder]:
+    """Runs known here of the same program in the same folder."""
+    mine = folder.manifest
+    for other in list_runs():
+        with suppress(CockpitError):
+            theirs = other.manifest
+            same = (tuple(theirs.program), theirs.cwd) == (tuple(mine.program), mine.cwd)
+            if same and other.name != folder.name and not (theirs.foreign or mine.foreign):
+                yield other
+
+
+def _known(folder: RunFolder, model: RunModel) -> Known:
+    manifest = folder.manifest
+    return Known(
+        folder.name,
+        manifest.created,
+        ended_when(model),
+        model.over and not model.exit_code() and not any(n.stop_requested_at for n in model.nodes.values()),
+        folder.slurm_job or manifest.allocation,
+        manifest.job_restart,
+        tuple(manifest.program),
+        manifest.cwd,
+        _settings(manifest),
+    )
+
+
+def _settings(manifest: Manifest) -> tuple[str, ...]:
+    """What else a run was started with, but for its nodes: another job may have got others."""
+    plans = manifest.plans[:1]
+    env = plans[0].get("env") if plans else None
+    named = sorted(f"{name}={value}" for name, value in env.items()) if isinstance(env, dict) else []
+    own = [one for one in named if not one.startswith(("MASTER_", "COCKPIT_"))]
+    return (manifest.launcher, str(len(manifest.world)), str(manifest.profile or ""), *own)
+
+
+def _facts(folder: RunFolder, model: RunModel) -> Facts:
+    """The same of another run of the series, by what is kept of its steps."""
+    steps, exact = [], False
+    with suppress(CockpitError):
+        for step in kept(folder):
+            exact |= step.exact
+            number = None if step.relative else step.step
+            steps.append(Stretch(number, step.count, step.at - step.count * step.span, step.at))
+    steps.sort(key=lambda stretch: stretch.end)
+    return facts_of(folder, model, steps, ended_when(model), exact=exact)
