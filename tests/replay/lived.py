@@ -36,6 +36,8 @@ from tests.engine.pools import Fakes
 
 BEGIN = 1_795_233_881.0
 
+NODES = {"gpu1": [0, 1], "gpu2": [2, 3]}
+
 
 @dataclass(frozen=True)
 class Seen:

@@ -12,9 +12,7 @@ from cockpit.engine.replay.replay import Replay
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from tests.engine.pools import Fakes
-from tests.replay.lived import Lived, Seen, eventful, lines_of, watched
-
-NODES = {"gpu1": [0, 1], "gpu2": [2, 3]}
+from tests.replay.lived import NODES, Lived, Seen, eventful, lines_of, watched
 
 
 async def reopened(folder: RunFolder) -> tuple[Replay, Board, Session]:
