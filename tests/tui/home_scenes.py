@@ -58,7 +58,7 @@ async def at_home(size: tuple[int, int], config: Config) -> AsyncIterator[tuple[
     with (
         mock.patch.object(known_runs, "brief_now", _now),
         mock.patch.object(queue.shutil, "which", lambda name: name),
-        mock.patch.object(queue.slurm, "jobs_of", lambda user: JOBS),
+        mock.patch.object(queue.slurm, "jobs_of", return_value=JOBS),
     ):
         app = HomeApp(config, chosen=SHOWN)
         async with app.run_test(size=size) as pilot:

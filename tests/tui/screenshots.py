@@ -82,7 +82,11 @@ def main(folder: Path) -> None:
     time.time = lambda: NOW
     Stage.lively, stack_scenes.RUN = True, lively.name(NOW - 761)
     folder.mkdir(parents=True, exist_ok=True)
-    usual = [(name, theme, None) for theme in THEMES for name in (*HOME_SHOTS, *SHOTS, *STACK_SHOTS, *PROFILE_SHOTS)]
+    usual = [
+        (name, theme, None)
+        for theme in THEMES
+        for name in (*HOME_SHOTS, *SHOTS, *STACK_SHOTS, *PROFILE_SHOTS)
+    ]
     for what in (
         *usual,
         *((name, THEMES[0], size) for name in (*PACE_SHOTS, *PROFILES) for size in PACE_SIZES),
