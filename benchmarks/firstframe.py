@@ -45,15 +45,15 @@ def run(rounds: int = ROUNDS, long: int = 1 << 30) -> Result:
         env.pop("PYTHONDONTWRITEBYTECODE", None)  # installed programs are compiled
         _record(Path(home) / "cockpit" / "runs" / RUN)
         sides = {
-            "cockpit": lambda: _first(["-c", COCKPIT, "attach", RUN], b"RECORDED", env),
-            "hello": lambda: _first(["-c", HELLO], b"Hello", env),
+            "cockpit": lambda: first(["-c", COCKPIT, "attach", RUN], b"RECORDED", env),
+            "hello": lambda: first(["-c", HELLO], b"Hello", env),
         }
         interleave(sides, 1)  # files into the cache
         walls = interleave(sides, rounds)
         if long:
             _record(Path(home) / "cockpit" / "runs" / LONG, long // 64)
         words = ["-c", COCKPIT, "attach", LONG]
-        longs = [_first(words, b"RECORDED", env, b"/5000000 loss") for _ in range(rounds if long else 0)]
+        longs = [first(words, b"RECORDED", env, b"/5000000 loss") for _ in range(rounds if long else 0)]
     return Result(
         "firstframe",
         "until the first full screen",
@@ -72,7 +72,7 @@ def run(rounds: int = ROUNDS, long: int = 1 << 30) -> Result:
     )
 
 
-def _first(words: list[str], seen: bytes, env: dict[str, str], also: bytes = b"") -> float:
+def first(words: list[str], seen: bytes, env: dict[str, str], also: bytes = b"") -> float:
     """Seconds from the start of a program on a terminal until it shows some bytes, and others too."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 45, 140, 0, 0))

@@ -163,3 +163,28 @@ def test_the_time_left_to_a_job(says: str, seconds: float | None, tool: Tool) ->
     tool.rename("squeue")
     assert slurm.time_left("12") == seconds
     assert tool.asked == ["--noheader --format=%L --jobs=12"]
+
+
+def test_the_jobs_of_a_user_those_that_run_first(tool: Tool) -> None:
+    tool.says("")
+    tool.rename("squeue")
+    tool.says(
+        "4712_[5-8]|PENDING|0:00||16|Priority|2026-11-21T06:10:00|wide | pipe\n"
+        "nonsense\n"
+        "4711_4|RUNNING|1-02:03:04|gpu[09-12]|4|None|N/A|llama|1b\n",
+    )
+    running, waits = slurm.jobs_of("ada")
+    assert (running.job, running.nodes, running.name, running.running) == (
+        *("4711_4", "gpu[09-12]", "llama|1b", True),
+    )
+    assert (waits.job, waits.why, waits.name, waits.running) == (
+        *("4712_[5-8]", "Priority", "wide | pipe", False),
+    )
+
+
+def test_a_failing_squeue_is_said(tool: Tool) -> None:
+    tool.says("")
+    tool.rename("squeue")
+    tool.fails("slurm_load_jobs error: Unable to contact")
+    with pytest.raises(CockpitError, match="Unable to contact"):
+        slurm.jobs_of("ada")

@@ -111,8 +111,11 @@ class RunList(ListPane[Brief]):
 
 
 def state_text(item: Brief, now: float) -> str:
-    """``running``, ``stalled 48 s``."""
-    return f"stalled {span(now - item.since)}" if item.word == "stalled" and item.since else item.word
+    """``running``, ``stalled 48 s``, ``stalled 12 min``."""
+    if item.word != "stalled" or not item.since:
+        return item.word
+    age = max(0.0, now - item.since)
+    return f"stalled {age / 60:.0f} min" if 100 <= age < 6000 else f"stalled {span(age)}"
 
 
 def is_old(item: Brief) -> bool:
