@@ -103,8 +103,8 @@ class _Rank:
             since = first
         end_ns = next(one.mono_ns for one in self.steps if one.step == until)
         before_s, after_s = (begin_ns - began_ns) / 1e9, (ended_ns - end_ns) / 1e9
-        steps = _steps(since, until)
-        return "%s%s in it, with %.1f s before and %.1f s after" % (late, steps, before_s, after_s)
+        whole = _steps(since, until)
+        return "%s%s in it, with %.1f s before and %.1f s after" % (late, whole, before_s, after_s)
 
 
 def _steps(first: int, last: int) -> str:
