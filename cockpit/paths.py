@@ -39,6 +39,11 @@ def bundles() -> Path:
     return state() / "bundles"
 
 
+def packages() -> Path:
+    """Folder with one file for each set of installed packages that a run's Python had, by its hash."""
+    return state() / "packages"
+
+
 def measured() -> Path:
     """Folder with one file for each set of nodes that nccl-tests ran on: what they measured."""
     return state() / "nccl-tests"

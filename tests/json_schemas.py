@@ -1088,6 +1088,8 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "versions": each("recorded at the start, what differs first", VALUE),
             "env": each("variables that cockpit set, what differs first; secrets are hidden", VALUE),
+            "environ": each("those that matter, of each node's first rank, what differs first", VALUE),
+            "packages": each("installed packages in which nodes differ", VALUE),
             "outcome": each("about its end, the cause first", "string: a sentence"),
             "why": WHY,
             "pace": COURSE,

@@ -42,6 +42,8 @@ from cockpit.base.shared_fields import (
     FILES_A_NODE,
     LOG,
     MARK,
+    PACKAGE,
+    PACKAGES_TOLD,
     REPORT_FILES,
     RUNS_TOLD,
     SIZES,
@@ -106,6 +108,12 @@ class VisibleGpus(Definition):
 
 SWITCHES = ListOf(Text(80, r"--?[A-Za-z0-9][A-Za-z0-9-]*"), 1000)
 """Options of a program, as its help names them."""
+
+
+class PackagesAnswer(Definition):
+    """folders of installed distributions; none: it is not known any more"""
+
+    names: Tuple[str, ...] = bound(ListOf(PACKAGE, PACKAGES_TOLD), ())
 
 
 class FactsAnswer(Definition):

@@ -141,5 +141,10 @@ class Opened(Definition):
 RUNS_TOLD = 10_000
 """Run folders in one answer."""
 
+PACKAGE = Text(300, r"[^\0/]+")
+"""The name of a folder of an installed distribution: ``numpy-2.1.0.dist-info``."""
+PACKAGES_TOLD = 20_000
+"""Of them in one answer."""
+
 BASES = 1000
 """Folders of run folders that one node is asked about."""

@@ -71,6 +71,12 @@ class Facts(Request["answers.FactsAnswer", "answers.Nothing"], at="facts"):
     group: str = bound(_LINE, "")
 
 
+class Packages(Request["answers.PackagesAnswer", "answers.Nothing"], at="facts"):
+    """what `facts` has found installed there, by the `digest` that it has told over this link"""
+
+    digest: str = bound(gate.WORD)
+
+
 class Port(Request["answers.PortAnswer", "answers.Nothing"], at="facts"):
     """`port` 0: any"""
 

@@ -74,11 +74,12 @@ _TROUBLE = re.compile(
     r"Traceback \(most|internal error|never retrieved|never awaited|Exception ignored|Fatal Python"
 )
 _OURS = re.compile(
-    r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|un(seen|worked)\.json"
+    r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|environ\.json|un(seen|worked)\.json"
     r"|(journal|now|pace)\.jsonl|lock(\.attending)?"
     r"|(reports|files)/(manifest\.json|000[01]-(bad|good)/[\w./-]+)|stacks/[\w.-]+/[\w.-]+"
     r"|profiles/[1-9]/(collection\.json|rank-[0-3]\.(json\.gz|folded))"
     rf"|{EVIDENCE}/000[01]-(bad|good)/{EVIDENCE_NAME})"
+    r"|state/cockpit/packages/[0-9a-f]{16}\.json"
     r"|state/cockpit/copied\.txt"  # the app has keys that copy
     r"|tmp/cockpit-\d+/bin/py-spy-[0-9a-f]+"  # on the node, which said that it has none
     r"|tmp/[a-z0-9_]{8}"  # by it Python looks whether it can write there; an agent was killed meanwhile

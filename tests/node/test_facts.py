@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cockpit.node.calls import Call
-from cockpit.node.facts import facts
+from cockpit.node.facts import facts, packages
 
 
 def test_folders_that_are_no_packages_are_not_taken_for_them(tmp_path: Path) -> None:
@@ -70,3 +70,10 @@ def test_what_is_installed_has_a_hash(tmp_path: Path, monkeypatch: pytest.Monkey
     assert looked("b", "numpy-2.1.0.dist-info", "torch-2.4.0.dist-info") == first
     assert looked("c", "numpy-2.1.1.dist-info", "torch-2.4.0.dist-info") not in (first, (0, ""))
     assert looked("d", "torch") == (0, "")
+
+    def listed(digest: str) -> list[str]:
+        call = Call({"id": 2, "do": "packages", "digest": digest}, b"", lambda head, data: None)
+        return list(packages(call)["names"])
+
+    assert listed(first[1]) == ["numpy-2.1.0.dist-info", "torch-2.4.0.dist-info"]
+    assert listed("0" * 16) == []

@@ -26,6 +26,7 @@ def main(words: list[str]) -> int:
         "evidence of nodes": f"{paths.runs()}/<run>/evidence; on nodes evidence/ in the run folder",
         "stacks of other jobs": str(paths.stacks()),
         "opened bundles": str(paths.bundles()),
+        "packages of runs' Pythons": str(paths.packages()),
         "measurements of nccl-tests": str(paths.measured()),
         "screenshots": str(paths.screenshots()),
         "last text copied in the app": str(paths.copied()),

@@ -59,6 +59,9 @@ class What(NamedTuple):
     :param plan: the launcher of each node, those that are alike together: words, and nodes
     :param versions: those that were recorded at the start, what differs between nodes first
     :param env: the variables that cockpit set, secrets hidden
+    :param environ: those that matter of what the first rank of each node was started with, likewise, and
+        without those that differ between all processes
+    :param packages: installed packages in which nodes differ
     """
 
     command: tuple[str, ...]
@@ -70,6 +73,8 @@ class What(NamedTuple):
     plan: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     versions: tuple[Value, ...]
     env: tuple[Value, ...]
+    environ: tuple[Value, ...] = ()
+    packages: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -278,6 +283,8 @@ class RunReport:
             "plan": [{"argv": list(words), "nodes": list(nodes)} for words, nodes in what.plan],
             "versions": [value.as_json() for value in what.versions],
             "env": [value.as_json() for value in what.env],
+            "environ": [value.as_json() for value in what.environ],
+            "packages": [value.as_json() for value in what.packages],
             "outcome": list(self.outcome),
             "why": self.why.as_json() if self.why.how else None,
             "pace": {**self.course._asdict(), "phases": dict(self.course.phases)},

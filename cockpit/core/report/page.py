@@ -207,11 +207,13 @@ def _events(moments: Iterable[Moment], left_out: int) -> Iterator[str]:
 def _what(report: RunReport) -> Iterator[str]:
     what = report.what
     yield "<h2>What ran</h2>"
-    differ = [value for value in (*what.versions, *what.env) if value.differs]
+    differ = words.differing(what)
     if differ:
         yield f'<section class="warn"><h3>Nodes differ</h3>{_items(map(words.value_line, differ))}</section>'
     yield from _table("Versions", ("what", "version"), map(_value, what.versions))
     yield from _table("Variables that cockpit set", ("name", "value"), map(_value, what.env))
+    title = "Variables that matter, of each node's first rank"
+    yield from _table(title, ("name", "value"), map(_value, what.environ))
     hosts = ((host.name, host.machine, ranks_text(host.ranks), host.how) for host in what.hosts)
     yield from _table("Nodes", ("node", "machine", "ranks", "state"), hosts)
     plan = ((nodes_text(nodes), " ".join(map(quote, argv))) for argv, nodes in what.plan)

@@ -10,7 +10,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.report.goodput import PARTS, Goodput
 from cockpit.core.report.lineage import Lineage
-from cockpit.core.report.model import Course, Curve, Moment, RunReport, Tail, Value, Why
+from cockpit.core.report.model import Course, Curve, Moment, RunReport, Tail, Value, What, Why
 from cockpit.core.text import counted, markdown, one_line, size
 
 MD_LINES = 60
@@ -195,6 +195,12 @@ def value_text(value: Value) -> str:
     return ", ".join(f"{text or 'none'} on {nodes_text(nodes)}" for text, nodes in value.said)
 
 
+def differing(what: What) -> list[Value]:
+    """All in which nodes differ."""
+    every = (*what.versions, *what.packages, *what.env, *what.environ)
+    return [value for value in every if value.differs]
+
+
 def moment_line(moment: Moment) -> str:
     """``04:03:41  gpu02: rank 3 exited 1``."""
     return f"{when(moment.at)[11:]}  {moment.text}"
@@ -243,7 +249,7 @@ def as_lines(report: RunReport) -> Iterator[str]:
     )
     yield from _part("wall time", list(wall_lines(report.wall)))
     yield from _part("series", list(series_lines(report.series)))
-    differ = [value_line(value) for value in (*report.what.versions, *report.what.env) if value.differs]
+    differ = [value_line(value) for value in differing(report.what)]
     yield from _part("nodes differ in", differ)
     alike = [value_line(value) for value in report.what.versions if not value.differs]
     yield from _part("versions", [", ".join(alike[:VERSIONS])] if alike else [])

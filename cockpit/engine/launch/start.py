@@ -14,6 +14,7 @@ from cockpit.base import secret
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, read_nodes
 from cockpit.engine.launch.all_or_none import launch
+from cockpit.engine.launch.beside import keep_beside
 from cockpit.engine.launch.code import keep_revision
 from cockpit.engine.launch.preflight import Diagnosis, Preflight
 from cockpit.engine.launch.prepare import Prepared, Times, prepare
@@ -104,6 +105,7 @@ async def start(request: Wanted, stages: Stages) -> Session:
         await session.close()
         raise
     session.accompany(keep_revision(folder.path, job.cwd), "the revision of its code")
+    session.accompany(keep_beside(session), "what its ranks were started with")
     return session
 
 

@@ -10,6 +10,8 @@ from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.model import Node, RunModel
 from cockpit.core.run.states import signal_name
 from cockpit.core.text import one_line
+from cockpit.core.variables import differs_anyway
+from cockpit.engine.launch.beside import kept_environments, packages
 from cockpit.engine.launch.code import kept_revision
 from cockpit.engine.records.folder import Manifest, RunFolder
 
@@ -52,7 +54,39 @@ def what_ran(folder: RunFolder, model: RunModel, sieve: Sieve) -> What:
         _plan(manifest, sieve),
         (*_code(folder), *_values({entry.name: _versions(entry.facts) for entry in manifest.nodes})),
         _values({_node(plan): _env(plan, sieve) for plan in manifest.plans}),
+        _environ(folder, sieve),
+        _packages(manifest),
     )
+
+
+def _environ(folder: RunFolder, sieve: Sieve) -> tuple[Value, ...]:
+    """What ranks were started with, as far as it matters."""
+    return _values(
+        {
+            _short(node): {
+                _short(name): _short(sieve.variable(name, text))
+                for name, text in list(told.items())[:NAMES]
+                if not differs_anyway(name)
+            }
+            for node, told in kept_environments(folder).items()
+        }
+    )
+
+
+def _packages(manifest: Manifest) -> tuple[Value, ...]:
+    """Packages that nodes have in different versions, where the lists of all of them are known."""
+    digests = {entry.name: str(entry.facts.get("installed_hash") or "") for entry in manifest.nodes}
+    lists = {digest: dict(map(_package, packages(digest))) for digest in set(digests.values())}
+    if len(lists) < 2 or not all(lists.values()):
+        return ()
+    found = _values({node: lists[digest] for node, digest in digests.items()})
+    return tuple(value for value in found if value.differs)[:NAMES]
+
+
+def _package(name: str) -> tuple[str, str]:
+    """Name and version of ``numpy-2.1.0.dist-info``."""
+    called, _, version = name.rpartition(".")[0].partition("-")
+    return _short(called), _short(version or "without a version")
 
 
 def _how(node: Node | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from statistics import median
@@ -19,6 +18,7 @@ from cockpit.core.pace.slow import Slow
 from cockpit.core.run.model import LIVE, Node, Rank, RankState
 from cockpit.core.run.probes import probe_text
 from cockpit.core.run.trends import LIMIT
+from cockpit.core.variables import matter
 from cockpit.tui.look.glyphs import state_name
 from cockpit.tui.look.progress import about, behind_text
 from cockpit.tui.look.units import clock_text, number_text, span_text
@@ -39,13 +39,6 @@ from cockpit.tui.run.detail_paper import (
 )
 from cockpit.tui.run.nccl_lines import nccl_lines
 from cockpit.tui.run.stall import standing
-
-_OF_TRAINING = re.compile(
-    r"(\w*_)?(RANK|WORLD_SIZE|LOCAL_SIZE)$"
-    r"|(MASTER|NCCL|TORCH|TORCHELASTIC|PYTORCH|CUDA|NVIDIA|HIP|ROCR|GLOO|UCX|FI|OMPI|PMI|PMIX|SLURM|OMP|MKL)_"
-    r"|(DS|DEEPSPEED|ACCELERATE|FSDP|HF|WANDB|TRITON|COCKPIT)_"
-)
-"""Variables by which ranks find each other and libraries are set, by name."""
 
 
 def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[Line]:
@@ -289,7 +282,7 @@ def _variables(got: Mapping[str, Any], given: Mapping[str, Any], paper: Paper) -
     """Those of the training first: what the launch set, and what the libraries of a training read."""
 
     def order(name: str) -> tuple[bool, str]:
-        return name not in given and _OF_TRAINING.match(name) is None, name
+        return name not in given and not matter(name), name
 
     for name in sorted(got, key=order):
         value = got[name]
