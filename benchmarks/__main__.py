@@ -40,6 +40,7 @@ from benchmarks import (
     profiles,
     ranks,
     readings,
+    replay,
     reports,
     soak,
     srun,
@@ -92,6 +93,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "works": works.run,
     "causes": causes.run,
     "explain": explain.run,
+    "replay": replay.run,
     "reports": reports.run,
     "soak": soak.run,
 }
