@@ -41,6 +41,7 @@ from benchmarks import (
     profiles,
     ranks,
     readings,
+    replay,
     reports,
     soak,
     srun,
@@ -94,6 +95,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "works": works.run,
     "causes": causes.run,
     "explain": explain.run,
+    "replay": replay.run,
     "reports": reports.run,
     "soak": soak.run,
 }

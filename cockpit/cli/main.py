@@ -25,7 +25,7 @@ VERBS = {
     "metrics": "numbers per step: time, work, loss, slow ranks",
     "stacks": "Python stacks of all ranks, merged, so that the odd rank stands out",
     "profile": "what ranks do in the same few steps, summed up",
-    "replay": "look at a run as it was at any moment",
+    "replay": "a run as it was at any moment: play it, seek",
     "report": "what a run was, in one page; to send",
     "compare": "what differs between two runs, or since it last worked",
     "stop": "stop a run on all its nodes",

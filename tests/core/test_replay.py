@@ -196,6 +196,14 @@ def test_it_plays_as_fast_as_was_asked_and_stands_at_the_end() -> None:
     assert player.at == 100.0
 
 
+def test_time_in_which_it_is_held_does_not_count() -> None:
+    player = Player(100.0, 200.0)
+    player.play(0.0)
+    player.hold(50.0)
+    player.tick(51.0)
+    assert player.at == 101.0
+
+
 def test_speeds_end_somewhere() -> None:
     player = Player(0.0, 1.0)
     assert player.faster(-1) == SPEEDS[0]

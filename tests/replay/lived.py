@@ -28,7 +28,7 @@ from cockpit.base.record import EVENTS, TIMES
 from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import Reader
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from tests.engine.books import all_after
@@ -92,6 +92,7 @@ class Lived:
 
     async def begin(self) -> None:
         await self.session.rejoin()
+        self.session.record(planned(self.folder.manifest))  # as a launch does
         for name, ranks in self.nodes.items():
             self.session.note(name, LinkChanged("ok"))
             self.session.note(name, ClockMeasured(self.ahead_s.get(name, 0.0), 0.01))

@@ -71,6 +71,9 @@ def test_fifty_random_moments_are_as_they_were(
         # Not one after the other: also back.
         for seen in sorted(lived.seen, key=lambda one: (one.at * 7919) % 101):
             await compare(replay, board, seen, lived.step_s)
+            assert {name: node.offset_s for name, node in board.model.nodes.items()} == {
+                name: ahead.get(name, 0.0) for name in NODES
+            }
         await session.close()
         board.close()
 

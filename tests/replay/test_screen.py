@@ -162,7 +162,7 @@ def test_a_moment_is_drawn_as_it_was(run: RunFolder) -> None:
             assert "+1 min 00 s" in shown
             await press(pilot, "right_square_bracket")
             shown = await at_rest(pilot, screen)
-            assert "first failure so far" in shown
+            assert "rank 3 failed first" in shown
             assert "x stops them" not in shown
             assert "ranks 3/4" in shown
 
@@ -216,7 +216,6 @@ def test_a_run_that_goes_on_ends_where_its_record_does(monkeypatch: pytest.Monke
             assert 119 <= at(screen) <= 121
             assert "ranks 3/4" in shown
             assert "RECORDED RUN" not in shown
-            pilot.app.simulate_key("q")
 
     asyncio.run(story())
     assert content(folder) == before

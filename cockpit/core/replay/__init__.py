@@ -1,3 +1,4 @@
-"""A run as it was at any moment: its recorded events in their order, and the model after some of them."""
+"""A run as it was at any moment: its recorded events in their order, and the model after some of them.
 
-from __future__ import annotations
+Reading its folder is elsewhere (``engine.records``, ``engine.replay``).
+"""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from cockpit.base.events import ClockMeasured
+from cockpit.base.events import ClockMeasured, Planned
 from cockpit.core.run.event_table import TABLE, WhoseClock
 from cockpit.core.run.events import Event
 
@@ -87,9 +87,12 @@ def standing(states: Iterable[Event], clocks: Clocks) -> Iterator[Timed]:
 
 
 def rebased(found: Iterable[Timed], clocks: Clocks) -> Iterator[Timed]:
-    """The same events with times that fit the clocks as they were measured last; without measurements."""
+    """The same events with times that fit the clocks as they were measured last.
+
+    Without these measurements, and the plan, which would take them back: the model begins with both.
+    """
     for at, event in found:
-        if not isinstance(event.fact, ClockMeasured):
+        if not isinstance(event.fact, ClockMeasured | Planned):
             theirs = at + _ahead(event, clocks.last(event.node))
             yield at, event if event.at == theirs else replace(event, at=theirs)
 

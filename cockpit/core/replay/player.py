@@ -43,6 +43,10 @@ class Player:
         """Stand still."""
         self.plays = False
 
+    def hold(self, now: float) -> None:
+        """The time until now does not count."""
+        self._then = now
+
     def tick(self, now: float) -> None:
         """Go on as far as that clock has since it was last told; at the end it stands still."""
         if self.plays:

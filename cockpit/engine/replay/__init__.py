@@ -1,3 +1,4 @@
-"""A recorded run, at any moment: what its folder here has up to then."""
+"""A recorded run, at any moment: what its folder here has up to then.
 
-from __future__ import annotations
+Order, keyframes and the clock are in ``core.replay``; what is drawn is in ``tui.run``.
+"""

@@ -13,7 +13,7 @@ _GRID = (
     "the one that differs most; meters are drawn where nodes differ, or where one has little left.",
     "link: only what stands out: slow (its round trip), lost (for how long), ended.",
     "",
-    "up, down: nodes · left, right: ranks · {mark} marks · {open} opens the log",
+    "up, down: nodes · left, right or h, l: ranks · {mark} marks · {open} opens the log",
     "{filter} narrows: gpu[01-04], rank 13, 0-3, or words such as failed, slow, stale; !word: all others.",
     "The log on the right narrows to where the cursor is; {back} widens it again.",
     "{zoom}: alone on the screen, with a line for each rank: its step, age, behind, work.",

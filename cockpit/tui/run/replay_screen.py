@@ -202,9 +202,12 @@ class ReplayScreen(RunScreen, inherit_bindings=False):
 
     def _tick(self) -> None:
         replay = self.replay
-        if replay is not None and replay.player.plays and self.app.holds(self) and not self._drawing.frozen:
-            replay.player.tick(time.monotonic())
-            self._show(whole=False)
+        if replay is not None and replay.player.plays and self.app.holds(self):
+            if self._drawing.frozen:
+                replay.player.hold(time.monotonic())
+            else:
+                replay.player.tick(time.monotonic())
+                self._show(whole=False)
         super()._tick()
 
     def _show(self, *, whole: bool = True) -> None:
