@@ -27,6 +27,7 @@ from cockpit.engine.briefs import brief_here, briefs
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.slurm import QueuedJob
+from cockpit.transport.login_prompts import DESK, Nobody
 from cockpit.tui.home.app import HomeApp
 from cockpit.tui.home.screen import HomeScreen
 from cockpit.tui.panes.dialogs import Question
@@ -137,6 +138,19 @@ def test_a_filter_takes_names_nodes_states_and_words_of_the_cause() -> None:
             await until(pilot, lambda: len(screen(app).shown) == 3, "esc clears it")
 
     asyncio.run(main())
+
+
+def test_nobody_is_asked_to_log_in_for_what_is_asked_in_the_background() -> None:
+    three()
+    before = DESK.prompter
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "live-heron")
+            assert isinstance(DESK.prompter, Nobody)
+
+    asyncio.run(main())
+    assert DESK.prompter is before
 
 
 def test_enter_opens_what_attach_opens() -> None:

@@ -21,6 +21,7 @@ from cockpit.core.run.brief import Brief
 from cockpit.core.text import one_line
 from cockpit.engine.known_runs import PATIENCE_S, KnownRuns
 from cockpit.engine.run.join import Pools
+from cockpit.transport.login_prompts import DESK, Nobody
 from cockpit.tui.command_screen import CommandScreen, Handler, bindings, entitle, needs
 from cockpit.tui.commands import HOME, Id
 from cockpit.tui.home.deeds import Deeds
@@ -123,6 +124,8 @@ class HomeScreen(CommandScreen):
         self._preview.keys = self.app.keys
         self._jobs.key = self.app.key_of("attach_job")
         self._list.focus()
+        # Nodes are asked although nobody has said so: nobody shall have to log in for that.
+        DESK.prompter = Nobody("the home screen never asks")
         self._read()
         self._ask()
         self._queue.start()
