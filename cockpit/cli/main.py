@@ -53,6 +53,7 @@ def usage() -> str:
         "usage: cockpit VERB …\n\n"
         "A terminal cockpit for multi-node training runs.\n\n"
         f"{verbs}\n\n"
+        "  cockpit               on a terminal: the runs known here, and what to do with them\n"
         "  cockpit help VERB     its options and examples; cockpit VERB --help-all: all options\n"
         "  cockpit help TOPIC    a page of the documentation, or the sections that contain these words\n"
         "  cockpit --version\n\n"

@@ -52,8 +52,8 @@ class KnownRuns:
 
     @property
     def read_whole(self) -> bool:
-        """Whether all have been read, or cannot be."""
-        return self.read_once.is_set()
+        """Whether all have been read and taken in, or cannot be."""
+        return self.read_once.is_set() and not self._fresh
 
     @property
     def silent(self) -> list[str]:

@@ -31,9 +31,11 @@ from cockpit.core.rules.table import table
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.text import columns
+from cockpit.engine import briefs
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.paces import FILE, PaceBook, estimate, front_here
+from tests.engine.knownruns import many
 from tests.engine.test_session import ENDED, FAILED, lines
 from tests.nccl.samples import SOCKET_2_10
 
@@ -359,3 +361,21 @@ def test_work_that_is_read_from_the_folder_here_is_about_what_it_was(
     assert [rank["work_s"] for rank in told["ranks"]] == [0.5, 0.5, 1.0]
     assert told["ranks"][0]["work_age_s"] == pytest.approx(15, abs=3)
     assert [found["what"] for found in told["findings"]] == ["rank 2 is slow"]
+
+
+def test_all_runs_are_as_without_the_index_and_read_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(5, time.time())
+
+    def rows(*words: str) -> list[dict[str, Any]]:
+        assert ps.main([*words, "--json", "--no-connect"]) == 0
+        told: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+        return told
+
+    plain = rows()
+    assert [row["run"] for row in plain] == [f"run-000{at}" for at in range(5)]
+    assert rows("--all") == plain
+    monkeypatch.setattr(briefs, "brief_here", lambda folder: pytest.fail(f"{folder.name} is read again"))
+    assert rows("--all") == plain
+    assert (plain[1]["word"], plain[1]["code"], plain[1]["over"]) == ("failed", 1, True)

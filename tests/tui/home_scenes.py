@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from unittest import mock
 
+from cockpit import slurm
 from cockpit.config import Config
 from cockpit.core.run.brief import Brief
 from cockpit.engine import known_runs
@@ -15,7 +17,6 @@ from cockpit.engine.briefs import brief_here
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.slurm import QueuedJob
-from cockpit.tui.home import queue
 from cockpit.tui.home.app import HomeApp
 from cockpit.tui.home.screen import HomeScreen
 from tests.engine.knownruns import KnownRun
@@ -57,8 +58,8 @@ async def at_home(size: tuple[int, int], config: Config) -> AsyncIterator[tuple[
     write(time.time())
     with (
         mock.patch.object(known_runs, "brief_now", _now),
-        mock.patch.object(queue.shutil, "which", lambda name: name),
-        mock.patch.object(queue.slurm, "jobs_of", return_value=JOBS),
+        mock.patch.object(shutil, "which", lambda name: name),
+        mock.patch.object(slurm, "jobs_of", return_value=JOBS),
     ):
         app = HomeApp(config, chosen=SHOWN)
         async with app.run_test(size=size) as pilot:

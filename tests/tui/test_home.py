@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,19 +18,22 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from cockpit import paths, slurm
+from cockpit.base import verbs
+from cockpit.base.answers import FoundRank, Meeting, RunsAnswer, SeekAnswer
 from cockpit.config import Config
 from cockpit.core.run.brief import Brief
 from cockpit.engine import known_runs
-from cockpit.engine.briefs import brief_here
+from cockpit.engine.briefs import brief_here, briefs
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.slurm import QueuedJob
-from cockpit.tui.home import queue
+from cockpit.transport.login_prompts import DESK, Nobody
 from cockpit.tui.home.app import HomeApp
 from cockpit.tui.home.screen import HomeScreen
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.login import LoginDialog
 from tests.engine.knownruns import KnownRun
+from tests.engine.pools import Fakes, MadeUp
 from tests.tui.scenes import text_of, until
 
 SIZE = (150, 44)
@@ -35,7 +41,7 @@ SIZE = (150, 44)
 
 @pytest.fixture(autouse=True)
 def no_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +79,11 @@ async def sees(app: HomeApp, pilot: Pilot[Any], *words: str) -> None:
 def screen(app: HomeApp) -> HomeScreen:
     assert isinstance(app.screen, HomeScreen)
     return app.screen
+
+
+def lists(app: HomeApp, names: list[str]) -> bool:
+    """Whether exactly these runs are listed."""
+    return [run.run for run in screen(app).shown] == names
 
 
 def three() -> None:
@@ -121,12 +132,25 @@ def test_a_filter_takes_names_nodes_states_and_words_of_the_cause() -> None:
                 await pilot.press("slash")
                 screen(app).filter_bar.query_one(Input).value = typed
                 await pilot.press("enter")
-                await until(pilot, lambda left=left: [r.run for r in screen(app).shown] == left, typed)
+                await until(pilot, partial(lists, app, left), typed)
             await sees(app, pilot, "no run matches nothing-has-this")
             await pilot.press("escape")
             await until(pilot, lambda: len(screen(app).shown) == 3, "esc clears it")
 
     asyncio.run(main())
+
+
+def test_nobody_is_asked_to_log_in_for_what_is_asked_in_the_background() -> None:
+    three()
+    before = DESK.prompter
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "live-heron")
+            assert isinstance(DESK.prompter, Nobody)
+
+    asyncio.run(main())
+    assert DESK.prompter is before
 
 
 def test_enter_opens_what_attach_opens() -> None:
@@ -227,7 +251,7 @@ def test_runs_that_others_start_and_remove_meanwhile_come_and_go(monkeypatch: py
 def test_a_slow_disk_does_not_hold_up_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     three()
     go_on = threading.Event()
-    read = known_runs.briefs
+    read = briefs
 
     def slow() -> Any:
         yield from list(read())[:1]
@@ -386,7 +410,7 @@ def test_slurm_jobs_and_what_can_be_watched_of_them(monkeypatch: pytest.MonkeyPa
         QueuedJob("4711", "RUNNING", "38:00", "gpu[15-16]", "2", "None", "N/A", "ablate\x1b[31m-3"),
         QueuedJob("4712", "PENDING", "0:00", "", "16", "Priority", "2026-11-21T06:10:00", "llama"),
     ]
-    monkeypatch.setattr(queue.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(slurm, "jobs_of", lambda user: jobs)
 
     async def main() -> None:
@@ -406,7 +430,7 @@ def test_a_controller_that_does_not_answer_is_said_and_holds_up_nothing(
 ) -> None:
     three()
     answer = threading.Event()
-    monkeypatch.setattr(queue.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(slurm, "jobs_of", lambda user: answer.wait() and [])
 
     async def main() -> None:
@@ -428,5 +452,59 @@ def test_names_of_runs_and_nodes_cannot_drive_the_terminal() -> None:
         async with home() as (app, pilot):
             await sees(app, pilot, "otter", "\\x1b[2J01")
             assert "\x1b" not in text_of(app)
+
+    asyncio.run(main())
+
+
+def test_a_job_that_others_started_is_listed_when_asked_for_and_enter_watches_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    three()
+    ranks = tuple(
+        FoundRank(
+            rank=number,
+            world_size=2,
+            local_rank=number,
+            pid=70 + number,
+            ticks=9,
+            state="R",
+            job=Meeting("n1", "29500"),
+            run="",
+            user="ada",
+            launcher="torchrun",
+            command="python pretrain.py",
+            started=time.time() - 60,
+        )
+        for number in (0, 1)
+    )
+
+    class Node(MadeUp):
+        async def call(self, request: object, **how: Any) -> object:
+            if isinstance(request, verbs.Runs):
+                return RunsAnswer()
+            assert isinstance(request, verbs.Seek)
+            return SeekAnswer(ranks)
+
+    pool = Fakes({"n1": Node()})
+    Node.hello = SimpleNamespace(host="n1", base="/tmp/cockpit-0", uid=0)
+    monkeypatch.setattr(Pools, "reaching", lambda self, *way: pool)
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "live-heron")
+            await pilot.press("o")
+            await until(pilot, lambda: isinstance(app.screen, LoginDialog), "a question")
+            app.screen.query_one(Input).value = "n1"
+            await pilot.press("enter")
+            await sees(app, pilot, "n1: 1 job that cockpit did not start", "4 runs")
+            (found,) = screen(app).known.elsewhere
+            await until(pilot, lambda: screen(app)._list.put_on(found), "the cursor is on it")
+            await sees(app, pilot, "Nothing of it is here yet", "2 ranks of")
+            await pilot.press("x")
+            await sees(app, pilot, "stop the run: cockpit did not start it")
+            await pilot.press("enter")
+            await until(pilot, lambda: app.wish is not None, "a wish")
+            assert app.wish is not None
+            assert list(app.wish.words) == ["attach", "-w", "n1", "--job", found]
 
     asyncio.run(main())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cockpit.config import Config
-from cockpit.transport.login_prompts import DESK, Nobody
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.home.screen import HomeScreen
 from cockpit.tui.home.wish import Wish
@@ -25,8 +24,6 @@ class HomeApp(BaseApp):
 
     def on_mount(self) -> None:
         """Show the screen."""
-        # Nodes are asked unasked: nobody shall have to log in for that.
-        DESK.prompter = Nobody("the home screen never asks")
         self.push_screen(HomeScreen(self.want, self.chosen))
         if self._said:
             self.notify(self._said, severity="error", timeout=30)

@@ -55,6 +55,12 @@ class Deeds:
         """What watches a run, or a job that has no folder here yet."""
         return self._known.elsewhere.get(brief.run) or ["attach", brief.run]
 
+    def why_not_here(self, brief: Brief | None) -> str:
+        """Why nothing is known of a run but that it runs; empty: there is a folder of it here."""
+        if brief is None:
+            return "no run is listed"
+        return "cockpit did not start it" if brief.run in self._known.elsewhere else ""
+
     # Again
 
     def again(self, brief: Brief) -> None:
@@ -102,6 +108,8 @@ class Deeds:
             return "no run is listed"
         if brief.over:
             return "it is over"
+        if brief.run in self._known.elsewhere:
+            return "cockpit did not start it"
         if brief.foreign:
             return f"cockpit did not start it; type: cockpit stop {quote(brief.run)} --foreign"
         return "" if brief.open else brief.state

@@ -6,16 +6,17 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from textual.screen import Screen
-
 from cockpit import paths
 from cockpit.core.run.brief import Brief
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError
+from cockpit.tui.command_screen import CommandScreen
 from cockpit.tui.home.preview import Preview
 
 if TYPE_CHECKING:
     from cockpit.engine.report.glance import Glance
+
+NOTHING = "Nothing of it is here yet. Opening it gives it a name here, and what it prints from then on."
 
 STAY_S = 0.15
 """Seconds that the cursor is on a run before it is read: whoever passes over many wants none of them."""
@@ -30,14 +31,20 @@ class Looker:
     :param screen: has the preview, and holds the worker
     """
 
-    def __init__(self, screen: Screen[None]) -> None:
+    def __init__(self, screen: CommandScreen) -> None:
         self._screen = screen
         self._wanted: Brief | None = None
         self._enough = threading.Event()
         self._known: dict[str, tuple[object, Glance | None, str]] = {}
 
-    def look(self, brief: Brief | None) -> None:
-        """Show this run, and read it if that was not done yet, or it has changed."""
+    def look(self, brief: Brief | None, *, here: bool = True) -> None:
+        """Show this run, and read it if that was not done yet, or it has changed.
+
+        :param here: whether it has a folder on this machine
+        """
+        if brief is not None and not here:
+            self._screen.query_one(Preview).show(brief, None, NOTHING)
+            return
         if brief is None:
             self._screen.query_one(Preview).show(None, None)
             return
@@ -59,7 +66,7 @@ class Looker:
             found = await asyncio.to_thread(_glance, brief.run, enough)
         except CockpitError as error:
             trouble = str(error)
-        if not enough.is_set():
+        if not enough.is_set() and self._screen.app.holds(self._screen):
             if len(self._known) >= KEPT:
                 self._known.clear()
             self._known[brief.run] = _of(brief), found, trouble

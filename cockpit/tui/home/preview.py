@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from cockpit.base.shell import join
 from cockpit.core.run.brief import GOES_ON, Brief
 from cockpit.core.run.standstill import span
 from cockpit.core.text import one_line
-from cockpit.engine.report.glance import Glance
 from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import clock_text, number_text, span_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane, hanging
+
+if TYPE_CHECKING:
+    from cockpit.engine.report.glance import Glance
 
 HEAD = 12
 """Rows above the last lines."""
@@ -97,7 +99,8 @@ class Preview(TextPane):
             yield from self._banner(brief, glance, width)
         yield from self._head(brief, width)
         if self.trouble:
-            yield from hanging((), one_line(self.trouble, limit=600), width, "error")
+            yield Line()
+            yield from hanging((), one_line(self.trouble, limit=600), width, "warning")
         elif glance is None:
             yield Line()
             yield Line.of("reading what is here of it", "label")

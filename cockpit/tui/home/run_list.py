@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -53,13 +54,20 @@ class RunList(ListPane[Brief]):
     marked = ""
     """The run that another one is compared with."""
     _widest = RUN
+    _like: tuple[object, ...] = ()
+    """What the last drawing depended on, besides the runs."""
 
     def key_of(self, item: Brief) -> Hashable:
         """Its name."""
         return item.run
 
     def show_runs(self, runs: Sequence[Brief]) -> None:
-        """Show these, in their order."""
+        """Show these, in their order; what would look as it does is not drawn again."""
+        minute = 0 if any(run.word == "stalled" for run in runs) else int(time.time() / 60)
+        like = (minute, self.marked, self.scrollable_size.width, self.empty)
+        if minute and like == self._like and len(runs) == len(self.items) and all(map(is_, runs, self.items)):
+            return
+        self._like = like
         self._widest = min(RUN, max((len(run.run) for run in runs), default=RUN))
         self.show_items(runs)
 

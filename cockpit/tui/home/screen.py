@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 from textual import events, getters, on, work
@@ -17,8 +18,10 @@ from textual.widgets import Static
 
 from cockpit import paths
 from cockpit.core.run.brief import Brief
+from cockpit.core.text import one_line
 from cockpit.engine.known_runs import PATIENCE_S, KnownRuns
 from cockpit.engine.run.join import Pools
+from cockpit.transport.login_prompts import DESK, Nobody
 from cockpit.tui.command_screen import CommandScreen, Handler, bindings, entitle, needs
 from cockpit.tui.commands import HOME, Id
 from cockpit.tui.home.deeds import Deeds
@@ -121,6 +124,8 @@ class HomeScreen(CommandScreen):
         self._preview.keys = self.app.keys
         self._jobs.key = self.app.key_of("attach_job")
         self._list.focus()
+        # Nodes are asked although nobody has said so: nobody shall have to log in for that.
+        DESK.prompter = Nobody("the home screen never asks")
         self._read()
         self._ask()
         self._queue.start()
@@ -202,10 +207,10 @@ class HomeScreen(CommandScreen):
         entitle(
             self._list, "1", f"runs {len(runs):,}" + (f" of {len(self.known.runs):,}" if self._typed else "")
         )
-        self._looker.look(self._list.current)
+        current = self._list.current
+        self._looker.look(current, here=current is None or current.run not in self.known.elsewhere)
         if nothing and self.focused is self._list:
             self._preview.focus()
-        current = self._list.current
         entitle(
             self._preview, "1" if nothing else "2", "runs 0" if nothing else current.run if current else ""
         )
@@ -255,7 +260,11 @@ class HomeScreen(CommandScreen):
 
     def own_handlers(self) -> dict[Id, Handler]:
         """Those of the runs."""
-        deeds, run = self._deeds, needs(lambda: self._list.current, "no run is listed")
+        deeds = self._deeds
+
+        def here() -> str:
+            return deeds.why_not_here(self._list.current)
+
         none = needs(lambda: not self.known.runs, "runs are known here; type: cockpit demo")
         return {
             "open": Handler(self._open, self._why_not_open),
@@ -263,8 +272,8 @@ class HomeScreen(CommandScreen):
             "filter_runs": Handler(
                 lambda: self.filter_bar.open(self._typed), needs(lambda: self.known.runs, "no runs")
             ),
-            "run_again": Handler(lambda: deeds.again(self.current), run),
-            "compare_runs": Handler(lambda: deeds.compare(self.current), run),
+            "run_again": Handler(lambda: deeds.again(self.current), here),
+            "compare_runs": Handler(lambda: deeds.compare(self.current), here),
             "attach_job": Handler(self._watch_job, lambda: self._queue.why_not()),
             "look_nodes": Handler(deeds.look),
             "stop_run": Handler(
@@ -326,13 +335,8 @@ class HomeScreen(CommandScreen):
     def places(self) -> Iterator[Item]:
         """The runs."""
         for run in self.shown:
-            yield Item(
-                run.run,
-                f"run {run.run}  {run.word}",
-                lambda name=run.run: self._list.put_on(name),
-                "",
-                "Runs",
-            )
+            title = one_line(f"run {run.run}  {run.word}", limit=200)
+            yield Item(run.run, title, partial(self._list.put_on, run.run), "", "Runs")
 
     @property
     def on_the_right(self) -> str:
