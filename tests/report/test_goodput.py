@@ -127,6 +127,17 @@ def test_evaluations_are_estimates() -> None:
     assert found.estimated == ("evaluation",)
 
 
+def test_a_checkpoint_that_nobody_watched_is_an_estimate() -> None:
+    at = [*steps(110, 1, 5), *steps(126, 6, 7)]
+    found = goodput(Facts(110, 130, True, at, True, named=[(120.0, 126.0)]))
+    assert split(found) == {"steps": 10, "checkpoint": 6, "lost": 4}
+    assert found is not None
+    assert (found.estimated, found.lost_steps) == (("checkpoint", "lost"), 2)
+    # What was measured as it happened counts, and counts once.
+    watched = goodput(Facts(110, 130, False, at, True, (), [saved(127, 6, 4)], named=[(120.0, 126.0)]))
+    assert split(watched) == {"steps": 14, "checkpoint": 4, "other": 2}
+
+
 def test_a_series_adds_up() -> None:
     one = goodput(Facts(100, 120, True, steps(104, 1, 8), True), resumed=7)
     two = goodput(Facts(150, 170, False, steps(160, 7, 11), True))

@@ -93,6 +93,7 @@ class Facts(NamedTuple):
     :param restarts: when its ranks were started anew
     :param events: of the journal: pauses for checkpoints, stalls
     :param evaluations: pauses in which a log named an evaluation
+    :param named: those in which it named a checkpoint, also where nobody watched
     """
 
     began: float
@@ -103,6 +104,7 @@ class Facts(NamedTuple):
     restarts: Sequence[float] = ()
     events: Sequence[Event] = ()
     evaluations: Sequence[Span] = ()
+    named: Sequence[Span] = ()
 
 
 def goodput(facts: Facts, resumed: int | None = None) -> Goodput | None:
@@ -183,7 +185,14 @@ def _saves(facts: Facts, usual: float) -> tuple[list[Span], list[tuple[float, in
             until -= (found.step - fact.step) * (found.end - found.begin) / found.many
         spans.append((until - fact.seconds, until))
         saved.append((until, fact.step - 1))
-    return spans, saved, unsure
+    for begin, end in facts.named:
+        if not any(begin < until and since < end for since, until in spans):
+            spans.append((begin, end))
+            unsure = True
+            before = [step.step for step in facts.steps[: bisect_left(ends, begin + 1e-3)]]
+            if before and before[-1] is not None:
+                saved.append((end, before[-1]))
+    return spans, sorted(saved), unsure
 
 
 def _holds(stretch: Stretch, step: int) -> bool:

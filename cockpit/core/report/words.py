@@ -151,7 +151,8 @@ def wall_lines(wall: Goodput | None) -> Iterator[str]:
     )
     yield f"wall time {lasted(wall.wall_s)}: {parts}"
     if wall.lost_steps is None:
-        yield "what was lost is not known: no checkpoint is"
+        else_ = "else " if wall.parts.get("lost") else ""
+        yield f"what {else_}was lost is not known: no checkpoint is"
     elif wall.lost_steps:
         about = "~" if "lost" in wall.estimated else ""
         yield f"lost: {about}{counted(wall.lost_steps, 'step')} since the last checkpoint"

@@ -20,6 +20,7 @@ from cockpit.core.report.goodput import Facts, Goodput, Span, Stretch, goodput, 
 from cockpit.core.report.lineage import Joint, Known, Lineage, Member, resumed, series
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.model import RunModel
+from cockpit.core.run.notices.checkpoint_words import names_one
 from cockpit.core.run.summary import ended_when, state_text
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, time_index
 from cockpit.engine.records.folder import Manifest, RunFolder, list_runs
@@ -93,12 +94,13 @@ def facts_of(
     """
     events = [event for event in folder.journal() if isinstance(event.fact, Saved | Watched)]
     until = ended or (steps[-1].end if steps and model.over else time.time())
-    pauses: list[Span] = []
+    pauses: list[tuple[bool, Span]] = []
     with suppress(CockpitError):
-        pauses = list(_evaluations(folder, model, speaks, steps)) if speaks is not None else []
+        pauses = list(_pauses(folder, model, speaks, steps)) if speaks is not None else []
+    evaluations, named = ([span for saves, span in pauses if saves is kind] for kind in (False, True))
     failed = model.over and bool(model.exit_code())
     restarts = sorted(_restarts(folder, model))
-    return Facts(folder.manifest.created, until, failed, steps, exact, restarts, events, pauses)
+    return Facts(folder.manifest.created, until, failed, steps, exact, restarts, events, evaluations, named)
 
 
 def _restarts(folder: RunFolder, model: RunModel) -> Iterable[float]:
@@ -112,11 +114,13 @@ def _restarts(folder: RunFolder, model: RunModel) -> Iterable[float]:
     return first.values()
 
 
-# Evaluations
+# Pauses
 
 
-def _evaluations(folder: RunFolder, model: RunModel, source: Output, steps: list[Stretch]) -> Iterator[Span]:
-    """Pauses between steps in which a log names an evaluation."""
+def _pauses(
+    folder: RunFolder, model: RunModel, source: Output, steps: list[Stretch]
+) -> Iterator[tuple[bool, Span]]:
+    """Pauses between steps in which a log names a checkpoint (true), or else an evaluation."""
     if not steps:
         return
     usual = median((step.end - step.begin) / step.many for step in steps)
@@ -135,8 +139,9 @@ def _evaluations(folder: RunFolder, model: RunModel, source: Output, steps: list
         for begin, end in longest[:PAUSES]:
             start, stop = (_place(times, ends, at) for at in (begin, end + PAUSE_S))
             data = logs.read(number, start, min(PAUSE_BYTES, stop - start)) if stop > start else b""
-            if any(word.lower() in EVALUATION for word in _WORD.findall(data)):
-                yield begin, end
+            saves = any(map(names_one, data.splitlines()))
+            if saves or any(word.lower() in EVALUATION for word in _WORD.findall(data)):
+                yield saves, (begin, end)
 
 
 def _times(folder: RunFolder, model: RunModel, source: Output) -> tuple[list[float], list[int]]:
