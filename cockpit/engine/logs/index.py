@@ -11,12 +11,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from struct import Struct
 from typing import Any, NamedTuple
 
 from cockpit.core.logs.batches import Segment
 
-AROUND = 32
+AROUND = 8
 """Batches before and after one that tell how far apart they usually are."""
 LOOKS = 4096
 """Batches, or blocks of them, in which the ends of logs are looked for."""
@@ -176,10 +177,11 @@ class Index:
 
         :param end: the batches that have times
         """
-        first, last = max(0, batch - AROUND), min(end, batch + AROUND)
-        times = [self.at(each) for each in range(first, last)]
-        gaps = sorted(max(0.0, after - before) for before, after in pairwise(times))
-        usual = gaps[len(gaps) // 4] if gaps else 0.0
+        usual = 0.0
+        for some in (range(max(0, batch - AROUND), min(end, batch)), range(batch, min(end, batch + AROUND))):
+            times = [self.at(each) for each in some]
+            if len(times) > 1:
+                usual = max(usual, median(after - before for before, after in pairwise(times)))
         since = self.at(batch) - self.at(batch - 1) if 0 < batch < end else usual
         return max(0.0, min(since, 2 * usual))
 
