@@ -80,7 +80,6 @@ class HomeScreen(CommandScreen):
     HomeScreen.-empty #below { display: block; }
     HomeScreen.-alone .pane { display: none; }
     HomeScreen.-alone .pane:focus { display: block; height: 1fr; max-height: 100%; }
-    HomeScreen.-runs #below, HomeScreen.-preview #side, HomeScreen.-preview #runs { display: none; }
     """
 
     _list = getters.query_one(RunList)
