@@ -40,10 +40,12 @@ def _carried_out(wish: Wish, verb: Callable[[list[str]], int]) -> str:
     try:
         with _surroundings(wish.cwd, wish.env):
             verb(list(wish.words))
+            if wish.prints:
+                input("enter: back to the list of runs ")
     except CockpitError as error:
         complain(error)
         return str(error)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):
         say("interrupted")
     except SystemExit as error:
         return "" if not error.code else f"cockpit {wish.words[0]}: it could not be started so"

@@ -112,10 +112,6 @@ class KnownRuns:
         await asyncio.gather(*(self._ask(run.run, pools) for run in newest))
         self.asked_at = time.time() if newest else self.asked_at
 
-    def forget(self, run: str) -> None:
-        """It was removed."""
-        self.runs.pop(run, None)
-
     async def look(self, words: Sequence[str], pools: Pools) -> str:
         """Find runs and jobs on these nodes; return what came of it, in a sentence.
 

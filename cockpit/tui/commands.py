@@ -124,9 +124,9 @@ EVERY: tuple[Command, ...] = (
     _home(
         "remove_run",
         "X",
-        "remove what is here of a run that is over",
+        "remove a run that is over, here and on its nodes",
         "remove",
-        "Asks first. Its folder on this machine: logs, stacks, reports that were fetched. Nodes keep theirs.",
+        "As cockpit clean RUN: shows what that frees and where, and asks.",
         changes=True,
     ),
     _home("ask_again", "u", "ask the nodes again, now", "ask again"),

@@ -54,6 +54,16 @@ def test_what_is_chosen_is_carried_out_and_then_it_comes_back(wishes: list[Wish]
     assert shown() == [("", ""), ("otter", ""), ("otter", "")]
 
 
+def test_what_is_printed_can_be_read_before_it_comes_back(
+    wishes: list[Wish], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda prompt: order.append(prompt) or "")
+    wishes += [Wish(["clean", "otter"], prints=True), Wish(["attach", "otter"])]
+    assert home.main(lambda words: order.append(words[0]) or 0) == 0
+    assert order == ["clean", "enter: back to the list of runs ", "attach"]
+
+
 def test_folder_and_variables_are_those_of_the_run_for_one_verb(
     wishes: list[Wish], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,7 +176,10 @@ class Lived:
                 {number: pace.of(number).step for number in model.ranks},
                 None if pace.front is None else pace.front[0],
                 pace.usual(),
-                {number: rank.sample and rank.sample.rss_bytes for number, rank in model.ranks.items()},
+                {
+                    number: None if rank.sample is None else rank.sample.rss_bytes
+                    for number, rank in model.ranks.items()
+                },
                 dict(self._printed),
             )
         )

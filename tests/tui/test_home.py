@@ -28,6 +28,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.slurm import QueuedJob
 from cockpit.transport.login_prompts import DESK, Nobody
+from cockpit.tui.compare.screen import CompareScreen
 from cockpit.tui.home.app import HomeApp
 from cockpit.tui.home.screen import HomeScreen
 from cockpit.tui.panes.dialogs import Question
@@ -270,46 +271,21 @@ def test_a_slow_disk_does_not_hold_up_the_screen(monkeypatch: pytest.MonkeyPatch
     asyncio.run(main())
 
 
-def test_nothing_is_removed_before_somebody_says_so() -> None:
+def test_a_run_is_removed_by_the_verb_which_asks() -> None:
     three()
 
     async def main() -> None:
         async with home() as (app, pilot):
             await sees(app, pilot, "live-heron")
             await pilot.press("X")
-            await sees(app, pilot, "remove what is here of a run that is over: it goes on")
+            await sees(app, pilot, "remove a run that is over, here and on its nodes: it goes on")
             await pilot.press("down", "X")
-            await until(pilot, lambda: isinstance(app.screen, Question), "a question")
-            await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, HomeScreen), "the safe answer")
+            await until(pilot, lambda: app.wish is not None, "a wish")
+            assert app.wish is not None
+            assert (list(app.wish.words), app.wish.prints) == (["clean", "new-lynx"], True)
             assert (paths.runs() / "new-lynx").is_dir()
-            await pilot.press("X")
-            await until(pilot, lambda: isinstance(app.screen, Question) and app.screen.readable, "a question")
-            await pilot.press("r", "enter")
-            await until(pilot, lambda: not (paths.runs() / "new-lynx").exists(), "it is removed")
-            await until(pilot, lambda: len(screen(app).shown) == 2, "and not listed")
 
     asyncio.run(main())
-
-
-def test_a_run_that_somebody_watches_is_not_removed() -> None:
-    three()
-    watching = RunFolder(paths.runs() / "new-lynx")
-    assert watching.lock()
-
-    async def main() -> None:
-        async with home(chosen="new-lynx") as (app, pilot):
-            await until(pilot, lambda: screen(app).current.run == "new-lynx", "the cursor is on it")
-            await pilot.press("X")
-            await until(pilot, lambda: isinstance(app.screen, Question) and app.screen.readable, "a question")
-            await pilot.press("r", "enter")
-            await sees(app, pilot, "leave it there first")
-            assert (paths.runs() / "new-lynx" / "manifest.json").is_file()
-
-    try:
-        asyncio.run(main())
-    finally:
-        watching.close()
 
 
 def test_stopping_asks_and_names_the_nodes() -> None:
@@ -388,18 +364,19 @@ def test_what_others_started_cannot_be_run_again() -> None:
     asyncio.run(main())
 
 
-def test_two_runs_are_compared_by_a_command() -> None:
+def test_two_runs_are_shown_side_by_side_the_older_one_first() -> None:
     three()
 
     async def main() -> None:
         async with home() as (app, pilot):
             await sees(app, pilot, "live-heron")
-            await pilot.press("equals_sign", "down", "equals_sign")
-            command = "cockpit compare live-heron new-lynx"
-            await until(
-                pilot, lambda: any(command in said.message for said in app._notifications), "what to type"
-            )
-            assert paths.copied().read_text() == command
+            await pilot.press("equals_sign")
+            await sees(app, pilot, "is marked")
+            await pilot.press("down", "equals_sign")
+            await until(pilot, lambda: isinstance(app.screen, CompareScreen), "the two of them")
+            await sees(app, pilot, "before", "live-heron", "new-lynx")
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(app.screen, HomeScreen), "back")
 
     asyncio.run(main())
 

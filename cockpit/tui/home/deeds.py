@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
+from cockpit.tui.compare.screen import CompareScreen
 from cockpit.tui.home.asking import Wanted
 from cockpit.tui.home.run_list import RunList
 from cockpit.tui.home.wish import Wish
@@ -126,7 +126,7 @@ class Deeds:
 
         def take(answer: str | None) -> None:
             if answer == "stop":
-                self.want(Wish(["stop", brief.run]), brief.run)
+                self.want(Wish(["stop", brief.run], prints=True), brief.run)
 
         self._screen.app.push_screen(Question("stop this run?", lines, answers), take)
 
@@ -143,34 +143,13 @@ class Deeds:
         return "it goes on" if brief.word in GOES_ON else "it is not known to be over"
 
     def remove(self, brief: Brief) -> None:
-        """Ask whether to remove what is here of a run."""
-        lines = [
-            f"run    {brief.run}: {brief.word}",
-            f"folder {paths.runs() / brief.run}",
-            "",
-            "Its logs, stacks, profiles and reports on this machine are removed; nodes keep what they have.",
-        ]
-        answers = [Answer("no", "no", "n"), Answer("remove", "remove it", "r", grave=True)]
-
-        def take(answer: str | None) -> None:
-            if answer == "remove":
-                self._screen.run_worker(self._remove(brief), group="remove")
-
-        self._screen.app.push_screen(Question("remove this run?", lines, answers), take)
-
-    async def _remove(self, brief: Brief) -> None:
-        try:
-            await asyncio.to_thread(_removed, brief.run)
-        except CockpitError as error:
-            self._screen.app.complain(error)
-            return
-        self._known.forget(brief.run)
-        self._screen.notify(f"{brief.run} is removed", timeout=4)
+        """Show what a run takes here and on its nodes, and ask, as the verb does."""
+        self.want(Wish(["clean", brief.run], prints=True), brief.run)
 
     # Compare
 
     def compare(self, brief: Brief) -> None:
-        """Mark a run; of another one, say what compares the two."""
+        """Mark a run; of another one, show the two side by side."""
         runs = self._screen.query_one(RunList)
         if not runs.marked or runs.marked == brief.run:
             runs.marked = "" if runs.marked else brief.run
@@ -178,10 +157,9 @@ class Deeds:
                 key = self._screen.app.key_of("compare_runs")
                 self._screen.notify(f"{brief.run} is marked; {key} on another run compares them", timeout=4)
         else:
-            command = join(["cockpit", "compare", runs.marked, brief.run])
+            pair = [RunFolder(paths.runs() / name) for name in (runs.marked, brief.run)]
             self.unmark()
-            self._screen.app.copy(command)
-            self._screen.notify(f"to compare them, type: {command}", timeout=15)
+            self._screen.app.push_screen(CompareScreen(*sorted(pair, key=lambda each: each.created)))
         runs.rebuild()
 
     def unmark(self) -> None:
@@ -220,22 +198,3 @@ class Deeds:
                 self._screen.app.complain(error)
                 return
         self._screen.notify(told, timeout=8)
-
-
-def _removed(run: str) -> None:
-    """Remove a run's folder, unless it goes on, or somebody watches it.
-
-    :raises CockpitError: it does, somebody does, or it cannot be removed
-    """
-    folder = RunFolder(paths.runs() / run)
-    try:
-        over = folder.model().over
-    except CockpitError:
-        over = True  # nothing can be done with it
-    from cockpit.engine.launch.all_or_none import unfinished
-
-    if not over and not unfinished(folder):
-        raise CockpitError("it is not over", where=run, hint=f"cockpit stop {quote(run)}")
-    if not folder.lock():
-        raise CockpitError(folder.writer.held(), where=run, hint="leave it there first")
-    folder.discard()

@@ -13,8 +13,10 @@ class Wish:
     :param words: what follows ``cockpit``
     :param cwd: the folder to run it in; empty: this one
     :param env: variables to set for it
+    :param prints: whether it prints what a person should have time to read
     """
 
     words: Sequence[str]
     cwd: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    prints: bool = False

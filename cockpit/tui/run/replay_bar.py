@@ -116,8 +116,8 @@ class ReplayBar(Meaningful):
         }
         here = track.column(track.at, columns)
         found: dict[int, list[Mark]] = {}
-        for mark in track.marks:
-            found.setdefault(track.column(mark.at, columns), []).append(mark)
+        for one in track.marks:
+            found.setdefault(track.column(one.at, columns), []).append(one)
         done, rest = ("=", "-") if self._glyphs.ascii else ("━", "─")
         cells = []
         for column in range(columns):
