@@ -124,9 +124,9 @@ EVERY: tuple[Command, ...] = (
     _home(
         "remove_run",
         "X",
-        "remove a run that is over, here and on its nodes",
+        "remove a run that is over",
         "remove",
-        "As cockpit clean RUN: shows what that frees and where, and asks.",
+        "Here and on its nodes, as cockpit clean RUN: shows what that frees, and asks.",
         changes=True,
     ),
     _home("ask_again", "u", "ask the nodes again, now", "ask again"),
