@@ -58,9 +58,14 @@ def test_what_is_printed_can_be_read_before_it_comes_back(
     wishes: list[Wish], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda prompt: order.append(prompt) or "")
+
+    def noted(word: str) -> str:
+        order.append(word)
+        return word
+
+    monkeypatch.setattr("builtins.input", noted)
     wishes += [Wish(["clean", "otter"], prints=True), Wish(["attach", "otter"])]
-    assert home.main(lambda words: order.append(words[0]) or 0) == 0
+    assert home.main(lambda words: len(noted(words[0]))) == 0
     assert order == ["clean", "enter: back to the list of runs ", "attach"]
 
 
