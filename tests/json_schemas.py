@@ -1093,6 +1093,33 @@ SCHEMAS: dict[str, Schema] = {
             "outcome": each("about its end, the cause first", "string: a sentence"),
             "why": WHY,
             "pace": COURSE,
+            "wall": WALL,
+            "series": obj(
+                "runs that are one series with it: restarts, requeues, resumes; null: it is alone",
+                {
+                    "runs": each(
+                        "the oldest first",
+                        obj(
+                            "one",
+                            {
+                                "run": "string: its name",
+                                "began": "number: unix seconds",
+                                "ended": "number|null: the same; null: it goes on",
+                                "state": "string: how it is, or how it ended",
+                                "how": "string: by what it continues the one before; empty: it is the first",
+                                "sure": "boolean: whether that is on record",
+                                "first": "integer|null: its first step",
+                                "last": "integer|null: its last step",
+                                "wall": WALL,
+                            },
+                        ),
+                    ),
+                    "left_out": "integer: how many more belong to it",
+                    "sure": "boolean: whether all of it is on record",
+                    "wall": WALL,
+                },
+                null=True,
+            ),
             "curves": each(
                 "numbers over the steps",
                 obj(

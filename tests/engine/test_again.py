@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.engine.launch.again import again
+from cockpit.engine.launch.again import AGAIN, again
 from cockpit.engine.records.folder import Manifest, NodeEntry
 from cockpit.errors import CockpitError
 
@@ -47,7 +47,7 @@ def test_variables_that_ranks_had_from_that_shell_are_set_as_they_were() -> None
     env = {"NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5", "PYTHONPATH": "/x", "MASTER_PORT": "1"}
     environ = {"NCCL_DEBUG": "WARN", "NCCL_IB_HCA": "mlx5", "UCX_TLS": "rc", "HOME": "/root"}
     found = again(manifest("cockpit", "run", "hosts", "--", "t.py", env=env), environ)
-    assert found.env == {"NCCL_DEBUG": "INFO", "PYTHONPATH": "/x"}
+    assert found.env == {"NCCL_DEBUG": "INFO", "PYTHONPATH": "/x", AGAIN: "otter"}
     text = "\n".join(found.notes)
     assert "NCCL_DEBUG is 'WARN' in this shell: set to 'INFO'" in text
     assert "PYTHONPATH is not set in this shell" in text

@@ -14,7 +14,8 @@ import pytest
 from cockpit.core.report import words
 from cockpit.core.report.lineage import Known, resumed, series
 from cockpit.core.report.page import as_page
-from cockpit.engine.launch.start import job_restart
+from cockpit.engine.launch.again import AGAIN
+from cockpit.engine.launch.start import again_of, job_restart
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.report.gather import report_of
 from tests.cli.schemas import fits
@@ -37,6 +38,22 @@ def test_a_run_that_failed_and_the_same_again() -> None:
     first, *rest = series(runs, "b")
     assert (first.how, first.sure) == ("", True)
     assert {(one.how, one.sure) for one in rest} == {("same command, folder and settings", False)}
+
+
+def test_a_run_that_a_person_started_again() -> None:
+    runs = [run("a", 0, 10), run("b", 20, 30, settings=("torchrun", "8"), again="a")]
+    assert series(runs, "a")[1] == ("b", "run again", True)
+    assert names([run("a", 0, 10, done=True), runs[1]], "b") == ["b"]
+    assert names([run("a", 0, None), runs[1]], "b") == ["b"]
+    assert names([run("a", 0, 10), run("b", 20, 30, again="c", settings=())], "b") == ["b"]
+
+
+@pytest.mark.parametrize(("said", "again"), [("", ""), ("a-run", "a-run"), ("../x", ""), ("x" * 65, "")])
+def test_which_run_it_is_again_is_said_by_a_variable(
+    said: str, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(AGAIN, said)
+    assert again_of() == again
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from cockpit.config import Config
 from cockpit.core.run.brief import Brief
 from cockpit.engine import known_runs
 from cockpit.engine.briefs import brief_here, briefs
+from cockpit.engine.launch.again import AGAIN
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.slurm import QueuedJob
@@ -344,7 +345,7 @@ def test_running_again_shows_the_command_and_asks_for_secrets(monkeypatch: pytes
             await until(pilot, lambda: app.wish is not None, "a wish")
             assert app.wish is not None
             assert list(app.wish.words) == ["run", "hosts", "--env", "HF_TOKEN", "--", "train.py"]
-            assert app.wish.env == {"NCCL_DEBUG": "INFO", "HF_TOKEN": "hunter2"}
+            assert app.wish.env == {"NCCL_DEBUG": "INFO", "HF_TOKEN": "hunter2", AGAIN: "otter"}
             assert app.wish.cwd == "/home/ada/job"
             assert "hunter2" not in repr(app.wish)
 

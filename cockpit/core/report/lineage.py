@@ -16,6 +16,7 @@ class Known(NamedTuple):
     :param job: the SLURM job that it was in; empty: none
     :param restart: how often SLURM had started that job anew
     :param program: the program and its arguments; ``settings``: whatever else it was started with
+    :param again: the run that a person started once more by it; empty: none
     """
 
     run: str
@@ -27,6 +28,7 @@ class Known(NamedTuple):
     program: tuple[str, ...]
     cwd: str
     settings: tuple[str, ...]
+    again: str = ""
 
 
 class Member(NamedTuple):
@@ -119,6 +121,8 @@ def _continues(one: Known, later: Known) -> tuple[str, bool]:
     """By what a run continues an earlier one, and whether that is on record; empty: it does not."""
     if (one.program, one.cwd) != (later.program, later.cwd):
         return "", False
+    if one.run == later.again and not one.done and one.ended is not None:
+        return "run again", True
     if one.job and one.job == later.job:
         if later.restart > one.restart:
             return f"SLURM job {later.job}, restart {later.restart}", True

@@ -12,6 +12,9 @@ from cockpit.errors import CockpitError
 from cockpit.plans.environment import PREFIXES, is_variable
 from cockpit.plans.nodes.hostfile import STDIN
 
+AGAIN = "COCKPIT_AGAIN"
+"""The variable that says for one launch which run is started once more by it."""
+
 _NAMED = re.compile(r"--name(=|\Z)")
 
 
@@ -22,7 +25,8 @@ class Again:
     :param words: what follows ``cockpit``
     :param cwd: where it was typed
     :param secrets: variables that it needs, whose values were not kept and are not in this shell
-    :param env: variables that the ranks had from that shell, and this one has not, or otherwise
+    :param env: variables that the ranks had from that shell, and this one has not, or otherwise;
+        and :data:`AGAIN`
     :param notes: what is not as it was, in sentences
     """
 
@@ -65,7 +69,7 @@ def again(manifest: Manifest, environ: Mapping[str, str]) -> Again:
     env, notes = _env(manifest, environ)
     if secrets:
         notes.insert(0, f"not kept, as they are secret: {', '.join(secrets)}; you are asked for them")
-    return Again(tuple(words), manifest.cwd, secrets, env, tuple(notes))
+    return Again(tuple(words), manifest.cwd, secrets, {**env, AGAIN: manifest.run}, tuple(notes))
 
 
 def _without_name(words: list[str]) -> list[str]:

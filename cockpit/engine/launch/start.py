@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -10,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cockpit.base import secret
+from cockpit.base import gate, secret
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, read_nodes
+from cockpit.engine.launch.again import AGAIN
 from cockpit.engine.launch.all_or_none import launch
 from cockpit.engine.launch.beside import keep_beside
 from cockpit.engine.launch.code import keep_revision
@@ -192,6 +194,7 @@ def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pytho
         command=list(request.command),
         allocation=allocation([node.host for node in nodes]),
         job_restart=job_restart(),
+        again=again_of(),
         report=request.report,
     )
 
@@ -200,6 +203,12 @@ def job_restart() -> int:
     """How often SLURM has started the job that this shell is in anew; 0 also where it is in none."""
     number = os.environ.get("SLURM_RESTART_COUNT", "")
     return int(number) if own_job() and number.isascii() and number.isdigit() and len(number) < 10 else 0
+
+
+def again_of() -> str:
+    """The run that this one is once more, as whoever starts it says by :data:`AGAIN`; empty: none."""
+    said = os.environ.get(AGAIN, "")
+    return said if re.fullmatch(gate.RUN_NAME_RULE, said) else ""
 
 
 def allocation(hosts: Sequence[str]) -> str:

@@ -176,6 +176,8 @@ class Manifest(Definition):
     """Whether it gets a report by itself once it has ended."""
     job_restart: int = bound(gate.COUNT, 0)
     """How often SLURM had started that job, or the one that reaches its nodes, anew."""
+    again: str = bound(Text(64, f"({gate.RUN_NAME_RULE})?"), "")
+    """The run that a person started once more by this one; empty: none, as far as it is known."""
     version: str = bound(gate.WORD, __version__)
     format: int = bound(gate.COUNT, FORMAT)
 

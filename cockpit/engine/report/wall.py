@@ -247,6 +247,7 @@ def _known(folder: RunFolder, model: RunModel) -> Known:
         tuple(manifest.program),
         manifest.cwd,
         _settings(manifest),
+        manifest.again,
     )
 
 
