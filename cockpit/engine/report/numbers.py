@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cockpit.core.logs.progress.series import Series
+from cockpit.core.pace.past import Lasted
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.report.model import STEP_TIME, WORK, Course, Curve
 from cockpit.engine.run.series import RunSeries
@@ -70,7 +71,7 @@ def numbers(
     """
     gauges = {name: _Gauge(points) for name in columns}
     steps, first, last, begun, exact = 0, None, None, None, False
-    timed, spans = 0, 0.0
+    timed, spans, lasted = 0, 0.0, Lasted()
     shares: dict[str, float] = {}
     phased: dict[str, int] = {}
     for place, row in enumerate(series.rows()):
@@ -78,10 +79,6 @@ def numbers(
             also(row)
         number = row["step"] if row["log_step"] is None else row["log_step"]
         step = place if number is None else number
-        for name in NAMES:
-            if row["steps"] and (took := row[f"{name}_s"]) is not None:
-                shares[name] = shares.get(name, 0.0) + row["steps"] * took
-                phased[name] = phased.get(name, 0) + row["steps"]
         for name, gauge in gauges.items():
             if row[name] is not None:
                 gauge.add(step, row[name])
@@ -92,7 +89,12 @@ def numbers(
         steps += row["steps"]
         exact |= not row["estimated"]
         if row["step_s"] is not None and row["steps"]:
-            timed, spans = timed + row["steps"], spans + row["steps"] * row["step_s"]
+            took = lasted.of(row["restarts"], row["step"], row["steps"], row["t"], row["step_s"])
+            timed, spans = timed + row["steps"], spans + took
+            for name in NAMES:
+                if (part := row[f"{name}_s"]) is not None and row["step_s"]:
+                    shares[name] = shares.get(name, 0.0) + part / row["step_s"] * took
+                    phased[name] = phased.get(name, 0) + row["steps"]
     course = Course(
         steps,
         first,

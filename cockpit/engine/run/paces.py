@@ -185,8 +185,10 @@ class PaceBook:
         """Steps before the next one of which is known how long it took."""
         self._tail: Step | None = None
         """The last of these."""
-        self._timed: Key = (0, 0)
-        """The last one of which that is known."""
+        self._begin: Key | None = None
+        """The step after which those begin that are written next; None: none was taken yet."""
+        self._opening: PastStep | None = None
+        """The first since the last restart of which it is known how long it took."""
         self._looked = 0.0
         self._recalled = 0  # bytes of the file that were taken in
         self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
@@ -407,16 +409,21 @@ class PaceBook:
     def _take(self, step: Step) -> None:
         """Have a step written next, or of those that end within a short time the worst."""
         self._kept = step.key
+        if self._begin is None or self._begin[0] != step.key[0]:
+            self._begin, self._opening = (step.key[0], step.step - step.count), None
         found = self._past(step)
         if found is None:
             self._untimed, self._tail = self._untimed + step.count, step
             return
-        # Steps that a log tells of quickly are timed over several; its step 0 is no other than the first one.
+        # Steps that a log tells of quickly are timed over several, and each rank's log may tell of others of
+        # them; its step 0 is no other than the first one that ranks note.
         many, self._untimed = found.count + self._untimed, 0
-        if found.exact and found.restarts == self._timed[0]:
-            many = max(1, min(many, found.step - self._timed[1]))
-        found, self._timed = replace(found, count=many), step.key
-        if self._pending and self._pending[-1].at // APART_S == found.at // APART_S:
-            self._pending[-1] = worse(self._pending[-1], found)
+        begin = max(0, self._begin[1]) if found.exact else self._begin[1]
+        found, self._begin = replace(found, count=max(1, min(many, found.step - begin))), step.key
+        before = self._pending[-1] if self._pending and self._opening is not None else None
+        self._opening = self._opening or found
+        # The first one stays by itself: how long later ones took is known from its end on.
+        if before and before is not self._opening and before.at // APART_S == found.at // APART_S:
+            self._pending[-1] = worse(before, found)
         else:
             self._pending.append(found)
