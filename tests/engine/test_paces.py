@@ -216,7 +216,7 @@ def test_logs_that_tell_of_different_steps_tell_of_none_twice(folder: RunFolder)
 
 
 def test_the_ends_tell_how_long_steps_took_of_which_one_stands_for_several(folder: RunFolder) -> None:
-    book, at = PaceBook(folder, writer=True), START
+    book, at = PaceBook(folder, writer=True), float(START)
     for step in range(1, 401):
         took = 0.03 if step % 5 else 0.08
         at += took
@@ -227,10 +227,10 @@ def test_the_ends_tell_how_long_steps_took_of_which_one_stands_for_several(folde
     book.close()
     found, lasted = list(kept(folder)), Lasted()
     assert len(found) < 50
-    took = [lasted.of(one.restarts, one.step, one.count, one.at, one.span) for one in found]
-    assert sum(took) == pytest.approx(at - START, abs=0.01)
+    whole = sum(lasted.of(one.restarts, one.step, one.count, one.at, one.span) for one in found)
+    assert whole == pytest.approx(at - START, abs=0.01)
     assert sum(one.count for one in found) == 400
-    assert sum(one.count * one.span for one in found) < 0.9 * sum(took), "that of one is not that of all"
+    assert sum(one.count * one.span for one in found) < 0.9 * whole, "that of one is not that of all"
 
 
 def test_a_rank_that_never_finished_a_step_is_missing_in_it_later_too(folder: RunFolder) -> None:

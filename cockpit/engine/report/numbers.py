@@ -82,10 +82,12 @@ def numbers(
         for name, gauge in gauges.items():
             if row[name] is not None:
                 gauge.add(step, row[name])
+        # Of several steps a row has the last one.
+        more = max(0, row["steps"] - 1) if row["log_step"] is None else 0
         if number is not None:
-            first, last = (number if first is None else first), number
+            first, last = (number - more if first is None else first), number
         if begun is None and row["t"] is not None:
-            begun = max(0.0, row["t"] - began)
+            begun = max(0.0, row["t"] - more * (row["step_s"] or 0.0) - began)
         steps += row["steps"]
         exact |= not row["estimated"]
         if row["step_s"] is not None and row["steps"]:
