@@ -201,6 +201,15 @@ def test_the_last_steps_that_a_log_tells_are_kept_though_nothing_comes_after_the
     assert again(folder).front == (399, START + 3 * (399 // 13))
 
 
+def test_of_quick_steps_that_a_log_tells_the_last_ones_are_kept_too(folder: RunFolder) -> None:
+    """Those of the last two seconds were not timed yet."""
+    book = PaceBook(folder, writer=True)
+    for step in range(1, 398):
+        book.pace.stepped(0, step, START + step / 100, exact=False)
+    book.close()
+    assert [step.step for step in kept(folder)][-1] == 397
+
+
 def test_logs_that_tell_of_different_steps_tell_of_none_twice(folder: RunFolder) -> None:
     """Lines arrive in portions, which end with another step on each rank."""
     book = PaceBook(folder, writer=True)
@@ -213,6 +222,11 @@ def test_logs_that_tell_of_different_steps_tell_of_none_twice(folder: RunFolder)
     assert all(first >= last.step for first, last in zip(firsts[1:], found, strict=False))
     assert found[-1].step == 13 * 39 + 6
     assert sum(step.count for step in found) <= found[-1].step
+    for rank in range(4):
+        book.pace.stepped(rank, 600 + rank, START + 3 * 48 + rank / 10, exact=False)
+    after = [(step.step, step.step - step.count) for step in book.after((0, found[-1].step))]
+    assert [last for last, _ in after] == [600, 601, 602, 603], "also of those that are not written"
+    assert all(first >= last for (_, first), (last, _) in zip(after[1:], after, strict=False))
 
 
 def test_the_ends_tell_how_long_steps_took_of_which_one_stands_for_several(folder: RunFolder) -> None:

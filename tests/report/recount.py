@@ -51,9 +51,13 @@ def length(spans: Iterable[Span]) -> float:
 
 
 class Recount:
-    """The numbers of a run of one node."""
+    """The numbers of a run of one node.
 
-    def __init__(self, folder: Path) -> None:
+    :param timed: the last step of which its report says how long it took: what only logs tell may be too
+        short a time to say so
+    """
+
+    def __init__(self, folder: Path, timed: float = math.inf) -> None:
         self.spool = folder / "spool" / "0000-localhost"
         self.journal = rows(folder / "journal.jsonl")
         self.record = rows(self.spool / "events.jsonl")
@@ -61,6 +65,30 @@ class Recount:
         found = [json.loads(line) for line in _lines(folder / "pace.jsonl")]
         self.pace = [PaceLine(one[1], one[2], one[3], one[5], one[11]) for one in found]
         self.logs = {rank: _text(self.spool / f"rank-{rank}.log") for rank in self.ranks}
+        self.rest = self._rest(timed)
+        """What only logs tell, after the last line of the pace: times are as exact as their index."""
+        self.pace += self.rest
+
+    def _rest(self, timed: float) -> list[PaceLine]:
+        if not self.pace or self.exact:
+            return []
+        found: dict[int, float] = {}
+        for rank, log in self.logs.items():
+            if lines := list(SAID.finditer(log)):
+                step, at = int(lines[-1][1]), self._written(rank, lines[-1].end() + 1)
+                found[step] = min(at, found.get(step, at))
+        rest, last = [], self.pace[-1]
+        for step, at in sorted(found.items()):
+            if timed >= step > last.step and at > last.at:
+                many = step - last.step
+                last = PaceLine(step, at, many, (at - last.at) / many, False)
+                rest.append(last)
+        return rest
+
+    def _written(self, rank: int, end: int) -> float:
+        """When a log had so many bytes."""
+        name = f"rank-{rank}.log"
+        return float(next(one["t"] for one in self.sizes if one["s"].get(name, 0) >= end)) - self.offsets[-1]
 
     # How it ended
 
@@ -154,10 +182,7 @@ class Recount:
         if self.said and self.said[0][0] == first and (line is None or line.step != first):
             found = SAID.search(self.logs[self.speaker or 0])
             assert found is not None
-            end, name = found.end() + 1, f"rank-{self.speaker}.log"
-            at = (
-                float(next(one["t"] for one in self.sizes if one["s"].get(name, 0) >= end)) - self.offsets[-1]
-            )
+            at = self._written(self.speaker or 0, found.end() + 1)
             return min(at, line.at if line else math.inf) - self.began
         assert line is not None
         return line.at - (line.many - 1) * line.span - self.began

@@ -187,6 +187,8 @@ class PaceBook:
         """The last of these."""
         self._begin: Key | None = None
         """The step after which those begin that are written next; None: none was taken yet."""
+        self._span: float | None = None
+        """Seconds of the last one of which that is known."""
         self._opening: PastStep | None = None
         """The first since the last restart of which it is known how long it took."""
         self._looked = 0.0
@@ -358,8 +360,13 @@ class PaceBook:
 
     def after(self, key: Key) -> Iterator[PastStep]:
         """The steps after this one, as far as they are known."""
+        begin = key
         for step in self.pace.steps:
             if step.key > key and (found := self._past(step)) is not None:
+                # Each rank's log may tell of another one.
+                if found.restarts == begin[0] and found.step - begin[1] < found.count:
+                    found = replace(found, count=found.step - begin[1])
+                begin = step.key
                 yield found
 
     def _past(self, step: Step) -> PastStep | None:
@@ -380,7 +387,8 @@ class PaceBook:
                 if step.typical_end > until:
                     break
                 self._take(step)
-        usual = self.pace.usual() if over else None
+        # Of quick ones none of the last may be timed.
+        usual = (self.pace.usual() or self._span) if over else None
         if self._untimed and self._tail is not None and usual is not None:
             # Nothing comes after it from which its time could be told.
             many, self._untimed = self._untimed, 0
@@ -420,6 +428,7 @@ class PaceBook:
         many, self._untimed = found.count + self._untimed, 0
         begin = max(0, self._begin[1]) if found.exact else self._begin[1]
         found, self._begin = replace(found, count=max(1, min(many, found.step - begin))), step.key
+        self._span = found.span
         before = self._pending[-1] if self._pending and self._opening is not None else None
         self._opening = self._opening or found
         # The first one stays by itself: how long later ones took is known from its end on.
