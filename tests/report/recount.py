@@ -193,7 +193,7 @@ class Recount:
         found: list[Span] = []
         for before, line in zip([None, *self.pace], self.pace, strict=False):
             follows = before is not None and before.step == line.step - line.many
-            began = before.at if before is not None and follows and line.many > 1 else None
+            began = before.at if before is not None and follows and line.exact and line.many > 1 else None
             found.append((line.at - line.many * line.span if began is None else began, line.at))
         return found
 

@@ -188,11 +188,11 @@ class Lasted:
     def __init__(self) -> None:
         self._last: tuple[int, int, float] | None = None
 
-    def of(self, restarts: int, step: int, count: int, at: float, span: float) -> float:
-        """Seconds that all steps of a line took; see :class:`PastStep`."""
+    def of(self, restarts: int, step: int, count: int, at: float, span: float, *, exact: bool) -> float:
+        """Seconds that all steps of a line took; see :class:`PastStep`. What logs tell is a mean already."""
         before, self._last = self._last, (restarts, step, at)
         follows = before is not None and before[:2] == (restarts, step - count) and at > before[2]
-        return at - before[2] if count > 1 and before is not None and follows else count * span
+        return at - before[2] if exact and count > 1 and before is not None and follows else count * span
 
 
 def past_of(line: bytes) -> PastStep:

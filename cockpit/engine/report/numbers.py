@@ -91,7 +91,8 @@ def numbers(
         steps += row["steps"]
         exact |= not row["estimated"]
         if row["step_s"] is not None and row["steps"]:
-            took = lasted.of(row["restarts"], row["step"], row["steps"], row["t"], row["step_s"])
+            key, noted = (row["restarts"], row["step"]), not row["estimated"]
+            took = lasted.of(*key, row["steps"], row["t"], row["step_s"], exact=noted)
             timed, spans = timed + row["steps"], spans + took
             for name in NAMES:
                 if (part := row[f"{name}_s"]) is not None and row["step_s"]:

@@ -62,7 +62,8 @@ class Stretches:
         elif row["steps"] and row["step_s"] is not None:
             if said is not None:
                 self._ahead.setdefault(restarts, set()).add(said - step)
-            took = self._lasted.of(restarts, step, row["steps"], at, row["step_s"])
+            exact = not row["estimated"]
+            took = self._lasted.of(restarts, step, row["steps"], at, row["step_s"], exact=exact)
             self._found.append((restarts, Stretch(step, row["steps"], at - took, at)))
 
     def all(self) -> list[Stretch]:
@@ -263,7 +264,7 @@ def _facts(folder: RunFolder, model: RunModel) -> Facts:
         for step in kept(folder):
             exact |= step.exact
             number = None if step.relative else step.step
-            took = lasted.of(step.restarts, step.step, step.count, step.at, step.span)
+            took = lasted.of(step.restarts, step.step, step.count, step.at, step.span, exact=step.exact)
             steps.append(Stretch(number, step.count, step.at - took, step.at))
     steps.sort(key=lambda stretch: stretch.end)
     return facts_of(folder, model, steps, ended_when(model), exact=exact)
