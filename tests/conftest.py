@@ -53,6 +53,7 @@ WAITING = {
     "profile/test_matrix.py": 400,
     "profile/test_twice.py": 60,
     "recorder/test_waits.py": 30,
+    "report/test_twenty_runs.py": 100,
     "slowpool/test_slowpool.py": 40,
     "watch/test_watch.py": 100,
     "whypool/test_whypool.py": 50,

@@ -23,7 +23,7 @@ from cockpit.base.events import (
 from cockpit.base.progress.past import UNITS, Stretch
 from cockpit.core.pace import steps as kept_steps
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.past import PastStep, past_of, recall
+from cockpit.core.pace.past import Lasted, PastStep, past_of, recall
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
@@ -199,6 +199,33 @@ def test_the_last_steps_that_a_log_tells_are_kept_though_nothing_comes_after_the
     assert not found[-1].exact
     assert sum(step.count for step in found) == pytest.approx(400, abs=13), "of the first no time is known"
     assert again(folder).front == (399, START + 3 * (399 // 13))
+
+
+def test_of_quick_steps_that_a_log_tells_the_last_ones_are_kept_too(folder: RunFolder) -> None:
+    """Those of the last two seconds were not timed yet."""
+    book = PaceBook(folder, writer=True)
+    for step in range(1, 398):
+        book.pace.stepped(0, step, START + step / 100, exact=False)
+    book.close()
+    assert [step.step for step in kept(folder)][-1] == 397
+
+
+def test_the_ends_tell_how_long_steps_took_of_which_one_stands_for_several(folder: RunFolder) -> None:
+    book, at = PaceBook(folder, writer=True), float(START)
+    for step in range(1, 401):
+        took = 0.03 if step % 5 else 0.08
+        at += took
+        for rank in range(4):
+            # Ranks differ most in short steps.
+            slow = 2 if rank == 3 and step % 5 else 1
+            book.pace.stepped(rank, step, at, span=took * slow if step > 1 else None)
+    book.close()
+    found, lasted = list(kept(folder)), Lasted()
+    assert len(found) < 50
+    whole = sum(lasted.of(one.restarts, one.step, one.count, one.at, one.span, exact=True) for one in found)
+    assert whole == pytest.approx(at - START, abs=0.01)
+    assert sum(one.count for one in found) == 400
+    assert sum(one.count * one.span for one in found) < 0.9 * whole, "that of one is not that of all"
 
 
 def test_a_rank_that_never_finished_a_step_is_missing_in_it_later_too(folder: RunFolder) -> None:

@@ -178,6 +178,23 @@ def worse(one: PastStep, other: PastStep) -> PastStep:
     return replace(most, at=other.at, step=other.step, restarts=other.restarts, count=one.count + other.count)
 
 
+class Lasted:
+    """How long the steps took that lines stand for, asked in their order.
+
+    A line of several steps has the time of one of them, that in which ranks differed most: how long all of
+    them took, the ends tell.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int, float] | None = None
+
+    def of(self, restarts: int, step: int, count: int, at: float, span: float, *, exact: bool) -> float:
+        """Seconds that all steps of a line took; see :class:`PastStep`. What logs tell is a mean already."""
+        before, self._last = self._last, (restarts, step, at)
+        follows = before is not None and before[:2] == (restarts, step - count) and at > before[2]
+        return at - before[2] if exact and count > 1 and before is not None and follows else count * span
+
+
 def past_of(line: bytes) -> PastStep:
     """The step of a line.
 

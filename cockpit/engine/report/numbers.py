@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cockpit.core.logs.progress.series import Series
+from cockpit.core.pace.past import Lasted
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.report.model import STEP_TIME, WORK, Course, Curve
 from cockpit.engine.run.series import RunSeries
@@ -70,7 +71,7 @@ def numbers(
     """
     gauges = {name: _Gauge(points) for name in columns}
     steps, first, last, begun, exact = 0, None, None, None, False
-    timed, spans = 0, 0.0
+    timed, spans, lasted = 0, 0.0, Lasted()
     shares: dict[str, float] = {}
     phased: dict[str, int] = {}
     for place, row in enumerate(series.rows()):
@@ -78,21 +79,25 @@ def numbers(
             also(row)
         number = row["step"] if row["log_step"] is None else row["log_step"]
         step = place if number is None else number
-        for name in NAMES:
-            if row["steps"] and (took := row[f"{name}_s"]) is not None:
-                shares[name] = shares.get(name, 0.0) + row["steps"] * took
-                phased[name] = phased.get(name, 0) + row["steps"]
         for name, gauge in gauges.items():
             if row[name] is not None:
                 gauge.add(step, row[name])
+        # Of several steps a row has the last one.
+        more = max(0, row["steps"] - 1) if row["log_step"] is None else 0
         if number is not None:
-            first, last = (number if first is None else first), number
+            first, last = (number - more if first is None else first), number
         if begun is None and row["t"] is not None:
-            begun = max(0.0, row["t"] - began)
+            begun = max(0.0, row["t"] - more * (row["step_s"] or 0.0) - began)
         steps += row["steps"]
         exact |= not row["estimated"]
         if row["step_s"] is not None and row["steps"]:
-            timed, spans = timed + row["steps"], spans + row["steps"] * row["step_s"]
+            key, noted = (row["restarts"], row["step"]), not row["estimated"]
+            took = lasted.of(*key, row["steps"], row["t"], row["step_s"], exact=noted)
+            timed, spans = timed + row["steps"], spans + took
+            for name in NAMES:
+                if (part := row[f"{name}_s"]) is not None and row["step_s"]:
+                    shares[name] = shares.get(name, 0.0) + part / row["step_s"] * took
+                    phased[name] = phased.get(name, 0) + row["steps"]
     course = Course(
         steps,
         first,

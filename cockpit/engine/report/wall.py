@@ -16,6 +16,7 @@ from cockpit.base.record import log_name
 from cockpit.core.logs.progress.wordings import EVALUATION
 from cockpit.core.logs.sources import Output
 from cockpit.core.pace.heat import STALL
+from cockpit.core.pace.past import Lasted
 from cockpit.core.report.goodput import Facts, Goodput, Span, Stretch, goodput, together
 from cockpit.core.report.lineage import Joint, Known, Lineage, Member, resumed, series
 from cockpit.core.run.event_table import our_time
@@ -43,6 +44,7 @@ class Stretches:
 
     def __init__(self, *, relative: bool) -> None:
         self._relative = relative
+        self._lasted = Lasted()
         self._found: list[tuple[int, Stretch]] = []
         self._ahead: dict[int, set[int]] = {}
         self._log: tuple[int, int, float] | None = None
@@ -61,7 +63,8 @@ class Stretches:
         elif row["steps"] and row["step_s"] is not None:
             if said is not None:
                 self._ahead.setdefault(restarts, set()).add(said - step)
-            took = row["steps"] * row["step_s"]
+            exact = not row["estimated"]
+            took = self._lasted.of(restarts, step, row["steps"], at, row["step_s"], exact=exact)
             self._found.append((restarts, Stretch(step, row["steps"], at - took, at)))
 
     def all(self) -> list[Stretch]:
@@ -125,8 +128,8 @@ def _pauses(
         return
     usual = median((step.end - step.begin) / step.many for step in steps)
     found = [(one.end, two.begin) for one, two in pairwise(steps)]
-    # A step that takes as long as several began late.
-    found += [(step.begin, step.end - usual) for step in steps if step.many == 1]
+    # Steps that take much longer than usual began late.
+    found += [(step.begin, step.end - step.many * usual) for step in steps]
     least = max(PAUSE_S, (STALL - 1) * usual)
     longest = sorted(
         (span for span in found if span[1] - span[0] >= least), key=lambda span: span[0] - span[1]
@@ -262,11 +265,12 @@ def _settings(manifest: Manifest) -> tuple[str, ...]:
 
 def _facts(folder: RunFolder, model: RunModel) -> Facts:
     """The same of another run of the series, by what is kept of its steps."""
-    steps, exact = [], False
+    steps, exact, lasted = [], False, Lasted()
     with suppress(CockpitError):
         for step in kept(folder):
             exact |= step.exact
             number = None if step.relative else step.step
-            steps.append(Stretch(number, step.count, step.at - step.count * step.span, step.at))
+            took = lasted.of(step.restarts, step.step, step.count, step.at, step.span, exact=step.exact)
+            steps.append(Stretch(number, step.count, step.at - took, step.at))
     steps.sort(key=lambda stretch: stretch.end)
     return facts_of(folder, model, steps, ended_when(model), exact=exact)

@@ -185,8 +185,12 @@ class PaceBook:
         """Steps before the next one of which is known how long it took."""
         self._tail: Step | None = None
         """The last of these."""
-        self._timed: Key = (0, 0)
-        """The last one of which that is known."""
+        self._begin: Key | None = None
+        """The step after which those begin that are written next; None: none was taken yet."""
+        self._span: float | None = None
+        """Seconds of the last one of which that is known."""
+        self._opening: PastStep | None = None
+        """The first since the last restart of which it is known how long it took."""
         self._looked = 0.0
         self._recalled = 0  # bytes of the file that were taken in
         self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
@@ -356,8 +360,13 @@ class PaceBook:
 
     def after(self, key: Key) -> Iterator[PastStep]:
         """The steps after this one, as far as they are known."""
+        begin = key
         for step in self.pace.steps:
             if step.key > key and (found := self._past(step)) is not None:
+                # Each rank's log may tell of another one.
+                if found.restarts == begin[0] and found.step - begin[1] < found.count:
+                    found = replace(found, count=found.step - begin[1])
+                begin = step.key
                 yield found
 
     def _past(self, step: Step) -> PastStep | None:
@@ -378,7 +387,8 @@ class PaceBook:
                 if step.typical_end > until:
                     break
                 self._take(step)
-        usual = self.pace.usual() if over else None
+        # Of quick ones none of the last may be timed.
+        usual = (self.pace.usual() or self._span) if over else None
         if self._untimed and self._tail is not None and usual is not None:
             # Nothing comes after it from which its time could be told.
             many, self._untimed = self._untimed, 0
@@ -407,16 +417,22 @@ class PaceBook:
     def _take(self, step: Step) -> None:
         """Have a step written next, or of those that end within a short time the worst."""
         self._kept = step.key
+        if self._begin is None or self._begin[0] != step.key[0]:
+            self._begin, self._opening = (step.key[0], step.step - step.count), None
         found = self._past(step)
         if found is None:
             self._untimed, self._tail = self._untimed + step.count, step
             return
-        # Steps that a log tells of quickly are timed over several; its step 0 is no other than the first one.
+        # Steps that a log tells of quickly are timed over several, and each rank's log may tell of others of
+        # them; its step 0 is no other than the first one that ranks note.
         many, self._untimed = found.count + self._untimed, 0
-        if found.exact and found.restarts == self._timed[0]:
-            many = max(1, min(many, found.step - self._timed[1]))
-        found, self._timed = replace(found, count=many), step.key
-        if self._pending and self._pending[-1].at // APART_S == found.at // APART_S:
-            self._pending[-1] = worse(self._pending[-1], found)
+        begin = max(0, self._begin[1]) if found.exact else self._begin[1]
+        found, self._begin = replace(found, count=max(1, min(many, found.step - begin))), step.key
+        self._span = found.span
+        before = self._pending[-1] if self._pending and self._opening is not None else None
+        self._opening = self._opening or found
+        # The first one stays by itself: how long later ones took is known from its end on.
+        if before and before is not self._opening and before.at // APART_S == found.at // APART_S:
+            self._pending[-1] = worse(before, found)
         else:
             self._pending.append(found)
