@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cockpit.core.logs.causes import TAIL
 from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import nodes_text, ranks_named
-from cockpit.core.run.brief import Brief
+from cockpit.core.run.brief import DAMAGED, NOT_STARTED, Brief
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.standstill import standing
 from cockpit.core.run.summary import ended_when, outcome, state_text
@@ -70,7 +70,7 @@ def unreadable(folder: RunFolder, error: CockpitError) -> Brief:
     """What is known of a run whose folder makes no sense."""
     state = error.what if isinstance(error, NewerCockpit) else f"damaged: {error.what}"
     state = one_line(state, limit=_LONG)
-    return Brief(run=folder.name[:255], began=folder.created, word="damaged", state=state, cause=state)
+    return Brief(run=folder.name[:255], began=folder.created, word=DAMAGED, state=state, cause=state)
 
 
 async def _asked(folder: RunFolder, pools: Pools | None) -> Brief:
@@ -172,7 +172,7 @@ def brief_of(folder: RunFolder, model: RunModel, state: str = "", known: RunMode
 def _word(model: RunModel, state: str, *, starting: bool) -> tuple[str, str]:
     """Its state in one word, and why."""
     if state:
-        return ("starting", "") if state == "starting" else ("not started", state)
+        return ("starting", "") if state == "starting" else (NOT_STARTED, state)
     word, cause = outcome(model, starting=starting)
     told = model.judged
     if word == "failed" and told is not None and told.detail and told.certainty != "unsure":

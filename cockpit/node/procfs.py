@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import signal
 import time
 
@@ -264,6 +263,8 @@ def contents(path: str) -> bytes:
 
 def nvidia_driver() -> str:
     """The version of the kernel's NVIDIA driver; empty if it is not loaded."""
+    import re  # not for every wrapper
+
     said = contents("/proc/driver/nvidia/version").decode("ascii", "replace")
     found = re.search(r"Kernel Module.*?\s(\d+\.\d[\d.]*)", said)
     return found[1] if found else ""

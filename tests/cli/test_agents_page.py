@@ -38,6 +38,9 @@ def rows() -> list[tuple[str, list[str]]]:
     return [(command, re.findall(r"`([a-z_]+(?:(?:\[\])?\.[a-z_]+)*)`", read)) for command, read in found]
 
 
+PLACES = {"RUN": RUN, "N": "0", "HOSTFILE": "hostfile", "MOMENT": "end"}
+"""What stands for what is to be typed there."""
+
 WORDS = {"going", "quiet", "stalled", "blind", "sure", "likely", "waiting"}
 """Values, not fields."""
 
@@ -93,7 +96,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, quick_cockpit: tuple[str, 
 def test_a_question_is_answered(
     running: Path, quick_cockpit: tuple[str, ...], command: str, fields: list[str]
 ) -> None:
-    words = [{"RUN": RUN, "N": "0", "HOSTFILE": "hostfile"}.get(word, word) for word in command.split()]
+    words = [PLACES.get(word, word) for word in command.split()]
     done = asked(quick_cockpit, running, *words[1:])
     assert done.returncode in (0, 1), done.stderr
     lines = done.stdout.splitlines() if words[1] == "logs" else [done.stdout]

@@ -84,7 +84,7 @@ def test_help_about_something_says_where_it_is_described(
 ) -> None:
     listed = shown(capsys, "help", *words.split()).splitlines()
     assert 1 < len(listed) <= 1 + topics.SHOWN
-    assert any(line.startswith(f"cockpit help {page}") for line in listed[1:6]), listed
+    assert any(line.startswith(f"cockpit help {page}") for line in listed[1:7]), listed
     for line in listed[1:]:
         name = line.removeprefix("cockpit help ").split()[0]
         assert name in topics.names()

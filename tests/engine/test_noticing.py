@@ -41,7 +41,7 @@ def made(
     """
     node = SimpleNamespace(name="gpu0", dir="/tmp/c/r/gpu0")
     manifest = SimpleNamespace(
-        foreign=None, nodes=[node], allocation=allocation, launcher="command", world=[0]
+        profile=None, foreign=None, nodes=[node], allocation=allocation, launcher="command", world=[0]
     )
     folder = SimpleNamespace(manifest=manifest, slurm_job="12" if step else "", name="otter")
     model = RunModel()

@@ -17,6 +17,9 @@ _SAID = Text(2000, cut=True)
 GOES_ON = ("starting", "running", "ending", "stalled")
 """Words for a run that goes on."""
 
+NOT_STARTED, DAMAGED = "not started", "damaged"
+"""Words for one of which no rank was started, and for one whose folder cannot be read."""
+
 RECENT_S = 120.0
 """A step that ended longer ago says nothing of the pace now."""
 
@@ -83,7 +86,7 @@ class Brief(Definition):
     @property
     def open(self) -> bool:
         """Whether its nodes could tell more than is known here."""
-        return not (self.over or self.recorded or self.word == "damaged")
+        return not (self.over or self.recorded or self.word == DAMAGED)
 
     @property
     def timeless(self) -> bool:

@@ -68,6 +68,10 @@ def first_text(model: RunModel, told: Finding | None) -> str:
     return f"{told.what} ({first.node})" if told.ranks == 1 << first.rank else told.what
 
 
+JOB_OVER = "job over"
+"""How a run ended whose nodes were lent, and were taken back."""
+
+
 def outcome(model: RunModel, *, starting: bool = False) -> tuple[str, str]:
     """How a run is, or how it ended, in one word; and the cause of that, empty if there is none to say.
 
@@ -78,7 +82,7 @@ def outcome(model: RunModel, *, starting: bool = False) -> tuple[str, str]:
     """
     first = model.judged or failure(model, "")
     if model.job_end and first is None:
-        return "job over", shown(model.job_end)
+        return JOB_OVER, shown(model.job_end)
     if first is not None:
         return "failed", first.what
     if model.over:
@@ -100,7 +104,7 @@ def state_text(model: RunModel, *, starting: bool = False) -> str:
     :param starting: as for :func:`outcome`
     """
     word, why = outcome(model, starting=starting)
-    if word == "job over":
+    if word == JOB_OVER:
         return why
     if word == "lost":
         return f"over, and how it ended is not known: {why}"

@@ -18,7 +18,7 @@ from typing import Any
 
 from cockpit import __version__, config, paths
 from cockpit.base.gate import Definition, ListOf, Malformed, Of, Text, Whole, bound, parsed, plain, read
-from cockpit.core.run.brief import Brief
+from cockpit.core.run.brief import DAMAGED, Brief
 from cockpit.engine.files import lines
 from cockpit.engine.records.folder import STEP_LOG, RunFolder, run_folders
 from cockpit.engine.records.states import FILE as NOW
@@ -118,7 +118,7 @@ class Index:
     def _made(self, folder: RunFolder) -> Brief:
         of, copies = _like(folder), _copies(folder)
         brief = self._make(folder)
-        if brief.word == "damaged" or brief.run != folder.name or not brief.timeless:
+        if brief.word == DAMAGED or brief.run != folder.name or not brief.timeless:
             return brief
         entry = _Entry(of=of, copies=() if brief.complete else copies, brief=brief)
         line = json.dumps(_short(entry), separators=(",", ":")).encode()

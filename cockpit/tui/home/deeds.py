@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cockpit import paths
 from cockpit.base.shell import join, quote
 from cockpit.core.ranks import nodes_text
-from cockpit.core.run.brief import GOES_ON, Brief
+from cockpit.core.run.brief import DAMAGED, GOES_ON, NOT_STARTED, Brief
 from cockpit.engine.known_runs import PATIENCE_S, KnownRuns
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
@@ -138,9 +138,9 @@ class Deeds:
             return "no run is listed"
         if brief.run in self._known.elsewhere:
             return "nothing of it is here"
-        if brief.over or brief.word in ("damaged", "not started"):
+        if brief.over or brief.word in (DAMAGED, NOT_STARTED):
             return ""
-        return "it goes on" if brief.word in GOES_ON else "it is not known to be over"
+        return "it continues" if brief.word in GOES_ON else "it is not known to be over"
 
     def remove(self, brief: Brief) -> None:
         """Show what a run takes here and on its nodes, and ask, as the verb does."""

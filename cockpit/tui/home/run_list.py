@@ -11,8 +11,9 @@ from rich.cells import cell_len
 
 from cockpit.core.cutting import cut_sentence
 from cockpit.core.ranks import nodes_text
-from cockpit.core.run.brief import GOES_ON, Brief
+from cockpit.core.run.brief import DAMAGED, GOES_ON, NOT_STARTED, Brief
 from cockpit.core.run.standstill import span
+from cockpit.core.run.summary import JOB_OVER
 from cockpit.core.text import one_line
 from cockpit.tui.look.glyphs import ASCII, UNICODE
 from cockpit.tui.look.units import span_text
@@ -31,11 +32,11 @@ SIGNS: Mapping[str, tuple[str, str]] = {
     "ending": ("running", "running"),
     "stalled": ("look", "odd"),
     "failed": ("failed", "failed"),
-    "damaged": ("failed", "failed"),
+    DAMAGED: ("failed", "failed"),
     "stopped": ("killed", "killed"),
-    "job over": ("killed", "killed"),
+    JOB_OVER: ("killed", "killed"),
     "ended": ("done", "done"),
-    "not started": ("waiting", "label"),
+    NOT_STARTED: ("waiting", "label"),
     "lost": ("lost", "lost"),
     "unknown": ("lost", "lost"),
 }
@@ -101,7 +102,7 @@ class RunList(ListPane[Brief]):
         how = how_text(item, now)
         if cell_len(how) > room:
             how = cut_sentence(how, max(1, room))
-        pieces[-1] = Piece(how, "" if item.word in ("failed", "stalled", "damaged", "lost") else "label")
+        pieces[-1] = Piece(how, "" if item.word in ("failed", "stalled", DAMAGED, "lost") else "label")
         yield Line(tuple(pieces))
 
     def _cells(

@@ -17,7 +17,7 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
 from cockpit import paths
-from cockpit.core.run.brief import Brief
+from cockpit.core.run.brief import DAMAGED, NOT_STARTED, Brief
 from cockpit.core.text import one_line
 from cockpit.engine.known_runs import PATIENCE_S, KnownRuns
 from cockpit.engine.run.join import Pools
@@ -306,7 +306,7 @@ class HomeScreen(CommandScreen):
         run = self._list.current
         if run is None:
             return "no run is listed"
-        return run.state if run.word in ("damaged", "not started") else ""
+        return run.state if run.word in (DAMAGED, NOT_STARTED) else ""
 
     @on(ListPane.Opened)
     def _opened(self) -> None:

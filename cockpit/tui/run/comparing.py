@@ -15,6 +15,9 @@ from cockpit.tui.compare.screen import CompareScreen
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.run.runs import run_items
 
+PROMPT = "compare with"
+"""Of the search."""
+
 GOOD = "Last good run of this command"
 """Its heading."""
 
@@ -39,7 +42,7 @@ async def choose(
         screen.app.complain(error)
         return
     if items:
-        screen.app.find("compare with", items)
+        screen.app.find(PROMPT, items)
     else:
         screen.notify("no other run to compare with is known here", severity="warning")
 
