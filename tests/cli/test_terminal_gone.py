@@ -24,12 +24,12 @@ from tests.waiting import until
 SLOW = """
 import asyncio, sys
 from cockpit import config
-from cockpit.cli.terminal import _terminal_of
+from cockpit.cli.terminal import of_app
 from cockpit.tui.base_app import BaseApp
 
 async def main():
     app = BaseApp(config.load())
-    with _terminal_of(app):
+    with of_app(app):
         await app.run_async()
         print("leaving", flush=True)
         await asyncio.sleep(2)

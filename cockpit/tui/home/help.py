@@ -7,7 +7,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
         "runs",
         (
             "What is known on this machine: runs that need a person first, then those that continue, then",
-            "the newest. The nodes of runs that continue are asked in the background; grey: not answered yet.",
+            "the newest. Nodes of runs that continue are asked in the background; grey: not answered yet.",
             "",
             "{open} opens a run · {filter_runs} filters · {run_again} runs it again · {stop_run} stops it",
             "{compare_runs} compares two · {remove_run} removes one that is over · {look_nodes}: other nodes",
