@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 
 class DifferenceList(ListPane[Entry]):
-    """What stands out, what differs, numbers, how each ended."""
+    """What differs, what stands out, numbers, how each ended."""
 
     EMPTY_ROLE = ""
 
@@ -73,10 +73,10 @@ class DifferenceList(ListPane[Entry]):
 
 def entries(made: Comparison) -> Iterator[Entry]:
     """All that the list has."""
-    yield from (Entry("in short", text) for text in made.said)
     for one in made.differences:
         yield Entry("what differs", difference_line(one), "", one.see)
     yield from (Entry("what differs", text, "label") for text in unrecorded_lines(made))
+    yield from (Entry("in short", text) for text in made.said)
     for measure in made.pace[:MEASURES]:
         name, before, after, ratio, sign = map(str.strip, measure_row(measure))
         more = "  ".join(filter(None, (ratio, sign)))
