@@ -279,7 +279,7 @@ def test_a_run_is_removed_by_the_verb_which_asks() -> None:
         async with home() as (app, pilot):
             await sees(app, pilot, "live-heron")
             await pilot.press("X")
-            await sees(app, pilot, "remove a run that is over: it goes on")
+            await sees(app, pilot, "remove a run that is over: it continues")
             await pilot.press("down", "X")
             await until(pilot, lambda: app.wish is not None, "a wish")
             assert app.wish is not None
