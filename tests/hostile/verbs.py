@@ -75,7 +75,7 @@ _TROUBLE = re.compile(
 )
 _OURS = re.compile(
     r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|environ\.json|un(seen|worked)\.json"
-    r"|(journal|now|pace)\.jsonl|lock(\.attending)?"
+    r"|(journal|measured|now|pace)\.jsonl|lock(\.attending)?"
     r"|(reports|files)/(manifest\.json|000[01]-(bad|good)/[\w./-]+)|stacks/[\w.-]+/[\w.-]+"
     r"|profiles/[1-9]/(collection\.json|rank-[0-3]\.(json\.gz|folded))"
     rf"|{EVIDENCE}/000[01]-(bad|good)/{EVIDENCE_NAME})"
