@@ -15,7 +15,7 @@ _SECONDS = Number(0, 1e9)
 _SAID = Text(2000, cut=True)
 
 GOES_ON = ("starting", "running", "ending", "stalled")
-"""Words for a run that goes on."""
+"""Words for a run that continues."""
 
 NOT_STARTED, DAMAGED = "not started", "damaged"
 """Words for one of which no rank was started, and for one whose folder cannot be read."""

@@ -25,6 +25,7 @@ from cockpit.core.run.notices.checkpoint_words import names_one
 from cockpit.core.run.summary import ended_when, state_text
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, time_index
 from cockpit.engine.records.folder import Manifest, RunFolder, list_runs
+from cockpit.engine.records.last_good import ended_well
 from cockpit.engine.run.paces import kept
 from cockpit.errors import CockpitError
 
@@ -244,7 +245,7 @@ def _known(folder: RunFolder, model: RunModel) -> Known:
         folder.name,
         manifest.created,
         ended_when(model),
-        model.over and not model.exit_code() and not any(n.stop_requested_at for n in model.nodes.values()),
+        ended_well(model),
         folder.slurm_job or manifest.allocation,
         manifest.job_restart,
         tuple(manifest.program),

@@ -77,15 +77,10 @@ class Launching:
 
 
 @dataclass
-class Joining:
-    """A run that was started before."""
+class _Recorded:
+    """A run that has a folder here."""
 
     folder: RunFolder
-    known: Known | None = None
-    collects: bool = False
-    leaving: str = ""
-    stalls: WatchOptions = field(default_factory=WatchOptions)
-    launches: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -94,6 +89,17 @@ class Joining:
     @property
     def nodes(self) -> Sequence[str]:
         return [entry.name for entry in self.folder.manifest.nodes]
+
+
+@dataclass
+class Joining(_Recorded):
+    """A run that was started before."""
+
+    known: Known | None = None
+    collects: bool = False
+    leaving: str = ""
+    stalls: WatchOptions = field(default_factory=WatchOptions)
+    launches: ClassVar[bool] = False
 
     async def take_off(self, stages: Stages) -> Session:
         writer = self.folder.lock()
@@ -102,28 +108,19 @@ class Joining:
 
 
 @dataclass
-class Replaying:
+class Replaying(_Recorded):
     """What is recorded of a run, to look at any moment of it; no node is asked.
 
     :param at: where to begin, as it was typed; empty: at the beginning
     :param speed: play at once, so many times as fast as it was; None: stand
     """
 
-    folder: RunFolder
     at: str = ""
     speed: int | None = None
     collects: ClassVar[bool] = False
     leaving: ClassVar[str] = ""
     stalls: WatchOptions = field(default_factory=WatchOptions)
     launches: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
-
-    @property
-    def nodes(self) -> Sequence[str]:
-        return [entry.name for entry in self.folder.manifest.nodes]
 
     async def take_off(self, stages: Stages) -> Session:
         pool = ClosedPool(self.folder.manifest)
