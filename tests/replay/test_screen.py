@@ -18,6 +18,7 @@ from cockpit.config import Config
 from cockpit.engine.records.folder import RunFolder
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.commands import REPLAY, in_scope
+from cockpit.tui.logs.view import LogView
 from cockpit.tui.run.purpose import Flight, Joining, Replaying
 from cockpit.tui.run.replay_screen import ACTING, HERE, ReplayScreen
 from tests.replay.lived import BEGIN, NODES, watched
@@ -82,9 +83,12 @@ async def at_rest(pilot: Pilot[Any], screen: ReplayScreen) -> str:
     """What is on the screen once all of it is of the same moment."""
     assert screen.replay is not None
     replay = screen.replay
-    await until(pilot, lambda: replay.settled and not screen._settles, "all is of one moment")
+    log = screen.query_one(LogView)
+    await until(pilot, lambda: replay.settled and not screen._settles and not log.searching, "all is of one moment")
     screen._slow_tick()
-    await pilot.pause(0.1)
+    await quiet(pilot.app)
+    await until(pilot, lambda: not log.searching, "the log is read")
+    await quiet(pilot.app)
     return text_of(pilot.app)
 
 
