@@ -84,7 +84,7 @@ async def at_rest(pilot: Pilot[Any], screen: ReplayScreen) -> str:
     assert screen.replay is not None
     replay = screen.replay
     log = screen.query_one(LogView)
-    await until(pilot, lambda: replay.settled and not screen._settles and not log.searching, "all is of one moment")
+    await until(pilot, lambda: replay.settled and not screen._settles, "all is of one moment")
     screen._slow_tick()
     await quiet(pilot.app)
     await until(pilot, lambda: not log.searching, "the log is read")
