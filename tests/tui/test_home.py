@@ -30,7 +30,9 @@ from cockpit.engine.run.join import Pools
 from cockpit.slurm import QueuedJob
 from cockpit.transport.login_prompts import DESK, Nobody
 from cockpit.tui.compare.screen import CompareScreen
+from cockpit.tui.home import looker
 from cockpit.tui.home.app import HomeApp
+from cockpit.tui.home.preview import Preview
 from cockpit.tui.home.screen import HomeScreen
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.login import LoginDialog
@@ -115,6 +117,38 @@ def test_the_one_under_the_cursor_is_shown_with_its_cause() -> None:
             await sees(app, pilot, "new-lynx")
             await pilot.press("down")
             await sees(app, pilot, "first to fail: rank 0 on gpu01", "CUDA out of memory", "last lines")
+
+    asyncio.run(main())
+
+
+def test_what_is_read_late_is_not_shown_under_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    three()
+    read, began, go_on = looker._glance, threading.Event(), threading.Event()
+
+    def slow(run: str, enough: threading.Event) -> Any:
+        if run == "old-otter":
+            began.set()
+            go_on.wait()
+        return read(run, enough)
+
+    monkeypatch.setattr(looker, "_glance", slow)
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            try:
+                await pilot.press("down")
+                await sees(app, pilot, "first to fail: rank 0 on gpu01")
+                await pilot.press("down")
+                await until(pilot, began.is_set, "the other one is being read")
+                await pilot.press("up")
+                await sees(app, pilot, "first to fail: rank 0 on gpu01")
+            finally:
+                go_on.set()
+            await until(pilot, lambda: "old-otter" in screen(app)._looker._known, "it is read")
+            preview = screen(app).query_one(Preview)
+            assert preview.brief is not None
+            assert preview.brief.run == "new-lynx"
+            assert "first to fail: rank 0 on gpu01" in text_of(app)
 
     asyncio.run(main())
 

@@ -71,7 +71,10 @@ class Looker:
                 self._known.clear()
             self._known[brief.run] = _of(brief), found, trouble
             self._wanted = None
-            self._screen.query_one(Preview).show(brief, found, trouble)
+            preview = self._screen.query_one(Preview)
+            # The cursor may have gone back to a run that needs no reading.
+            if preview.brief is not None and preview.brief.run == brief.run:
+                preview.show(brief, found, trouble)
 
 
 def _of(brief: Brief) -> tuple[object, ...]:
