@@ -77,7 +77,7 @@ class KnownRun:
         (spool / "events.jsonl").write_text("".join(json.dumps(each) + "\n" for each in events))
         for rank in node.ranks:
             text = "".join(
-                f"step {step}/{self.total} loss {3 - step / 1000:.3f}\n"
+                f"step {step}/{self.total} loss {loss(step):.3f}\n"
                 for step in range(max(1, self.steps - 40), self.steps + 1)
             )
             (spool / f"rank-{rank}.log").write_text(
@@ -87,6 +87,11 @@ class KnownRun:
             with (spool / "times.jsonl").open("a") as file:
                 for t, many in ((self.began, 0), (self.until - 3, size)):
                     file.write(json.dumps({"t": t, "s": {f"rank-{rank}.log": many}}) + "\n")
+
+
+def loss(step: int) -> float:
+    """One that falls."""
+    return 3 - step / 1000 if step < 1300 else 1 + 910 / step
 
 
 def many(count: int, now: float) -> list[RunFolder]:

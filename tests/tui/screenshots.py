@@ -16,6 +16,7 @@ from tests.tui import lively, stack_scenes
 from tests.tui.home_scenes import at_home
 from tests.tui.profile_scenes import SCENES as PROFILE_SCENES
 from tests.tui.profile_scenes import profiled
+from tests.tui.recorded_scenes import played_again, side_by_side
 from tests.tui.scenes import SCENES, played
 from tests.tui.stack_scenes import STACK_SCENES, stacked
 from tests.tui.stage import NOW, Stage
@@ -48,8 +49,8 @@ PROFILE_SHOTS = ("profile-goes-on",)
 
 PROFILES = ("profile-4", "profile-64")
 
-HOME_SHOTS = ("home",)
-"""That of the home screen."""
+WHOLE = {"home": at_home, "compare": side_by_side, "replay": played_again}
+"""Screens beside that of a run that goes on: home, two runs side by side, a run played again."""
 
 THEMES = ("dark", "light")
 SIZE = (140, 40)
@@ -66,8 +67,8 @@ async def _shoot(folder: Path, name: str, theme: str, size: tuple[int, int] | No
 
 def _shown(name: str, size: tuple[int, int], config: Config) -> AbstractAsyncContextManager[tuple[Any, ...]]:
     """A scene, whichever screen it is of."""
-    if name in HOME_SHOTS:
-        return at_home(size, config)
+    if name in WHOLE:
+        return WHOLE[name](size, config)
     if name in STACK_SHOTS:
         return stacked(STACK_SCENES[name], size, config)
     if name in (*PROFILE_SHOTS, *PROFILES):
@@ -83,9 +84,7 @@ def main(folder: Path) -> None:
     Stage.lively, stack_scenes.RUN = True, lively.name(NOW - 761)
     folder.mkdir(parents=True, exist_ok=True)
     usual = [
-        (name, theme, None)
-        for theme in THEMES
-        for name in (*HOME_SHOTS, *SHOTS, *STACK_SHOTS, *PROFILE_SHOTS)
+        (name, theme, None) for theme in THEMES for name in (*WHOLE, *SHOTS, *STACK_SHOTS, *PROFILE_SHOTS)
     ]
     for what in (
         *usual,
