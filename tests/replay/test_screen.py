@@ -79,15 +79,19 @@ async def until(pilot: Pilot[Any], so: Callable[[], object], what: str) -> None:
         await pilot.pause(0.02)
 
 
-async def at_rest(pilot: Pilot[Any], screen: ReplayScreen) -> str:
-    """What is on the screen once all of it is of the same moment."""
+async def at_rest(pilot: Pilot[Any], screen: ReplayScreen, *words: str) -> str:
+    """What is on the screen once all of it is of the same moment, and has these words."""
     assert screen.replay is not None
     replay = screen.replay
-    log = screen.query_one(LogView)
     await until(pilot, lambda: replay.settled and not screen._settles, "all is of one moment")
     screen._slow_tick()
     await quiet(pilot.app)
-    await until(pilot, lambda: not log.searching, "the log is read")
+    log = screen.query_one(LogView)
+    await until(
+        pilot,
+        lambda: not log.searching and all(word in text_of(pilot.app) for word in words),
+        f"{words} on the screen",
+    )
     await quiet(pilot.app)
     return text_of(pilot.app)
 
@@ -158,17 +162,11 @@ def test_every_key_moves_in_time(run: RunFolder) -> None:
 def test_a_moment_is_drawn_as_it_was(run: RunFolder) -> None:
     async def story() -> None:
         async with opened(Replaying(run, at="1m")) as (_, screen, pilot):
-            shown = await at_rest(pilot, screen)
-            assert "REPLAY" in shown
-            assert "stalled" in shown
-            assert "rank 0–3 at 60" in shown
+            shown = await at_rest(pilot, screen, "REPLAY", "stalled", "rank 0–3 at 60", "+1 min 00 s")
             assert "at 61" not in shown
-            assert "+1 min 00 s" in shown
             await press(pilot, "right_square_bracket")
-            shown = await at_rest(pilot, screen)
-            assert "rank 3 failed first" in shown
+            shown = await at_rest(pilot, screen, "rank 3 failed first", "ranks 3/4")
             assert "x stops them" not in shown
-            assert "ranks 3/4" in shown
 
     asyncio.run(story())
 
@@ -194,14 +192,13 @@ def test_nothing_is_asked_and_nothing_is_written(run: RunFolder) -> None:
 def test_attach_of_a_run_that_is_over_is_the_same_screen_at_its_end(run: RunFolder) -> None:
     async def story() -> None:
         async with opened(Joining(run)) as (app, screen, pilot):
-            first = await at_rest(pilot, screen)
-            assert "RECORDED RUN" in first
+            first = await at_rest(pilot, screen, "RECORDED RUN", "at 120")
             assert screen.replay is not None
             assert screen.replay.player.at_end
             await press(pilot, "shift+left")
             assert "RECORDED RUN" not in await at_rest(pilot, screen)
             await press(pilot, "shift+right")
-            assert await at_rest(pilot, screen) == first
+            assert await at_rest(pilot, screen, first) == first
             await press(pilot, "shift+left")
             pilot.app.simulate_key("q")
             await until(pilot, lambda: app.return_value is not None, "it is left")
@@ -216,9 +213,8 @@ def test_a_run_that_goes_on_ends_where_its_record_does(monkeypatch: pytest.Monke
 
     async def story() -> None:
         async with opened(Replaying(folder, at="end")) as (_, screen, pilot):
-            shown = await at_rest(pilot, screen)
+            shown = await at_rest(pilot, screen, "ranks 3/4")
             assert 119 <= at(screen) <= 121
-            assert "ranks 3/4" in shown
             assert "RECORDED RUN" not in shown
 
     asyncio.run(story())
@@ -247,6 +243,6 @@ def test_it_plays_to_the_end_and_stands(run: RunFolder) -> None:
             player = screen.replay.player
             await until(pilot, lambda: player.at_end, "it is at the end")
             assert not player.plays
-            assert "RECORDED RUN" in await at_rest(pilot, screen)
+            await at_rest(pilot, screen, "RECORDED RUN")
 
     asyncio.run(story())
