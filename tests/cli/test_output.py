@@ -238,17 +238,22 @@ def test_a_run_shows_what_ranks_print_and_nodes_record(world: World) -> None:
     "verb",
     [
         "run",
-        "plan",
-        "ps",
-        "attach",
         "logs",
-        "metrics",
-        "stacks",
-        "profile",
-        "stop",
-        "collect",
-        "demo",
-        "where",
+        *(
+            pytest.param(verb, marks=pytest.mark.slow)
+            for verb in [
+                "plan",
+                "ps",
+                "attach",
+                "metrics",
+                "stacks",
+                "profile",
+                "stop",
+                "collect",
+                "demo",
+                "where",
+            ]
+        ),
     ],
 )
 def test_help_and_wrong_words(world: World, verb: str) -> None:

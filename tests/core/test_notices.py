@@ -198,6 +198,7 @@ def test_throughput_that_falls_and_is_back(probed: bool) -> None:
     assert last.startswith("throughput is back: ")
 
 
+@pytest.mark.slow
 def test_throughput_that_stays_lower_is_usual_in_the_end() -> None:
     world = World(Program(seconds=lambda step: 1.5 if step > 2000 else 1.0)).run(2.6)
     assert len(world.news) == 2

@@ -10,6 +10,7 @@ import pytest
 from tests.core.simulated import Program, World
 
 
+@pytest.mark.slow
 def test_throughput_that_falls_slowly() -> None:
     world = World(Program(seconds=lambda step: 4 + 6 * min(1.0, step / 2000))).run(5)
     said = world.news[0]
@@ -20,6 +21,7 @@ def test_throughput_that_falls_slowly() -> None:
     assert "which now counts as usual" in world.news[1]
 
 
+@pytest.mark.slow
 def test_throughput_that_fell_slowly_and_is_back() -> None:
     def seconds(step: int) -> float:
         return 4 + 6 * min(1.0, step / 2000) if step < 1700 else 4.0

@@ -301,6 +301,7 @@ def test_stdin_is_read() -> None:
     assert "stdin:5: [rank1]: ValueError: loss became NaN" in said
 
 
+@pytest.mark.slow
 def test_one_line_of_500_megabytes_needs_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
     with path.open("wb") as file:
@@ -314,6 +315,7 @@ def test_one_line_of_500_megabytes_needs_little_memory(tmp_path: Path) -> None:
     assert memory < MEMORY
 
 
+@pytest.mark.slow
 def test_a_bomb_is_left(tmp_path: Path) -> None:
     path = tmp_path / "console.log.gz"
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)

@@ -78,6 +78,7 @@ def test_without_a_bound_frames_come_through(wall: str, monkeypatch: pytest.Monk
     assert any("came through" in fault for outcome in tried for fault in outcome.faults)
 
 
+@pytest.mark.slow
 def test_a_campaign_without_a_bound_says_what_came_through() -> None:
     # One frame in some hundred is as large as that: so many that one is there, whatever a seed draws.
     some = ("--seed", "3", "--cases", "0", "--screens", "0", "--frames", "6000", "--lines", "50")

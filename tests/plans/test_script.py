@@ -95,7 +95,7 @@ NASTY = st.text(st.sampled_from("ab $'\"\\\n\t!`#~*?{};&|<>()=é€\x1b\x7f\r%")
 VALUE = RAW | NASTY | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(args=st.lists(VALUE, max_size=4), values=st.lists(VALUE, max_size=4), folder=NASTY)
 def test_everything_arrives_unchanged(args: list[str], values: list[str], folder: str) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -417,6 +417,7 @@ sys.exit(3)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.nsys
 @pytest.mark.parametrize("window", ["", "1"], ids=["whole", "window"])
 def test_nsys_writes_a_report_and_kills_nothing(tmp_path: Path, window: str) -> None:

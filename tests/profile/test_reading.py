@@ -121,7 +121,14 @@ def taken(folder: Path, site: str) -> Collection:
 
 
 @pytest.mark.parametrize(
-    ("site", "part"), [("input", "data"), ("forward", "idle"), ("backward", "compute"), ("update", "idle")]
+    ("site", "part"),
+    [
+        ("backward", "compute"),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (("input", "data"), ("forward", "idle"), ("update", "idle"))
+        ),
+    ],
 )
 def test_the_slow_rank_is_named_with_what_it_is_slow_by(site: str, part: str, tmp_path: Path) -> None:
     """What sleeps in a backward is an operation of autograd's; elsewhere no operation runs."""

@@ -60,7 +60,9 @@ def config(theme: str) -> Config:
     return Config(theme=theme, ascii=False)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
+)
 def test_every_screen_is_drawn_in_every_theme(name: str) -> None:
     above = {"question_mark": Finder, "colon": Finder, "x": Question}
     wanted = Color.parse(themes.read(themes.SHIPPED / f"{name}.toml").variables["rank-running"])

@@ -155,7 +155,7 @@ def test_a_question_is_answered_once_it_can_be_read() -> None:
 
 
 @pytest.mark.usefixtures("drawn_slowly")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_text_alone_changes_nothing_of_the_run(seed: int) -> None:
     chance = random.Random(seed)
     # More of what opens something, less of what leaves.
