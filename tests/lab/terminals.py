@@ -12,7 +12,7 @@ import struct
 import subprocess
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tests.lab.cockpits import ENV
 from tests.lab.lab import Lab
@@ -25,16 +25,19 @@ class Terminal:
     """A pseudo-terminal on the lab's login node, which is the controlling one of a program.
 
     :param kind: its ``TERM``; ``dumb`` can show nothing but lines
+    :param env: further variables
     """
 
-    def __init__(self, lab: Lab, words: list[str], kind: str = "dumb") -> None:
+    def __init__(
+        self, lab: Lab, words: list[str], kind: str = "dumb", env: Mapping[str, str] | None = None
+    ) -> None:
         self._master, slave = pty.openpty()
         self._settings = os.dup(self._master)
         self._shown = bytearray()
         try:
             self.process: subprocess.Popen[bytes] = lab.popen(
                 ["setsid", "--ctty", *words],
-                env={**ENV, "TERM": kind},
+                env={**ENV, **(env or {}), "TERM": kind},
                 stdin=slave,
                 stdout=slave,
                 stderr=slave,
@@ -112,9 +115,11 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(lab: Lab, words: list[str], kind: str = "dumb") -> Iterator[Terminal]:
+def terminal(
+    lab: Lab, words: list[str], kind: str = "dumb", env: Mapping[str, str] | None = None
+) -> Iterator[Terminal]:
     """A program on a terminal, ended with the block."""
-    made = Terminal(lab, words, kind)
+    made = Terminal(lab, words, kind, env)
     try:
         yield made
     finally:
