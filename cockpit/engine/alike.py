@@ -7,9 +7,10 @@ from contextlib import suppress
 
 from cockpit import paths
 from cockpit.core.compare.command import Started, same_command
+from cockpit.core.compare.since import good_before, started
 from cockpit.core.run.brief import Brief
 from cockpit.engine.briefs import briefs
-from cockpit.engine.records.folder import Manifest, RunFolder
+from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError
 
 
@@ -19,14 +20,14 @@ def alike(folder: RunFolder, same: Callable[[Started, Started], bool]) -> Iterat
     :param same: :func:`same_program` or :func:`cockpit.core.compare.command.same_command`
     :raises CockpitError: the folder of runs, or the manifest of this one, cannot be read
     """
-    started = _started(folder.manifest)
+    mine = started(folder.manifest)
 
     def wanted(other: RunFolder) -> bool:
         with suppress(CockpitError):  # one that is damaged is no help, and hides no other
-            return same(_started(other.manifest), started)
+            return same(started(other.manifest), mine)
         return False
 
-    return (brief for brief in briefs(wanted) if same(_started(brief), started))
+    return (brief for brief in briefs(wanted) if same(started(brief), mine))
 
 
 def same_program(one: Started, other: Started) -> bool:
@@ -41,15 +42,5 @@ def last_good(folder: RunFolder) -> RunFolder | None:
 
     :raises CockpitError: the folder of runs, or the manifest of this one, cannot be read
     """
-    began = folder.created
-    found = (
-        brief
-        for brief in alike(folder, same_command)
-        if brief.well and brief.run != folder.name and brief.began <= began
-    )
-    newest = max(found, key=lambda brief: (brief.began, brief.run), default=None)
+    newest = good_before(folder.name, folder.created, alike(folder, same_command))
     return None if newest is None else RunFolder(paths.runs() / newest.run)
-
-
-def _started(run: Manifest | Brief) -> Started:
-    return Started(run.launcher, run.cwd, tuple(run.program))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 from cockpit.base.shell import join
 from cockpit.core.run.brief import GOES_ON, Brief
 from cockpit.core.run.standstill import span
-from cockpit.core.text import one_line
+from cockpit.core.text import counted, one_line
 from cockpit.tui.look.spark import sparkline
-from cockpit.tui.look.units import clock_text, number_text, span_text
+from cockpit.tui.look.units import SIZES, clock_text, number_text, span_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane, hanging
 
 if TYPE_CHECKING:
-    from cockpit.engine.report.glance import Glance
+    from cockpit.engine.report.glance import Glance, Memory
 
-HEAD = 12
+HEAD = 14
 """Rows above the last lines."""
 
 LABEL, SPARK = 11, 30
@@ -48,8 +48,16 @@ class Preview(TextPane):
     """Whether no run is known here."""
     trouble = ""
     """Why it cannot be."""
+    beside: tuple[str, str] = ("", "")
+    """How it was started otherwise than another run, see :func:`cockpit.core.compare.since.since`."""
     keys: Mapping[str, str] = {"demo": "d", "demo_hang": "h", "demo_crash": "c"}
     """The key of each command."""
+
+    def hold(self, beside: tuple[str, str]) -> None:
+        """Show how this run was started otherwise than another one."""
+        if beside != self.beside:
+            self.beside = beside
+            self.rebuild()
 
     def show(self, brief: Brief | None, glance: Glance | None, trouble: str = "") -> None:
         """Show this run."""
@@ -149,22 +157,39 @@ class Preview(TextPane):
             if spans:
                 middle = sorted(spans)[len(spans) // 2]
                 yield self._curve(
-                    "step time", spans, "rank", span_text(middle), f"median of {len(spans):,} steps"
+                    "step time", spans, "rank", span_text(middle), f"median of {counted(len(spans), 'step')}"
                 )
+            if glance.memory is not None:
+                yield self._memory(glance.memory)
         if brief.command:
             yield from hanging(_label("command"), one_line(join(brief.command), limit=2000), width)
+        name, text = self.beside
+        if text:
+            yield from hanging(_label(name), one_line(text, limit=600), width)
         if brief.cwd:
             yield from hanging(_label("in"), one_line(brief.cwd, limit=600), width, "label")
         ranks = f"{brief.ranks:,} rank{'s' * (brief.ranks != 1)} of {brief.launcher or 'unknown launcher'}"
         job = f", SLURM job {brief.job}" if brief.job else ""
         yield _about("what", one_line(f"{ranks}{job}", limit=200))
 
-    def _curve(self, name: str, values: Sequence[float], role: str, last: str, more: str) -> Line:
+    def _memory(self, memory: Memory) -> Line:
+        """How full it was at last, of how much, and whose it is."""
+        sizes, used = SIZES[self.app.units], memory.used
+        told = sizes.part(used[-1], memory.total) if memory.total else sizes.text(used[-1])
+        name = "memory" if memory.gpu is None else "vram"
+        whose = memory.node if memory.gpu is None else f"GPU {memory.gpu} of {memory.node}"
+        more = one_line(f"{whose}, {sizes.text(used[0])} at first here", limit=200)
+        return self._curve(name, used, "warning", told, more, memory.total)
+
+    def _curve(
+        self, name: str, values: Sequence[float], role: str, last: str, more: str, most: float | None = None
+    ) -> Line:
+        """:param most: the value of the highest column, above 0; None: columns show how values vary."""
         each = max(1, -(-len(values) // SPARK))
         thinned = [
             sum(part) / len(part) for at in range(0, len(values), each) if (part := values[at : at + each])
         ]
-        drawn = sparkline(thinned, len(thinned), ascii_only=self.ascii_only)
+        drawn = sparkline(thinned, len(thinned), 0 if most else None, most, ascii_only=self.ascii_only)
         return Line(
             (
                 *_label(name),

@@ -17,6 +17,7 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
 from cockpit import paths
+from cockpit.core.compare.since import since
 from cockpit.core.run.brief import DAMAGED, NOT_STARTED, Brief
 from cockpit.core.text import one_line
 from cockpit.engine.known_runs import PATIENCE_S, KnownRuns
@@ -207,6 +208,7 @@ class HomeScreen(CommandScreen):
             self._list, "1", f"runs {len(runs):,}" + (f" of {len(self.known.runs):,}" if self._typed else "")
         )
         current = self._list.current
+        self._preview.hold(since(current, self.known.runs.values()) if current else ("", ""))
         self._looker.look(current, here=current is None or current.run not in self.known.elsewhere)
         if nothing and self.focused is self._list:
             self._preview.focus()
