@@ -138,10 +138,20 @@ def test_memory_and_what_was_changed_since_are_shown() -> None:
         async with home() as (app, pilot):
             await sees(app, pilot, "lynx", "otter")
             await pilot.press("down")
-            await sees(app, pilot, "vram", "79.0/80.0 GiB", "GPU 3 of gpu01", "14 ms median of 1 step ")
+            await sees(
+                app,
+                pilot,
+                "vram",
+                "79.0/80.0 GiB",
+                "gpu01 GPU 3, 79.0 GiB at first",
+                "14 ms median of 1 step ",
+            )
             await sees(app, pilot, "since then --batch 26 → 24 in otter, which ended well")
             await pilot.press("up")
             await until(pilot, lambda: "since then" not in text_of(app), "otter ended well")
+        async with home((80, 30)) as (app, pilot):
+            await pilot.press("down")
+            await sees(app, pilot, "79.0/80.0 GiB gpu01 GPU 3, 79.0 GiB at first")
 
     asyncio.run(main())
 
