@@ -11,7 +11,7 @@ from cockpit.core.run.brief import GOES_ON, Brief
 from cockpit.core.run.standstill import span
 from cockpit.core.text import clip, columns, counted, one_line
 from cockpit.tui.look.spark import sparkline
-from cockpit.tui.look.units import SIZES, clock_text, number_text, span_text
+from cockpit.tui.look.units import BINARY, clock_text, number_text, span_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane, hanging
 
@@ -65,6 +65,8 @@ class Preview(TextPane):
     """Why it cannot be."""
     beside: tuple[str, str] = ("", "")
     """How it was started otherwise than another run, see :func:`cockpit.core.compare.since.since`."""
+    sizes = BINARY
+    """How bytes are written."""
     keys: Mapping[str, str] = {"demo": "d", "demo_hang": "h", "demo_crash": "c"}
     """The key of each command."""
 
@@ -191,7 +193,7 @@ class Preview(TextPane):
                 _Curve("step time", spans, "rank", middle, f"median of {counted(len(spans), 'step')}")
             )
         if (memory := glance.memory) is not None:
-            sizes, used, total = SIZES[self.app.units], memory.used, memory.total
+            sizes, used, total = self.sizes, memory.used, memory.total
             told = sizes.part(used[-1], total) if total else sizes.text(used[-1])
             whose = memory.node if memory.gpu is None else f"{memory.node} GPU {memory.gpu}"
             more = one_line(f"{whose}, {sizes.text(used[0])} at first", limit=200)

@@ -35,7 +35,7 @@ from cockpit.tui.home.run_list import RunList
 from cockpit.tui.home.start_pane import StartPane
 from cockpit.tui.home.wish import Wish
 from cockpit.tui.logs.filter_bar import FilterBar, filter_mark
-from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.look.units import SIZES, clock_text, span_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
@@ -122,6 +122,7 @@ class HomeScreen(CommandScreen):
         for pane in self.query(".pane"):
             pane.can_focus = True
         self._preview.keys = self.app.keys
+        self._preview.sizes = SIZES[self.app.units]
         self._jobs.key = self.app.key_of("attach_job")
         self._list.focus()
         # Nodes are asked although nobody has said so: nobody shall have to log in for that.
