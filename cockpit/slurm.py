@@ -26,6 +26,12 @@ _OF_STEPS = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "SQUEUE_", "SCONTROL_", "C
 """Variables of a step, a batch script or a person's habits, which would change what a call does, and tags
 of another run."""
 
+PING = "try: scontrol ping"
+"""What to type when SLURM does not answer as it should."""
+
+_BEFORE = re.compile(r"(?:\w+: (?:error|fatal): |slurm_\w+ error: )+")
+"""What SLURM's programs put before what they say."""
+
 _KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})
 """Where the controller is."""
 
@@ -121,8 +127,7 @@ def element(job: str) -> tuple[str, str] | None:
     if found is None:
         answer = show_job(job)
         if answer.status and "Invalid job id" not in answer.said:
-            said = " ".join(answer.said.split())[:300]
-            raise CockpitError(f"scontrol failed: {said or f'status {answer.status}'}", where=f"job {job}")
+            raise _failed("scontrol", answer, f"job {job}")
         found = line.search(answer.out)
     return (found[1], found[2]) if found and found[1] else None
 
@@ -136,8 +141,7 @@ def running(job: str) -> str:
     where = f"job {job}"
     found = ask(["squeue", "--noheader", "--format=%T", f"--jobs={job}"], where=where, fresh=True)
     if found.status and "Invalid job id" not in found.said:
-        said = " ".join(found.said.split())[:300]
-        raise CockpitError(f"squeue failed: {said or f'status {found.status}'}", where=where)
+        raise _failed("squeue", found, where)
     return found.out.split()[0][:40] if found.out.split() else ""
 
 
@@ -212,11 +216,18 @@ def _call(words: tuple[str, ...], lines: tuple[str, ...]) -> Answer:
         )
     except subprocess.TimeoutExpired:
         what = f"SLURM's controller did not answer within {ANSWER_S:g} s"
-        raise CockpitError(what, hint="try: scontrol ping", code=Exit.NODE_UNFIT) from None
+        raise CockpitError(what, hint=PING, code=Exit.NODE_UNFIT) from None
     except OSError as error:
         raise CockpitError(f"cannot start {words[0]}: {error.strerror}") from None
     out, said = (data.decode(errors="replace") for data in (done.stdout, done.stderr))
     return Answer(done.returncode, out, said)
+
+
+def _failed(program: str, answer: Answer, where: str = "") -> CockpitError:
+    """The error of a program that has failed: what it said last, without the names that it puts before it."""
+    said = [line for line in map(str.strip, answer.said.splitlines()) if line]
+    why = _BEFORE.sub("", said[-1])[:300] if said else f"status {answer.status}"
+    return CockpitError(f"{program} failed: {why}", where=where, hint=PING)
 
 
 @dataclass(frozen=True)
@@ -255,7 +266,7 @@ def jobs_of(user: str) -> list[QueuedJob]:
     """
     answer = ask(["squeue", "--noheader", f"--user={user}", "--format=%i|%T|%M|%N|%D|%r|%S|%j"])
     if answer.status:
-        raise CockpitError(f"squeue failed: {' '.join(answer.said.split())[:300] or answer.status}")
+        raise _failed("squeue", answer)
     parts = (line.split("|", 7) for line in answer.out.splitlines()[:JOBS])
     found = [QueuedJob(*map(str.strip, each)) for each in parts if len(each) == 8]
     return sorted(found, key=lambda each: not each.running)

@@ -188,3 +188,30 @@ def test_a_failing_squeue_is_said(tool: Tool) -> None:
     tool.fails("slurm_load_jobs error: Unable to contact")
     with pytest.raises(CockpitError, match="Unable to contact"):
         slurm.jobs_of("ada")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+            "Unable to contact slurm controller (connect failure)",
+        ),
+        (
+            "squeue: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+            "squeue: fatal: Could not establish a configuration source\n\n",
+            "Could not establish a configuration source",
+        ),
+        ("", "status 1"),
+        ("x" * 1000, "x" * 300),
+    ],
+)
+def test_why_the_queue_is_not_known_is_one_sentence_and_what_to_type(
+    tool: Tool, said: str, told: str
+) -> None:
+    tool.says("")
+    tool.rename("squeue")
+    tool.fails(said)
+    with pytest.raises(CockpitError) as found:
+        slurm.jobs_of("ada")
+    assert str(found.value) == f"squeue failed: {told}; try: scontrol ping"

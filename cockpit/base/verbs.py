@@ -161,7 +161,7 @@ class Keep(Request["answers.KeepAnswer", "answers.Nothing"], at="run.launch"):
     dir: str = bound(gate.PATH)
 
 
-class Discard(Request["answers.Nothing", "answers.Nothing"], at="run.launch"):
+class Discard(Request["answers.Nothing", "answers.Nothing"], at="cleaning"):
     """removes the folder of a launch that was taken back"""
 
     dir: str = bound(gate.PATH)

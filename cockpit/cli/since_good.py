@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from cockpit.core.report.words import GOOD, compare_command
+from cockpit.engine.alike import last_good
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.records.last_good import IN_PASSING, last_good
 from cockpit.errors import CockpitError
 from cockpit.lang import word
 
@@ -18,6 +18,6 @@ def since_good(run: str, lang: str = "en") -> Iterator[str]:
     :param run: its name
     """
     with suppress(CockpitError):  # more is said of a run that cannot be read by what shows it
-        good = last_good(RunFolder.find(run), IN_PASSING)
+        good = last_good(RunFolder.find(run))
         if good is not None:
             yield word(GOOD, lang).format(good.name, compare_command(good.name, run))

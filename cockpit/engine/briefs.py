@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,12 +17,12 @@ from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.run.brief import DAMAGED, NOT_STARTED, Brief
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.standstill import standing
-from cockpit.core.run.summary import ended_when, outcome, state_text
+from cockpit.core.run.summary import ended_well, ended_when, outcome, state_text
 from cockpit.core.text import one_line
 from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import speaker
-from cockpit.engine.records.folder import NewerCockpit, RunFolder
+from cockpit.engine.records.folder import Manifest, NewerCockpit, RunFolder
 from cockpit.engine.records.index import Index
 from cockpit.engine.run.eta import told
 from cockpit.engine.run.paces import front_here, starting_here
@@ -34,14 +36,15 @@ NEVER = "never launched, as far as known here"
 _LONG = 600
 
 
-def briefs() -> Iterator[Brief]:
+def briefs(wanted: Callable[[RunFolder], bool] | None = None) -> Iterator[Brief]:
     """All runs known here, without asking a node: those in the index first, then the others as they are read.
 
     Each part has the newest first.
 
+    :param wanted: whether one that is not in the index is to be read; None: each is
     :raises CockpitError: the folder of runs cannot be read
     """
-    yield from Index(brief_here).briefs()
+    yield from Index(brief_here).briefs(wanted)
 
 
 def brief_here(folder: RunFolder) -> Brief:
@@ -141,7 +144,7 @@ def brief_of(folder: RunFolder, model: RunModel, state: str = "", known: RunMode
         word, since = "stalled", watch.since
         cause = f"{watch.alarm.what} · {watch.alarm.certainty}"
     return Brief(
-        run=manifest.run,
+        run=folder.name[:255],
         began=manifest.created,
         ended=ended_when(model),
         seen=_seen(folder),
@@ -166,7 +169,21 @@ def brief_of(folder: RunFolder, model: RunModel, state: str = "", known: RunMode
         starting=starting,
         over=model.over,
         complete=model.done,
+        well=ended_well(model),
+        restart=manifest.job_restart,
+        again=manifest.again,
+        settings=_settings(manifest),
     )
+
+
+def _settings(manifest: Manifest) -> str:
+    """What else a run was started with, as a digest, but for its nodes: another job may have got others."""
+    plans = manifest.plans[:1]
+    env = plans[0].get("env") if plans else None
+    named = sorted(f"{name}={value}" for name, value in env.items()) if isinstance(env, dict) else []
+    own = [one for one in named if not one.startswith(("MASTER_", "COCKPIT_"))]
+    told = [manifest.launcher, len(manifest.world), str(manifest.profile or ""), *own]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def _word(model: RunModel, state: str, *, starting: bool) -> tuple[str, str]:

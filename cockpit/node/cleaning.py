@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import time
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from cockpit.base import record, trees, users, verbs
 from cockpit.base.gate import fields
@@ -20,6 +20,8 @@ from cockpit.node.run.status import RUNS_BYTES, begun, names, read_record, super
 
 _END_READ = 64 << 10
 """Bytes at the end of a run record among which the last event is."""
+_DISCARD_S = 20.0
+"""Seconds that the deletion of an undone launch may take: there is little in its folder."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -108,51 +110,93 @@ def _ended(folder: str) -> bool:
 
 
 def remove(call: Call) -> Dict[str, Any]:
-    """Delete a run folder; the answer is a ``RemoveAnswer``.
+    """Delete a run folder that nobody needs any more; the answer is a ``RemoveAnswer``.
 
-    It first gets another name, so that whatever then happens, nothing is left that looks like a run. What is
-    left of earlier deletions goes, too. If the folder is gone, that is all.
+    If the folder is gone, that is all.
 
     :raises NodeError: it is not what was meant, not ours, or something of it may live; nothing was touched
     """
     asked = call.asked(verbs.Remove)
-    until = time.monotonic() + asked.limit_s
-    base, run, node = _parts(asked)
+
+    def lives() -> bool:
+        return bool(leftovers.find(asked.dir, asked.run, asked.node))
+
+    with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
+        return dict(_taken_away(asked.dir, asked.run, asked.limit_s, lambda: _check(asked), lives), gone=True)
+    return dict(_emptied(_parts(asked.dir, asked.run)[0], time.monotonic() + asked.limit_s), gone=True)
+
+
+def discard(call: Call) -> Dict[str, Any]:
+    """Delete the run folder of a launch that was undone; nothing runs in it any more.
+
+    What cannot be deleted goes with a later deletion.
+
+    :raises NodeError: it is no run folder of ours, or its supervisor lives; nothing was touched
+    """
+    folder = call.asked(verbs.Discard).dir
+    facts = read_record(folder)
+
+    def check() -> None:
+        if supervisor_alive(folder):
+            raise NodeError("alive", "run folder %s is in use" % folder)
+
+    with contextlib.suppress(FileNotFoundError):
+        # A launch may be told a place by another path to it than that which a removal takes.
+        _taken_away(os.path.realpath(folder), facts["run"], _DISCARD_S, check, lambda: False)
+    return {}
+
+
+def _taken_away(
+    path: str, run: str, limit_s: float, check: Callable[[], None], lives: Callable[[], bool]
+) -> Dict[str, Any]:
+    """Delete a run folder, and what is left of earlier deletions.
+
+    It first gets another name, so that whatever then happens, nothing is left that looks like a run.
+
+    :param run: whose folder it must be, by its path
+    :param check: raises :class:`NodeError` if it must stay
+    :param lives: whether a process came meanwhile: the folder then gets its name back
+    :raises NodeError: it stays
+    :raises FileNotFoundError: it is gone
+    """
+    until = time.monotonic() + limit_s
+    base, run, node = _parts(path, run)
     try:
         with contextlib.ExitStack() as opened:
             above = _opened(base, None, base, opened)
             inside = _opened(run, above, os.path.join(base, run), opened)
             place = os.stat(node, dir_fd=inside, follow_symlinks=False)
-            _check_owned(place, asked.dir)
+            _check_owned(place, path)
             if place.st_dev != os.fstat(above).st_dev:
-                raise NodeError("folder", "another file system is mounted at %s" % asked.dir)
-            _check(asked)
-            taken = trees.measured(asked.dir, until)
+                raise NodeError("folder", "another file system is mounted at %s" % path)
+            check()
+            taken = trees.measured(path, until)
             if taken.mounted:
                 raise NodeError("folder", "another file system is mounted at %s" % taken.mounted)
             trash = trees.trash_name()
             os.rename(node, trash, src_dir_fd=inside, dst_dir_fd=above)
-            if leftovers.find(asked.dir, asked.run, asked.node):
+            if lives():
                 os.rename(trash, node, src_dir_fd=above, dst_dir_fd=inside)
                 raise NodeError("alive", "processes of the run live")
             with contextlib.suppress(OSError):  # other nodes' folders are in it
                 os.rmdir(run, dir_fd=above)
     except FileNotFoundError:
-        pass  # somebody else has removed it
+        raise
     except OSError as error:
-        raise NodeError("folder", "%s cannot be removed: %s" % (asked.dir, error.strerror)) from None
-    return dict(_emptied(base, until), gone=True)
+        raise NodeError("folder", "%s cannot be removed: %s" % (path, error.strerror)) from None
+    return _emptied(base, until)
 
 
-def _parts(asked: verbs.Remove) -> List[str]:
+def _parts(path: str, of: str) -> List[str]:
     """The base, and the names of the two folders below it.
 
+    :param of: the run
     :raises NodeError: it is not the path of a run folder of this run
     """
-    above, node = os.path.split(asked.dir)
+    above, node = os.path.split(path)
     base, run = os.path.split(above)
-    if os.path.normpath(asked.dir) != asked.dir or base in ("", "/") or run != asked.run or not node:
-        raise NodeError("folder", "not a run folder of %s: %r" % (asked.run, asked.dir))
+    if os.path.normpath(path) != path or base in ("", "/") or run != of or not node:
+        raise NodeError("folder", "not a run folder of %s: %r" % (of, path))
     return [base, run, node]
 
 

@@ -15,10 +15,10 @@ from cockpit.core.compare.model import Comparison
 from cockpit.core.compare.words import MD_LINES, as_lines, as_markdown
 from cockpit.core.ranks import nodes_text
 from cockpit.core.text import columns
+from cockpit.engine.alike import last_good
 from cockpit.engine.compare.gather import comparison_of
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.records.last_good import last_good
 from cockpit.errors import CockpitError, Exit
 from tests.cli.schemas import fits
 from tests.compare.pairs import FAILED, HEALTHY, run, usual

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import random
 import subprocess
 import sys
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+from cockpit.base.gate import Malformed, read
+from cockpit.base.verbs import VERBS as VERBS_OF_NODES
+from cockpit.engine.links.link import REPLIES
+from tests.hostile import values
 from tests.hostile.evidence import evidence
 from tests.hostile.frames import frames, lines
 from tests.hostile.profiles import profiles
@@ -25,6 +32,17 @@ def campaign(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.hostile", *words], cwd=REPO, capture_output=True, text=True, timeout=900
     )
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS_OF_NODES))
+def test_what_the_gate_lets_through_of_good_answers_is_within_bounds(verb: str) -> None:
+    """The check that is not the gate's knows each kind of field that nodes send."""
+    reply, rng = REPLIES[VERBS_OF_NODES[verb]], random.Random(verb)
+    for definition in {reply.answer, reply.item}:
+        for _ in range(20):
+            made = json.loads(json.dumps(values.good_object(definition, rng)))
+            with suppress(Malformed):  # what fields must be together is not told by each
+                assert values.wrong(definition, read(definition, made)) == ""
 
 
 @pytest.mark.slow

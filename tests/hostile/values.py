@@ -328,7 +328,8 @@ def wrong_fact(fact: Fact) -> str:
 
 def holds(kind: FieldKind, value: Any) -> bool:
     """Whether a checked value is one that a kind allows."""
-    return _HOLDS[type(kind)](kind, value)
+    check = next(_HOLDS[each] for each in type(kind).__mro__ if each in _HOLDS)
+    return check(kind, value)
 
 
 def _number(kind: Any, value: Any) -> bool:

@@ -296,3 +296,45 @@ def test_ticks_of_a_live_process_are_those_of_the_record(tmp_path: Path) -> None
     folder = make(tmp_path, supervisor={"pid": os.getpid(), "ticks": ticks(os.getpid())})
     with pytest.raises(NodeError, match="its supervisor lives"):
         removed(folder)
+
+
+def discarded(folder: Path | str) -> None:
+    assert cleaning.discard(asked(dir=str(folder))) == {}
+
+
+def test_an_undone_launch_leaves_nothing(tmp_path: Path) -> None:
+    folder, other = make(tmp_path, ended=False), make(tmp_path, node="node2")
+    discarded(folder)
+    assert names(tmp_path / "old") == ["node2"]
+    discarded(f"{tmp_path}//old/../old/{other.name}")
+    assert names(tmp_path) == []
+    with pytest.raises(NodeError) as found:
+        discarded(folder)
+    assert found.value.kind == "gone"
+
+
+def test_a_discarded_folder_first_loses_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with any removal: if nothing can be deleted, nothing looks like a run either."""
+    folder = make(tmp_path)
+    monkeypatch.setattr(trees, "cleared", lambda path, until: trees.Cleared(0, "no", late=True))
+    discarded(folder)
+    assert told(tmp_path) == []
+    (trash,) = names(tmp_path)
+    assert trash.startswith(trees.TRASH)
+    monkeypatch.undo()
+    discarded(make(tmp_path, "next"))
+    assert names(tmp_path) == []
+
+
+def test_what_lives_or_is_no_run_folder_is_not_discarded(tmp_path: Path) -> None:
+    alive = make(tmp_path, supervisor={"pid": os.getpid(), "ticks": ticks(os.getpid())})
+    with pytest.raises(NodeError, match="is in use"):
+        discarded(alive)
+    elsewhere = make(tmp_path, "b")
+    moved = elsewhere.parent.rename(tmp_path / "c") / "node1"
+    with pytest.raises(NodeError, match="not a run folder of b"):
+        discarded(moved)
+    with pytest.raises(NodeError):
+        discarded(tmp_path)
+    assert (alive / "rank-0.log").exists()
+    assert (moved / "rank-0.log").exists()

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from cockpit.core.report import words
-from cockpit.core.report.lineage import Known, resumed, series
+from cockpit.core.report.lineage import resumed, series
 from cockpit.core.report.page import as_page
+from cockpit.core.run.brief import Brief
 from cockpit.engine.launch.again import AGAIN
 from cockpit.engine.launch.start import again_of, job_restart
 from cockpit.engine.records.folder import RunFolder
@@ -22,12 +23,12 @@ from tests.cli.schemas import fits
 from tests.report.made import BEGAN, STEP_S, STEPS, made
 
 
-def run(name: str, began: float, ended: float | None, **changes: Any) -> Known:
-    known = Known(name, began, ended, False, "", 0, ("train.py",), "/home/ada", ("torchrun", "4"))
-    return known._replace(**changes)
+def run(name: str, began: float, ended: float | None, **changes: Any) -> Brief:
+    usual: dict[str, Any] = {"program": ("train.py",), "cwd": "/home/ada", "settings": "4a"}
+    return Brief(run=name, began=began, ended=ended, word="failed", state="failed", **{**usual, **changes})
 
 
-def names(runs: list[Known], of: str) -> list[str]:
+def names(runs: list[Brief], of: str) -> list[str]:
     return [one.run for one in series(runs, of)]
 
 
@@ -41,11 +42,11 @@ def test_a_run_that_failed_and_the_same_again() -> None:
 
 
 def test_a_run_that_a_person_started_again() -> None:
-    runs = [run("a", 0, 10), run("b", 20, 30, settings=("torchrun", "8"), again="a")]
+    runs = [run("a", 0, 10), run("b", 20, 30, settings="8b", again="a")]
     assert series(runs, "a")[1] == ("b", "run again", True)
-    assert names([run("a", 0, 10, done=True), runs[1]], "b") == ["b"]
+    assert names([run("a", 0, 10, well=True), runs[1]], "b") == ["b"]
     assert names([run("a", 0, None), runs[1]], "b") == ["b"]
-    assert names([run("a", 0, 10), run("b", 20, 30, again="c", settings=())], "b") == ["b"]
+    assert names([run("a", 0, 10), run("b", 20, 30, again="c", settings="")], "b") == ["b"]
 
 
 @pytest.mark.parametrize(("said", "again"), [("", ""), ("a-run", "a-run"), ("../x", ""), ("x" * 65, "")])
@@ -61,24 +62,24 @@ def test_which_run_it_is_again_is_said_by_a_variable(
     [
         run("b", 20, 30, program=("other.py",)),
         run("b", 20, 30, cwd="/tmp"),
-        run("b", 20, 30, settings=("torchrun", "8")),
+        run("b", 20, 30, settings="8b"),
         run("b", 5, 30),
         run("b", 20, 30, job="7", program=("other.py",)),
     ],
 )
-def test_what_is_another_series(second: Known) -> None:
+def test_what_is_another_series(second: Brief) -> None:
     assert names([run("a", 0, 10), second], "b") == ["b"]
     assert names([run("a", 0, 10), second], "a") == ["a"]
 
 
 def test_what_ended_well_is_not_continued() -> None:
-    assert names([run("a", 0, 10, done=True), run("b", 20, 30)], "b") == ["b"]
-    runs = [run("a", 0, 10, done=True, job="7"), run("b", 20, 30, job="7")]
+    assert names([run("a", 0, 10, well=True), run("b", 20, 30)], "b") == ["b"]
+    runs = [run("a", 0, 10, well=True, job="7"), run("b", 20, 30, job="7")]
     assert names(runs, "b") == ["b"]
 
 
 def test_a_requeue_is_known_by_job_and_restart_even_without_an_end() -> None:
-    runs = [run("a", 0, None, job="7"), run("b", 20, 30, job="7", restart=1, settings=("x",))]
+    runs = [run("a", 0, None, job="7"), run("b", 20, 30, job="7", restart=1, settings="8b")]
     (_, later) = series(runs, "a")
     assert later == ("b", "SLURM job 7, restart 1", True)
     assert names([run("a", 0, None, job="7"), run("b", 20, 30, job="8", restart=1)], "b") == ["b"]

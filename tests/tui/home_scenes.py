@@ -10,12 +10,15 @@ from dataclasses import replace
 from unittest import mock
 
 from cockpit import slurm
+from cockpit.base.events import GpuSample, NodeSample, Sample
 from cockpit.config import Config
+from cockpit.core.pace.measured import measured
 from cockpit.core.run.brief import Brief
 from cockpit.engine import known_runs
 from cockpit.engine.briefs import brief_here
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
+from cockpit.engine.run.measures import FILE
 from cockpit.slurm import QueuedJob
 from cockpit.tui.home.app import HomeApp
 from cockpit.tui.home.screen import HomeScreen
@@ -35,13 +38,26 @@ JOBS = [
 
 def write(now: float) -> None:
     """Runs of three days."""
-    KnownRun(STALLED, now - 46 * 60, end="", steps=1216, nodes=EIGHT, ranks=2).write()
+    stalled = ("train.py", "--config", "c4-1b.json", "--micro-batch", "24")
+    KnownRun(STALLED, now - 46 * 60, end="", steps=1216, nodes=EIGHT, ranks=2, program=stalled).write()
     KnownRun("20261121-0305-heron", now - 1.9 * H, end="", steps=18402, total=40000, nodes=EIGHT[:4]).write()
-    KnownRun(SHOWN, now - 5.7 * H, 2486, "failed", EIGHT, 8, 1102).write()
+    failed = (*stalled[:-1], "26")
+    measure(KnownRun(SHOWN, now - 5.7 * H, 2486, "failed", EIGHT, 8, 1102, program=failed).write())
     KnownRun("20261120-2114-robin", now - 8 * H, 720, "stopped", EIGHT, 2, 310).write()
     KnownRun("20261120-1102-crane", now - 18 * H, 3 * H + 120, "ended", EIGHT, 2, 900, 900).write()
     KnownRun("20261119-0921-swift", now - 42 * H, 4140, "ended", EIGHT[:4], 2, 400, 400).write()
     KnownRun("20261118-1907-stoat", now - 66 * H, 3900, "lost", EIGHT[:4], 2, 344, 2000).write()
+
+
+def measure(folder: RunFolder) -> None:
+    """The memory of a GPU, which fills up."""
+    began, gib = folder.manifest.created, 1 << 30
+    samples = (
+        Sample(NodeSample(), {}, (GpuSample(6, memory_bytes=round(used * gib), memory_total_bytes=80 * gib),))
+        for used in (70.1, 70.3, 71.2, 72.0, 73.4, 74.8, 76.1, 77.2, 78.6, 79.8)
+    )
+    lines = [measured(began + 240 * at, "gpu03", sample).line() for at, sample in enumerate(samples, 1)]
+    (folder.path / FILE).write_bytes(b"".join(lines))
 
 
 async def _now(folder: RunFolder, pools: Pools | None) -> Brief:

@@ -20,17 +20,21 @@ from textual.widgets import Input
 from cockpit import paths, slurm
 from cockpit.base import verbs
 from cockpit.base.answers import FoundRank, Meeting, RunsAnswer, SeekAnswer
+from cockpit.base.events import GpuSample, NodeSample, Sample
 from cockpit.config import Config
+from cockpit.core.pace.measured import measured
+from cockpit.core.pace.past import PastStep
 from cockpit.core.run.brief import Brief
 from cockpit.engine import known_runs
 from cockpit.engine.briefs import brief_here, briefs
 from cockpit.engine.launch.again import AGAIN
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
+from cockpit.errors import CockpitError
 from cockpit.slurm import QueuedJob
 from cockpit.transport.login_prompts import DESK, Nobody
 from cockpit.tui.compare.screen import CompareScreen
-from cockpit.tui.home import looker
+from cockpit.tui.home import looker, queue
 from cockpit.tui.home.app import HomeApp
 from cockpit.tui.home.preview import Preview
 from cockpit.tui.home.screen import HomeScreen
@@ -149,6 +153,38 @@ def test_what_is_read_late_is_not_shown_under_another_run(monkeypatch: pytest.Mo
             assert preview.brief is not None
             assert preview.brief.run == "new-lynx"
             assert "first to fail: rank 0 on gpu01" in text_of(app)
+
+    asyncio.run(main())
+
+
+def test_memory_and_what_was_changed_since_are_shown() -> None:
+    now = time.time()
+    folder = KnownRun("lynx", now - 9000, end="failed", program=("train.py", "--batch", "26")).write()
+    KnownRun("otter", now - 4000, steps=400, program=("train.py", "--batch", "24")).write()
+    gpu = GpuSample(3, None, 90.0, 79 << 30, 80 << 30)
+    line = measured(now - 8000, "gpu01", Sample(NodeSample(1.0, 8, 1 << 30, 2 << 30), {}, (gpu,))).line()
+    (folder.path / "measured.jsonl").write_bytes(line)
+    step = PastStep(0, 1, now - 8000, 1, "", 0.014, 0.01, 0.01, 0.01, 1, False, True, False, False, ()).line()
+    (folder.path / "pace.jsonl").write_bytes(step)
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "lynx", "otter")
+            await pilot.press("down")
+            await sees(
+                app,
+                pilot,
+                "vram",
+                "79.0/80.0 GiB",
+                "gpu01 GPU 3, 79.0 GiB at first",
+                "14 ms median of 1 step ",
+            )
+            await sees(app, pilot, "since then --batch 26 → 24 in otter, which ended well")
+            await pilot.press("up")
+            await until(pilot, lambda: "since then" not in text_of(app), "otter ended well")
+        async with home((80, 30)) as (app, pilot):
+            await pilot.press("down")
+            await sees(app, pilot, "79.0/80.0 GiB gpu01 GPU 3, 79.0 GiB at first")
 
     asyncio.run(main())
 
@@ -433,6 +469,33 @@ def test_slurm_jobs_and_what_can_be_watched_of_them(monkeypatch: pytest.MonkeyPa
             await until(pilot, lambda: app.wish is not None, "a wish")
             assert app.wish is not None
             assert list(app.wish.words) == ["attach", "--slurm", "4711"]
+
+    asyncio.run(main())
+
+
+def test_why_jobs_are_not_known_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    three()
+    error = CockpitError("squeue failed: Unable to contact\x1b[31m the controller", hint="try: scontrol ping")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(queue, "EVERY_S", 0.01)
+    answers: list[Any] = [error]
+
+    def jobs(user: str) -> list[QueuedJob]:
+        if isinstance(answers[-1], CockpitError):
+            raise answers[-1]
+        return list(answers)
+
+    monkeypatch.setattr(slurm, "jobs_of", jobs)
+
+    async def main() -> None:
+        async with home() as (app, pilot):
+            await sees(app, pilot, "Your jobs are not known", "Unable to contact", "→ try: scontrol ping")
+            assert "\x1b" not in text_of(app)
+            assert "squeue, " not in text_of(app), "it has not answered"
+            answers[:] = [QueuedJob("4711", "RUNNING", "38:00", "gpu[15-16]", "2", "None", "N/A", "ablate")]
+            await sees(app, pilot, "4711", "squeue, ")
+            answers.append(error)
+            await sees(app, pilot, "4711", "squeue fails; as of")
 
     asyncio.run(main())
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
+from cockpit.engine.briefs import briefs
 from cockpit.engine.launch.start import Stages
+from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.run.purpose import Joining
+from cockpit.tui.run.runs import MOST, run_items
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.start import StartScreen
 from cockpit.tui.stacks.screen import StackScreen
+from tests.engine.knownruns import many
 from tests.tui.scenes import Scene, notes, played, settled, text_of, until
 from tests.tui.stage import Stage
 
@@ -160,3 +165,23 @@ def test_that_there_is_no_other_one_is_said() -> None:
             assert "no other run" in notes(app)[0].message
 
     asyncio.run(main())
+
+
+def test_the_newest_are_listed_by_the_index_with_their_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = many(MOST + 10, time.time())
+    (folders[-3].path / "manifest.json").write_text("{")
+    list(briefs())
+    read: list[str] = []
+    monkeypatch.setattr(RunFolder, "model", lambda folder: read.append(folder.name))
+    told = list(run_items("run-0029", lambda folder: None, states=True))
+    assert read == []
+    # Of the damaged one only its file says when it was.
+    assert [item.name for item in told] == [f"run-00{at}" for at in (27, 28, *range(26, 9, -1))]
+    assert "is not JSON" in told[0].why_not
+    assert told[1].title == "run run-0028  ended"
+    assert told[2].title == "run run-0026  ended"
+    assert told[3].title.startswith("run run-0025  failed: rank 0")
+    at_once = list(run_items("run-0029", lambda folder: None))
+    assert [(item.name, item.about, item.why_not) for item in at_once] == [
+        (item.name, item.about, item.why_not) for item in told
+    ]

@@ -9,9 +9,9 @@ from cockpit.cli.compared_profiles import STDOUT, compare_profiles, is_profile, 
 from cockpit.cli.output import out_json, say
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.core.compare import words as written
+from cockpit.engine.alike import last_good
 from cockpit.engine.compare.gather import comparison_of
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.records.last_good import last_good
 from cockpit.errors import CockpitError, Exit
 
 

@@ -183,7 +183,7 @@ async def _rows(folders: Sequence[RunFolder], pools: Pools, *, connect: bool) ->
 def _row(brief: Brief) -> dict[str, Any]:
     """A run for programs."""
     told: dict[str, Any] = plain(brief)
-    for name in ("seen", "asked", "since", "complete"):
+    for name in ("seen", "asked", "since", "complete", "well", "restart", "again", "settings"):
         del told[name]
     told["started"] = told.pop("began")
     return {**told, "how": brief.how(time.time())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from cockpit.base.shell import join, quote
@@ -75,9 +76,13 @@ def same_command(one: Started, other: Started) -> bool:
     """Whether two runs are of the same command: launcher, folder and words, whatever the options are."""
     if one[:2] != other[:2]:
         return False
-    return (
-        one.program == other.program or Arguments.of(one.program).words == Arguments.of(other.program).words
-    )
+    return one.program == other.program or _words_of(one.program) == _words_of(other.program)
+
+
+@lru_cache(1024)
+def _words_of(program: tuple[str, ...]) -> Sequence[str]:
+    """Its words that belong to no option; lists of many runs ask again and again."""
+    return tuple(Arguments.of(program).words)
 
 
 def changes(before: Sequence[str], after: Sequence[str], word: str = "word") -> list[Change]:

@@ -6,29 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from cockpit.core.report.goodput import Goodput
-
-
-class Known(NamedTuple):
-    """A run as far as it matters for what belongs together.
-
-    :param ended: unix seconds; None: it goes on, or that is not known
-    :param done: whether it ended as it should: what is started after that continues nothing
-    :param job: the SLURM job that it was in; empty: none
-    :param restart: how often SLURM had started that job anew
-    :param program: the program and its arguments; ``settings``: whatever else it was started with
-    :param again: the run that a person started once more by it; empty: none
-    """
-
-    run: str
-    began: float
-    ended: float | None
-    done: bool
-    job: str
-    restart: int
-    program: tuple[str, ...]
-    cwd: str
-    settings: tuple[str, ...]
-    again: str = ""
+from cockpit.core.run.brief import Brief
 
 
 class Member(NamedTuple):
@@ -58,7 +36,7 @@ class Member(NamedTuple):
 class Lineage(NamedTuple):
     """A series, the oldest run first.
 
-    :param left_out: how many older ones are not looked at
+    :param left_out: how many more are not looked at
     :param wall: wall time of all of them, and of the time between them
     """
 
@@ -89,13 +67,13 @@ class Joint(NamedTuple):
     sure: bool
 
 
-def series(runs: Iterable[Known], of: str) -> list[Joint]:
+def series(runs: Iterable[Brief], of: str) -> list[Joint]:
     """The runs that are one series with one of them, the oldest first; that one alone, if none are.
 
     A run continues the newest one before it that it may continue, and each is continued by one run alone.
     """
     before: dict[str, tuple[str, Joint]] = {}
-    free: dict[str, Known] = {}
+    free: dict[str, Brief] = {}
     for one in sorted(runs, key=lambda known: (known.began, known.run)):
         joint, found = Joint(one.run, "", True), None
         for known in reversed(list(free.values())):
@@ -117,18 +95,18 @@ def series(runs: Iterable[Known], of: str) -> list[Joint]:
     return [before[run][1]._replace(how="", sure=True) if run == first else before[run][1] for run in chain]
 
 
-def _continues(one: Known, later: Known) -> tuple[str, bool]:
+def _continues(one: Brief, later: Brief) -> tuple[str, bool]:
     """By what a run continues an earlier one, and whether that is on record; empty: it does not."""
     if (one.program, one.cwd) != (later.program, later.cwd):
         return "", False
-    if one.run == later.again and not one.done and one.ended is not None:
+    if one.run == later.again and not one.well and one.ended is not None:
         return "run again", True
     if one.job and one.job == later.job:
         if later.restart > one.restart:
             return f"SLURM job {later.job}, restart {later.restart}", True
         overlap = one.ended is None or one.ended > later.began
-        return ("", False) if overlap or one.done else (f"SLURM job {later.job}", True)
-    if one.done or one.ended is None or one.ended > later.began or one.settings != later.settings:
+        return ("", False) if overlap or one.well else (f"SLURM job {later.job}", True)
+    if one.well or one.ended is None or one.ended > later.began or one.settings != later.settings:
         return "", False
     return "same command, folder and settings", False
 

@@ -48,7 +48,10 @@ class Brief(Definition):
     :param foreign: others started it; ``job``: the SLURM job that it is in, empty: in none, or not known
     :param recorded: it goes on as far as is known, and others may have written its folder: nobody is asked
     :param starting: whether no rank has got to work yet, as far as is known
-    :param over: nothing of it is left; ``complete``: and all its output is here
+    :param over: nothing of it is left; ``complete``: and all its output is here; ``well``: all ranks exited 0
+        and nobody stopped it
+    :param restart: how often SLURM had started its job anew; ``again``: the run that a person started once
+        more by it, empty: none; ``settings``: a digest of what else it was started with
     """
 
     run: str = bound(Text(255))
@@ -82,6 +85,10 @@ class Brief(Definition):
     starting: bool = bound(gate.FLAG, False)
     over: bool = bound(gate.FLAG, False)
     complete: bool = bound(gate.FLAG, False)
+    well: bool = bound(gate.FLAG, False)
+    restart: int = bound(gate.COUNT, 0)
+    again: str = bound(Text(64, f"({gate.RUN_NAME_RULE})?"), "")
+    settings: str = bound(Text(16, "[0-9a-f]*"), "")
 
     @property
     def open(self) -> bool:

@@ -117,6 +117,12 @@ def ended_when(model: RunModel) -> float | None:
     return max(ends) if ends and model.over else None
 
 
+def ended_well(model: RunModel) -> bool:
+    """Whether a run came to its end by itself, and all ranks exited 0."""
+    stopped = any(node.stop_requested_at for node in model.nodes.values())
+    return model.over and not stopped and model.exit_code() is Exit.OK
+
+
 def live_word(model: RunModel, *, starting: bool) -> str:
     """``starting``, ``running`` or ``ending``: of a run that is not over, the same word everywhere.
 

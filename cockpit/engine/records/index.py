@@ -25,7 +25,7 @@ from cockpit.engine.records.states import FILE as NOW
 from cockpit.errors import CockpitError
 from cockpit.private import private_dir
 
-FORMAT = 1
+FORMAT = 2
 
 EVERY_S = 5.0
 """Seconds of making lines after which those that are made are written."""
@@ -73,9 +73,10 @@ class Index:
         """Those that count, by run, and when each run began."""
         self._dirty = False
 
-    def briefs(self) -> Iterator[Brief]:
+    def briefs(self, wanted: Callable[[RunFolder], bool] | None = None) -> Iterator[Brief]:
         """All runs known here: those that the index knows, then the others as they are read; newest first.
 
+        :param wanted: whether one that the index does not know is to be read; None: each is
         :raises CockpitError: the folder of runs cannot be read
         """
         rest = {folder.name: folder for folder in run_folders()}
@@ -90,6 +91,8 @@ class Index:
         written = time.monotonic()
         try:
             for folder in sorted(rest.values(), key=_changed, reverse=True):
+                if wanted is not None and not wanted(folder):
+                    continue
                 yield self._made(folder)
                 if time.monotonic() >= written + EVERY_S:
                     self._write()

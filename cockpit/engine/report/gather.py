@@ -25,12 +25,12 @@ from cockpit.core.run.summary import ended_when, state_text, summary
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.stacks.text import as_lines as stack_lines
 from cockpit.core.text import one_line
+from cockpit.engine.alike import last_good
 from cockpit.engine.explain.known import explained
 from cockpit.engine.nccl import table_here
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.history import history
-from cockpit.engine.records.last_good import IN_PASSING, last_good
 from cockpit.engine.report.numbers import CURVES, POINTS, Columns, numbers
 from cockpit.engine.report.tails import tails
 from cockpit.engine.report.wall import Stretches, facts_of, lineage_of
@@ -92,7 +92,7 @@ async def report_of(
     if not short:
         made = await _with_the_rest(made, folder, model, book.pace, told, speaks)
         facts = facts_of(folder, model, steps.all(), made.ended, speaks, exact=steps.exact)
-        made = replace(made, wall=goodput(facts), series=lineage_of(folder, model, facts, state))
+        made = replace(made, wall=goodput(facts), series=lineage_of(folder, facts, state))
     # What ran has passed word by word: an option may say that the next word is a secret.
     clean = sieve.all_in(made)
     return replace(clean, taken=sieve.taken)
@@ -103,7 +103,7 @@ async def _with_the_rest(
 ) -> RunReport:
     """All that a short one leaves out."""
     moments, left_out = await _moments(folder)
-    good = last_good(folder, IN_PASSING) if told.failed else None
+    good = last_good(folder) if told.failed else None
     return replace(
         made,
         events=moments,

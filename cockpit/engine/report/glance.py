@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import speaker
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.report.tails import tails
+from cockpit.engine.run.measures import kept
 from cockpit.engine.run.paces import FILE
 from cockpit.engine.run.past_metrics import EnoughError, Points, numbers
 from cockpit.errors import CockpitError
@@ -31,6 +33,26 @@ TAILS = 2
 
 
 @dataclass(frozen=True)
+class Memory:
+    """How full a GPU or a node was, as far as that is kept.
+
+    :param gpu: its index; None: this is the memory of the node
+    :param used: bytes, the oldest first
+    :param total: bytes; None: not known
+    """
+
+    node: str
+    gpu: int | None
+    used: Sequence[int]
+    total: int | None
+
+    @property
+    def full(self) -> tuple[float, int]:
+        """Which of some is the fullest: by the share that is used, or where none is known by bytes."""
+        return self.used[-1] / self.total if self.total else 0.0, self.used[-1]
+
+
+@dataclass(frozen=True)
 class Glance:
     """What a run was.
 
@@ -39,6 +61,7 @@ class Glance:
         ``next``: what to type
     :param places: where that was, the innermost last
     :param loss, step_s: the values of its last steps, oldest first
+    :param memory: of its fullest GPU, or else its fullest node; None: nothing was measured
     """
 
     outcome: Sequence[str] = ()
@@ -48,6 +71,7 @@ class Glance:
     places: Sequence[str] = ()
     loss: Sequence[float] = ()
     step_s: Sequence[float] = ()
+    memory: Memory | None = None
     tails: Sequence[Tail] = ()
 
 
@@ -76,6 +100,7 @@ def glance(folder: RunFolder, enough: Event) -> Glance:
         () if told.cause is None else told.cause.places,
         tuple(value for _, value in points.get("loss", ())),
         _spans(folder),
+        _memory(folder, enough),
         tails(folder, model, told, speaks, TAILS),
     )
 
@@ -88,3 +113,21 @@ def _spans(folder: RunFolder) -> tuple[float, ...]:
             with suppress(Malformed):
                 found.append(past_of(line).span)
     return tuple(islice(found, max(0, len(found) - 400), None))
+
+
+def _memory(folder: RunFolder, enough: Event) -> Memory | None:
+    """That of the fullest GPU, if any was measured, or of the fullest node."""
+    found: dict[tuple[str, int | None], tuple[list[int], int | None]] = {}
+    with suppress(CockpitError):
+        for one in kept(folder.path, folder.manifest, math.inf):
+            if enough.is_set():
+                return None
+            measured = [(None, one.used, one.total), *((gpu.index, gpu.used, gpu.total) for gpu in one.gpus)]
+            for index, used, total in measured:
+                if used is not None:
+                    values, _ = found.get((one.node, index), ([], None))
+                    values.append(used)
+                    found[one.node, index] = values, total
+    each = [Memory(node, index, values, total) for (node, index), (values, total) in found.items()]
+    gpus = [memory for memory in each if memory.gpu is not None]
+    return max(gpus or each, key=lambda memory: memory.full, default=None)

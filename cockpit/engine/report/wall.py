@@ -7,10 +7,12 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from cockpit import paths
 from cockpit.base.events import RankStarted, Saved, Watched
 from cockpit.base.record import log_name
 from cockpit.core.logs.progress.wordings import EVALUATION
@@ -18,19 +20,20 @@ from cockpit.core.logs.sources import Output
 from cockpit.core.pace.heat import STALL
 from cockpit.core.pace.past import Lasted
 from cockpit.core.report.goodput import Facts, Goodput, Span, Stretch, goodput, together
-from cockpit.core.report.lineage import Joint, Known, Lineage, Member, resumed, series
+from cockpit.core.report.lineage import Joint, Lineage, Member, resumed, series
+from cockpit.core.run.brief import Brief
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.notices.checkpoint_words import names_one
-from cockpit.core.run.summary import ended_when, state_text
+from cockpit.core.run.summary import ended_when
+from cockpit.engine.alike import alike, same_program
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, time_index
-from cockpit.engine.records.folder import Manifest, RunFolder, list_runs
-from cockpit.engine.records.last_good import ended_well
+from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.paces import kept
 from cockpit.errors import CockpitError
 
 MEMBERS = 20
-"""Runs of a series that are looked at, the newest ones."""
+"""Runs of a series that are looked at: the newest ones, or an older one and those before it."""
 PAUSES, PAUSE_S, PAUSE_BYTES = 200, 1.0, 64 << 10
 """Pauses between steps in which a log is looked at, the longest; seconds of one; bytes of the log in it."""
 
@@ -169,34 +172,34 @@ def _place(times: list[float], ends: list[int], at: float) -> int:
 # The series
 
 
-def lineage_of(folder: RunFolder, model: RunModel, facts: Facts, state: str) -> Lineage | None:
-    """The series that a run is in; None: it is alone."""
-    if folder.bundled:
+def lineage_of(folder: RunFolder, facts: Facts, state: str) -> Lineage | None:
+    """The series that a run is in; None: it is alone.
+
+    :param facts, state: its own, which are not worked out again
+    :raises CockpitError: the folder of runs, or the manifest of this one, cannot be read
+    """
+    if folder.bundled or folder.manifest.foreign:
         return None
-    others = {one.name: one for one in _alike(folder)}
-    models: dict[str, RunModel] = {folder.name: model}
-    known = [_known(folder, model)]
-    for name, other in others.items():
-        with suppress(CockpitError):  # a damaged one hides no other
-            models[name] = other.model()
-            known.append(_known(other, models[name]))
-    joints = series(known, folder.name)
+    known = {one.run: one for one in alike(folder, same_program) if not one.foreign}
+    joints = series(known.values(), folder.name) if folder.name in known else []
     if len(joints) < 2:
         return None
-    shown = joints[-MEMBERS:] if folder.name in {one.run for one in joints[-MEMBERS:]} else joints[:MEMBERS]
-    parts = {
-        one.run: facts if one.run == folder.name else _facts(others[one.run], models[one.run])
-        for one in shown
-    }
-    states = {run: state if run == folder.name else state_text(models[run]) for run in parts}
-    return _lineage(shown, parts, states, models, len(joints) - len(shown))
+    place = next(at for at, one in enumerate(joints) if one.run == folder.name)
+    end = len(joints) if place >= len(joints) - MEMBERS else place + 1
+    shown = joints[max(0, end - MEMBERS) : end]
+    known[folder.name] = replace(known[folder.name], state=state)
+    parts = {folder.name: facts}
+    for run in {one.run for one in shown} - {folder.name}:
+        with suppress(CockpitError):  # it was removed or damaged meanwhile
+            parts[run] = _facts(RunFolder(paths.runs() / run))
+    members = [one for one in shown if one.run in parts]
+    return _lineage(members, parts, known, len(joints) - len(members))
 
 
 def _lineage(
     joints: list[Joint],
     parts: Mapping[str, Facts],
-    states: Mapping[str, str],
-    models: Mapping[str, RunModel],
+    known: Mapping[str, Brief],
     left_out: int,
 ) -> Lineage:
     numbers = [_numbers(parts[one.run].steps) for one in joints]
@@ -206,13 +209,13 @@ def _lineage(
         goes_on = resumed(numbers, place)
         wall = goodput(facts._replace(failed=facts.failed or goes_on is not None), goes_on)
         walls.append((facts.began, facts.ended, wall))
-        over = models[one.run].over
+        brief = known[one.run]
         members.append(
             Member(
                 one.run,
                 facts.began,
-                facts.ended if over else None,
-                states[one.run],
+                facts.ended if brief.over else None,
+                brief.state,
                 one.how,
                 one.sure,
                 *numbers[place],
@@ -228,44 +231,12 @@ def _numbers(steps: Iterable[Stretch]) -> tuple[int | None, int | None]:
     return (known[0][0], known[-1][1]) if known else (None, None)
 
 
-def _alike(folder: RunFolder) -> Iterator[RunFolder]:
-    """Runs known here of the same program in the same folder."""
-    mine = folder.manifest
-    for other in list_runs():
-        with suppress(CockpitError):
-            theirs = other.manifest
-            same = (tuple(theirs.program), theirs.cwd) == (tuple(mine.program), mine.cwd)
-            if same and other.name != folder.name and not (theirs.foreign or mine.foreign):
-                yield other
+def _facts(folder: RunFolder) -> Facts:
+    """What is on record of another run of the series, by what is kept of its steps.
 
-
-def _known(folder: RunFolder, model: RunModel) -> Known:
-    manifest = folder.manifest
-    return Known(
-        folder.name,
-        manifest.created,
-        ended_when(model),
-        ended_well(model),
-        folder.slurm_job or manifest.allocation,
-        manifest.job_restart,
-        tuple(manifest.program),
-        manifest.cwd,
-        _settings(manifest),
-        manifest.again,
-    )
-
-
-def _settings(manifest: Manifest) -> tuple[str, ...]:
-    """What else a run was started with, but for its nodes: another job may have got others."""
-    plans = manifest.plans[:1]
-    env = plans[0].get("env") if plans else None
-    named = sorted(f"{name}={value}" for name, value in env.items()) if isinstance(env, dict) else []
-    own = [one for one in named if not one.startswith(("MASTER_", "COCKPIT_"))]
-    return (manifest.launcher, str(len(manifest.world)), str(manifest.profile or ""), *own)
-
-
-def _facts(folder: RunFolder, model: RunModel) -> Facts:
-    """The same of another run of the series, by what is kept of its steps."""
+    :raises CockpitError: its manifest or its journal cannot be read
+    """
+    model = folder.model()
     steps, exact, lasted = [], False, Lasted()
     with suppress(CockpitError):
         for step in kept(folder):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import sys
 from typing import Any, Dict, List
@@ -32,21 +31,6 @@ def launch(call: Call) -> Dict[str, Any]:
         return start(spec, sys.executable, node_pyz)
     except RunFolderError as error:
         raise NodeError("folder", str(error), error.hint) from None
-
-
-def discard(call: Call) -> Dict[str, Any]:
-    """Remove the run folder of a launch that was undone; nothing runs in it any more.
-
-    :raises NodeError: its supervisor lives
-    """
-    folder = call.asked(verbs.Discard).dir
-    read_record(folder)  # refuses what is not a run folder of ours
-    if supervisor_alive(folder):
-        raise NodeError("alive", "run folder %s is in use" % folder)
-    shutil.rmtree(folder)
-    with contextlib.suppress(OSError):  # other nodes' folders are in it
-        os.rmdir(os.path.dirname(folder))
-    return {}
 
 
 def stop(call: Call) -> Dict[str, Any]:

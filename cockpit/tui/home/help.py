@@ -17,7 +17,8 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "preview": (
         "one run",
         (
-            "Why it ended, how long it ran, loss and step time of its last steps, its command, last lines.",
+            "Why it ended, how long it ran, loss and step time of its last steps, memory of the fullest GPU",
+            "or node, its command, how another run of that was started otherwise, last lines.",
             "All of it from what is here: no node is asked.",
             "",
             "{open} opens it · {back} goes back to the runs",

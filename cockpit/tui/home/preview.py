@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from cockpit.base.shell import join
 from cockpit.core.run.brief import GOES_ON, Brief
 from cockpit.core.run.standstill import span
-from cockpit.core.text import one_line
+from cockpit.core.text import clip, columns, counted, one_line
 from cockpit.tui.look.spark import sparkline
-from cockpit.tui.look.units import clock_text, number_text, span_text
+from cockpit.tui.look.units import BINARY, clock_text, number_text, span_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane, hanging
 
 if TYPE_CHECKING:
     from cockpit.engine.report.glance import Glance
 
-HEAD = 12
+HEAD = 14
 """Rows above the last lines."""
 
-LABEL, SPARK = 11, 30
-"""Columns of what a line is about, and of a curve."""
+LABEL, SPARK, SPARK_LEAST = 11, 30, 8
+"""Columns of what a line is about; of a curve, and at least."""
 
 WELCOME: Sequence[tuple[str, str, str]] = (
     ("d", "cockpit demo", "a healthy run of 4 ranks"),
@@ -34,6 +34,21 @@ OWN: Sequence[tuple[str, str]] = (
     ("cockpit run HOSTFILE -- train.py", "launch on every node and watch"),
     ("cockpit attach HOSTFILE", "watch what runs there already"),
 )
+
+
+class _Curve(NamedTuple):
+    """Values over time, oldest first.
+
+    :param last: what is said of the last of them; ``more``: what else
+    :param most: the value of the highest column, above 0; None: columns show how values vary
+    """
+
+    name: str
+    values: Sequence[float]
+    role: str
+    last: str
+    more: str
+    most: float | None = None
 
 
 class Preview(TextPane):
@@ -48,8 +63,18 @@ class Preview(TextPane):
     """Whether no run is known here."""
     trouble = ""
     """Why it cannot be."""
+    beside: tuple[str, str] = ("", "")
+    """How it was started otherwise than another run, see :func:`cockpit.core.compare.since.since`."""
+    sizes = BINARY
+    """How bytes are written."""
     keys: Mapping[str, str] = {"demo": "d", "demo_hang": "h", "demo_crash": "c"}
     """The key of each command."""
+
+    def hold(self, beside: tuple[str, str]) -> None:
+        """Show how this run was started otherwise than another one."""
+        if beside != self.beside:
+            self.beside = beside
+            self.rebuild()
 
     def show(self, brief: Brief | None, glance: Glance | None, trouble: str = "") -> None:
         """Show this run."""
@@ -140,39 +165,60 @@ class Preview(TextPane):
             yield _about("ran", f"{span(brief.lasted_s)}   {began} to {clock_text(brief.ended, 8)}")
         else:
             yield _about("began", began)
-        if (glance := self.glance) is not None:
-            loss, spans = glance.loss, glance.step_s
-            if loss:
-                yield self._curve(
-                    "loss", loss, "gpu", number_text(loss[-1]), f"last, {number_text(loss[0])} at first here"
-                )
-            if spans:
-                middle = sorted(spans)[len(spans) // 2]
-                yield self._curve(
-                    "step time", spans, "rank", span_text(middle), f"median of {len(spans):,} steps"
-                )
+        if self.glance is not None:
+            yield from self._curves(self.glance, width)
         if brief.command:
             yield from hanging(_label("command"), one_line(join(brief.command), limit=2000), width)
+        name, text = self.beside
+        if text:
+            yield from hanging(_label(name), one_line(text, limit=600), width)
         if brief.cwd:
             yield from hanging(_label("in"), one_line(brief.cwd, limit=600), width, "label")
         ranks = f"{brief.ranks:,} rank{'s' * (brief.ranks != 1)} of {brief.launcher or 'unknown launcher'}"
         job = f", SLURM job {brief.job}" if brief.job else ""
         yield _about("what", one_line(f"{ranks}{job}", limit=200))
 
-    def _curve(self, name: str, values: Sequence[float], role: str, last: str, more: str) -> Line:
-        each = max(1, -(-len(values) // SPARK))
-        thinned = [
-            sum(part) / len(part) for at in range(0, len(values), each) if (part := values[at : at + each])
-        ]
-        drawn = sparkline(thinned, len(thinned), ascii_only=self.ascii_only)
-        return Line(
-            (
-                *_label(name),
-                Piece(drawn.ljust(SPARK), role),
-                Piece(f"  {last}", "title"),
-                Piece(f" {more}", "label"),
+    def _curves(self, glance: Glance, width: int) -> Iterator[Line]:
+        """Loss, step time, memory, each with its last value; columns of curves give way to words."""
+        found = []
+        if loss := glance.loss:
+            found.append(
+                _Curve(
+                    "loss", loss, "gpu", number_text(loss[-1]), f"last, {number_text(loss[0])} at first here"
+                )
             )
-        )
+        if spans := glance.step_s:
+            middle = span_text(sorted(spans)[len(spans) // 2])
+            found.append(
+                _Curve("step time", spans, "rank", middle, f"median of {counted(len(spans), 'step')}")
+            )
+        if (memory := glance.memory) is not None:
+            sizes, used, total = self.sizes, memory.used, memory.total
+            told = sizes.part(used[-1], total) if total else sizes.text(used[-1])
+            whose = memory.node if memory.gpu is None else f"{memory.node} GPU {memory.gpu}"
+            more = one_line(f"{whose}, {sizes.text(used[0])} at first", limit=200)
+            found.append(
+                _Curve("memory" if memory.gpu is None else "vram", used, "warning", told, more, total)
+            )
+        room = width - LABEL - 3 - max((columns(one.last) + columns(one.more) for one in found), default=0)
+        spark = max(SPARK_LEAST, min(SPARK, room))
+        for one in found:
+            each = max(1, -(-len(one.values) // spark))
+            parts = [one.values[at : at + each] for at in range(0, len(one.values), each)]
+            thinned = [sum(part) / len(part) for part in parts]
+            low = 0 if one.most else None
+            drawn = sparkline(thinned, len(thinned), low, one.most, ascii_only=self.ascii_only).ljust(spark)
+            left, more = max(0, width - LABEL - spark - 3 - columns(one.last)), one.more
+            if columns(more) > left:
+                more = clip(more.rpartition(", ")[0] or more, left)
+            yield Line(
+                (
+                    *_label(one.name),
+                    Piece(drawn, one.role),
+                    Piece(f"  {one.last}", "title"),
+                    Piece(f" {more}", "label"),
+                )
+            )
 
     def _tails(self, glance: Glance, width: int) -> Iterator[Line]:
         for tail in glance.tails:

@@ -17,6 +17,7 @@ from cockpit.core.run.brief import Brief
 from cockpit.errors import CockpitError
 from cockpit.slurm import QueuedJob
 from cockpit.tui.command_screen import entitle
+from cockpit.tui.error_reporting import notice
 from cockpit.tui.home.jobs_pane import JobsPane
 from cockpit.tui.look.units import span_text
 
@@ -34,7 +35,7 @@ class Queue:
     def __init__(self, screen: Screen[None]) -> None:
         self._screen = screen
         self._jobs: list[QueuedJob] | None = None
-        self._trouble = ""
+        self._trouble: list[str] = []
         self._asked_at = 0.0
         self.runs_of_jobs: dict[str, str] = {}
         """Runs known here that go on, by the job that each is in."""
@@ -51,10 +52,10 @@ class Queue:
         while True:
             try:
                 self._jobs = await asyncio.to_thread(slurm.jobs_of, users.name(os.geteuid()))
-                self._trouble = ""
+                self._trouble = []
+                self._asked_at = time.time()
             except CockpitError as error:
-                self._trouble = str(error)
-            self._asked_at = time.time()
+                self._trouble = ["Your jobs are not known:", *notice(error).splitlines()]
             await asyncio.sleep(EVERY_S)
 
     @property
@@ -68,13 +69,14 @@ class Queue:
         self.runs_of_jobs = {run.job: run.run for run in runs if run.job and not run.over}
         pane = self._pane
         pane.empty = (
-            [self._trouble] if self._trouble else self.NONE if self._jobs is not None else ["asking squeue"]
+            self._trouble or self.NONE if self._trouble or self._jobs is not None else ["asking squeue"]
         )
         pane.show_jobs(self._jobs or (), self.runs_of_jobs)
         many = "" if self._jobs is None else f" {len(self._jobs)}"
         entitle(pane, "3", f"SLURM your jobs{many}")
         if self._asked_at:
-            pane.border_subtitle = f"squeue, {span_text(max(1.0, time.time() - self._asked_at))} ago"
+            ago = f"{span_text(max(1.0, time.time() - self._asked_at))} ago"
+            pane.border_subtitle = f"squeue fails; as of {ago}" if self._trouble else f"squeue, {ago}"
 
     @property
     def why_none(self) -> str:

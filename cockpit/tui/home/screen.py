@@ -17,6 +17,7 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
 from cockpit import paths
+from cockpit.core.compare.since import since
 from cockpit.core.run.brief import DAMAGED, NOT_STARTED, Brief
 from cockpit.core.text import one_line
 from cockpit.engine.known_runs import PATIENCE_S, KnownRuns
@@ -34,7 +35,7 @@ from cockpit.tui.home.run_list import RunList
 from cockpit.tui.home.start_pane import StartPane
 from cockpit.tui.home.wish import Wish
 from cockpit.tui.logs.filter_bar import FilterBar, filter_mark
-from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.look.units import SIZES, clock_text, span_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
@@ -121,6 +122,7 @@ class HomeScreen(CommandScreen):
         for pane in self.query(".pane"):
             pane.can_focus = True
         self._preview.keys = self.app.keys
+        self._preview.sizes = SIZES[self.app.units]
         self._jobs.key = self.app.key_of("attach_job")
         self._list.focus()
         # Nodes are asked although nobody has said so: nobody shall have to log in for that.
@@ -207,6 +209,7 @@ class HomeScreen(CommandScreen):
             self._list, "1", f"runs {len(runs):,}" + (f" of {len(self.known.runs):,}" if self._typed else "")
         )
         current = self._list.current
+        self._preview.hold(since(current, self.known.runs.values()) if current else ("", ""))
         self._looker.look(current, here=current is None or current.run not in self.known.elsewhere)
         if nothing and self.focused is self._list:
             self._preview.focus()

@@ -196,7 +196,7 @@ class Deeds:
     async def _list_runs(self) -> None:
         app = self._screen.app
         try:
-            # What was recorded of twenty long runs takes a while to read.
+            # What was recorded of runs that are not in the index takes a while to read.
             items = await asyncio.to_thread(lambda: list(app.run_items(states=True)))
         except CockpitError as error:
             app.complain(error)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from cockpit.engine.alike import last_good
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.records.last_good import last_good
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
 from cockpit.tui.compare.screen import CompareScreen
