@@ -998,6 +998,9 @@ SCHEMAS: dict[str, Schema] = {
                     },
                 ),
             ),
+            "working_tree": each(
+                "how changes to tracked files differ, where both are kept", "string: a line"
+            ),
             "not_recorded": each(
                 "what may differ as well",
                 obj(
@@ -1090,6 +1093,9 @@ SCHEMAS: dict[str, Schema] = {
             "env": each("variables that cockpit set, what differs first; secrets are hidden", VALUE),
             "environ": each("those that matter, of each node's first rank, what differs first", VALUE),
             "packages": each("installed packages in which nodes differ", VALUE),
+            "diff": each(
+                "what tracked files differed from the commit by; empty: none, or not kept", "string: a line"
+            ),
             "outcome": each("about its end, the cause first", "string: a sentence"),
             "why": WHY,
             "pace": COURSE,

@@ -23,6 +23,7 @@ from cockpit.cli.main import main
 from cockpit.config import Config
 from cockpit.core.report.page import as_page
 from cockpit.core.report.sieve import Sieve
+from cockpit.engine.launch.code import DIFF
 from cockpit.engine.logs.spooled import time_index
 from cockpit.engine.records import bundles, ustar
 from cockpit.engine.records.folder import RunFolder, list_runs
@@ -34,7 +35,7 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.run.purpose import Joining
 from cockpit.tui.run.screen import RunScreen
-from tests.report.made import RUN, TOKEN, made
+from tests.report.made import RUN, TOKEN, TREE, made
 from tests.tui.scenes import text_of, until
 
 
@@ -74,6 +75,7 @@ def packed(path: Path, *some: tuple[str, bytes], head: bool = True, kind: bytes 
 
 def test_the_report_is_the_same_elsewhere(tmp_path: Path) -> None:
     folder = made()
+    (folder.path / DIFF).write_text(TREE)
     here = asyncio.run(report_of(folder))
     target = tmp_path / "otter.tar.gz"
     pack(folder, str(target))
@@ -84,6 +86,7 @@ def test_the_report_is_the_same_elsewhere(tmp_path: Path) -> None:
     assert there.course == here.course
     assert there.curves == here.curves
     assert there.what.versions == here.what.versions
+    assert there.what.diff == here.what.diff == tuple(TREE.splitlines())
     assert [moment.text for moment in there.events] == [moment.text for moment in here.events]
     assert [tail.lines for tail in there.tails] == [tail.lines for tail in here.tails]
     assert list_runs() == []
@@ -102,11 +105,17 @@ def test_secrets_are_not_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     _copies(stacks, tmp_path / "copy", files)
     assert "9f8e7d6c" not in (tmp_path / "copy" / "rank-0.json").read_text()
+    key = f"-----BEGIN PRIVATE KEY-----\n+{'MIIEvQIBADANBgkqh' * 4}\n+-----END PRIVATE KEY-----"
+    (folder.path / DIFF).write_text(
+        f"{TREE}+    token = '{TOKEN}'\n+{key}\n+    sign_in('correct-horse-battery')\n"
+    )
     taken = pack(folder, str(tmp_path / "b.tar.gz"))
     found = members(tmp_path / "b.tar.gz")
     whole = b"\n".join(found.values())
     assert TOKEN.encode() not in whole
     assert b"correct-horse" not in whole
+    assert b"MIIEv" not in whole
+    assert found[DIFF].startswith(TREE.encode())
     assert json.loads(found[bundles.HEAD])["taken"] == taken >= 3
 
 

@@ -17,11 +17,12 @@ from cockpit.core.report.page import as_page
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.report.words import MD_LINES, as_lines, as_markdown
 from cockpit.core.run.events import Event
+from cockpit.engine.launch.code import DIFF
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.report.gather import report_of
 from cockpit.errors import Exit
 from tests.cli.schemas import fits
-from tests.report.made import BEGAN, NODES, RUN, STEPS, TOKEN, made
+from tests.report.made import BEGAN, HOSTILE, NODES, RUN, STEPS, TOKEN, TREE, made
 
 
 def report(folder: RunFolder) -> RunReport:
@@ -175,3 +176,39 @@ def test_damage_costs_what_is_damaged(file: str) -> None:
     found = report(folder)
     assert found.state == "failed: rank 3 exited 1"
     assert {host.name for host in found.what.hosts} == set(NODES)
+
+
+def test_the_working_tree_is_named_everywhere_and_shown_where_there_is_room() -> None:
+    folder = made()
+    assert report(folder).as_json()["diff"] == []
+    assert not any("working tree" in line.lower() for line in as_page(report(folder)).splitlines())
+    (folder.path / DIFF).write_text(TREE)
+    found = report(folder)
+    assert found.as_json()["diff"] == TREE.splitlines()
+    named = "working tree: train.py +2 -1; --html and --json have the diff"
+    assert sum(named in line for line in as_lines(found)) == 1
+    assert sum(named in line for line in as_markdown(found)) == 1
+    page = as_page(found)
+    folded = "<details><summary>Working tree <span class='dim'>train.py +2 -1</span></summary><pre>diff --git"
+    assert folded in page
+    assert "\n+    lr = 0.2\n" in page
+
+
+def test_a_working_tree_of_anybody_is_text_without_secrets_and_bounded() -> None:
+    folder = made()
+    folded = "".join(f"+{number} {HOSTILE} {'x' * 900}\n" for number in range(2000))
+    key = f"+-----BEGIN PRIVATE KEY-----\n+{'MIIEvQIBADANBgkqh' * 3}\n+-----END PRIVATE KEY-----\n"
+    raw = f"{TREE}+api_key = '{TOKEN}'\n{key}{folded}".encode("utf-8", "surrogateescape")
+    (folder.path / DIFF).write_bytes(raw + b"\xff\x1b]0;owned\x07\r\n")
+    found = report(folder)
+    assert found.taken >= report(made("without")).taken + 2
+    assert TOKEN not in "\n".join(found.what.diff)
+    assert "MIIEv" not in "\n".join(found.what.diff)
+    assert sum(map(len, found.what.diff)) < 270_000
+    assert re.fullmatch(r"\.\.\. cut: 1,\d{3} more lines", found.what.diff[-1])
+    page = as_page(found)
+    assert len(page.encode()) < 2_000_000
+    assert "<script" not in page
+    for line in as_lines(found):
+        assert line.isprintable()
+    assert len(as_markdown(found)) <= MD_LINES

@@ -15,6 +15,9 @@ from cockpit.core.report.lineage import Lineage
 GIT, PACKAGES, DRIVER, INTERPRETER = "git", "all packages", "NVIDIA driver", "interpreter"
 """Names of a :class:`Value` that are no package."""
 
+CHANGED = " with changes "
+"""Between a commit and the hash of what tracked files differ from it by."""
+
 STEP_TIME, WORK = "step time", "work of the median rank"
 """Names of curves."""
 
@@ -62,6 +65,7 @@ class What(NamedTuple):
     :param environ: those that matter of what the first rank of each node was started with, likewise, and
         without those that differ between all processes
     :param packages: installed packages in which nodes differ
+    :param diff: what tracked files differed from the commit by, as git says it, if that was asked for
     """
 
     command: tuple[str, ...]
@@ -75,6 +79,7 @@ class What(NamedTuple):
     env: tuple[Value, ...]
     environ: tuple[Value, ...] = ()
     packages: tuple[Value, ...] = ()
+    diff: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -285,6 +290,7 @@ class RunReport:
             "env": [value.as_json() for value in what.env],
             "environ": [value.as_json() for value in what.environ],
             "packages": [value.as_json() for value in what.packages],
+            "diff": list(what.diff),
             "outcome": list(self.outcome),
             "why": self.why.as_json() if self.why.how else None,
             "pace": {**self.course._asdict(), "phases": dict(self.course.phases)},

@@ -14,6 +14,7 @@ from cockpit.core.report.goodput import PARTS, Goodput
 from cockpit.core.report.model import Course, Look, Moment, Profile, RunReport, Tail, Value
 from cockpit.core.report.page_style import STYLE
 from cockpit.core.report.plots import plot
+from cockpit.core.report.working_tree import by_file, files_text
 from cockpit.core.text import counted
 
 TAIL = 25
@@ -211,6 +212,9 @@ def _what(report: RunReport) -> Iterator[str]:
     if differ:
         yield f'<section class="warn"><h3>Nodes differ</h3>{_items(map(words.value_line, differ))}</section>'
     yield from _table("Versions", ("what", "version"), map(_value, what.versions))
+    if what.diff:
+        title = f"Working tree <span class='dim'>{escape(files_text(by_file(what.diff)))}</span>"
+        yield f"<details><summary>{title}</summary><pre>{escape(chr(10).join(what.diff))}</pre></details>"
     yield from _table("Variables that cockpit set", ("name", "value"), map(_value, what.env))
     title = "Variables that matter, of each node's first rank"
     yield from _table(title, ("name", "value"), map(_value, what.environ))

@@ -11,6 +11,7 @@ from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.report.goodput import PARTS, Goodput
 from cockpit.core.report.lineage import Lineage
 from cockpit.core.report.model import Course, Curve, Moment, RunReport, Tail, Value, What, Why
+from cockpit.core.report.working_tree import by_file, files_text
 from cockpit.core.text import counted, markdown, one_line, size
 
 MD_LINES = 60
@@ -202,6 +203,12 @@ def differing(what: What) -> list[Value]:
     return [value for value in every if value.differs]
 
 
+def diff_lines(what: What) -> Iterator[str]:
+    """Which files differed from the commit, and where all of it is, if it was kept."""
+    if what.diff:
+        yield f"working tree: {files_text(by_file(what.diff))}; --html and --json have the diff"
+
+
 def moment_line(moment: Moment) -> str:
     """``04:03:41  gpu02: rank 3 exited 1``."""
     return f"{when(moment.at)[11:]}  {moment.text}"
@@ -253,7 +260,8 @@ def as_lines(report: RunReport) -> Iterator[str]:
     differ = [value_line(value) for value in differing(report.what)]
     yield from _part("nodes differ in", differ)
     alike = [value_line(value) for value in report.what.versions if not value.differs]
-    yield from _part("versions", [", ".join(alike[:VERSIONS])] if alike else [])
+    versions = [", ".join(alike[:VERSIONS])] if alike else []
+    yield from _part("versions", [*versions, *diff_lines(report.what)])
     for found in report.findings:
         yield from _part("finding", list(found_lines(found)))
     for look in report.looks[-LOOKS:]:
@@ -308,6 +316,7 @@ def as_markdown(report: RunReport) -> list[str]:
     told += [
         f"- nodes differ: {markdown(value_line(value))}" for value in report.what.versions if value.differs
     ][:3]
+    told += [f"- {markdown(text)}" for text in diff_lines(report.what)]
     lines += ["", *told] if told else []
     bad = [moment for moment in report.events if moment.level != "info"][:6]
     lines += ["", "**Events**", "", *(f"- {markdown(moment_line(moment))}" for moment in bad)] if bad else []

@@ -28,8 +28,8 @@ from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import SMALL_LIMIT, create, lines, open_regular, read_small
+from cockpit.engine.launch.code import DIFF, kept_diff, kept_revision
 from cockpit.engine.launch.code import FILE as CODE
-from cockpit.engine.launch.code import kept_revision
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, logs_of, time_index
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records import bundles, ustar
@@ -77,6 +77,8 @@ def _gather(folder: RunFolder, root: Path, sieve: Sieve, log_bytes: int) -> None
     _write(root / "manifest.json", json.dumps(manifest).encode())
     if (code := kept_revision(folder.path)) is not None:
         _write(root / CODE, json.dumps(asdict(code)).encode())
+    if diff := kept_diff(folder.path):
+        _write(root / DIFF, sieve.text(diff).encode())
     _write_lines(root / "journal.jsonl", (event.as_json() for event in _journal(folder, model)), sieve)
     with suppress(CockpitError):
         _write(root / PACE, b"".join(step.line() for step in kept(folder)))

@@ -11,7 +11,14 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from cockpit.core.compare.model import Comparison
-from cockpit.core.compare.words import difference_line, ended_lines, measure_row, unrecorded_lines
+from cockpit.core.compare.words import (
+    TREES,
+    difference_line,
+    ended_lines,
+    measure_row,
+    tree_lines,
+    unrecorded_lines,
+)
 from cockpit.core.report.words import compare_command
 from cockpit.core.text import one_line
 from cockpit.engine.compare.gather import comparison_of
@@ -82,6 +89,7 @@ def entries(made: Comparison) -> Iterator[Entry]:
         more = "  ".join(filter(None, (ratio, sign)))
         text = f"{name}: {before or '-'} → {after or '-'}  {more}".rstrip()
         yield Entry("pace", text, "warning" if measure.beyond else "label")
+    yield from (Entry(TREES, text, "label") for text in tree_lines(made))
     for side, report in (("before", made.before), ("after", made.after)):
         yield from (Entry(f"{side}: {report.run}", text) for text in ended_lines(report))
 
