@@ -102,7 +102,7 @@ PROFILES = obj(
 )
 
 WALL = obj(
-    "where the wall time went; null: no step is known",
+    "where the wall time went; null: no step's time is known",
     {
         "wall_s": "number: seconds, all of it",
         "share": "number: of steps that count, 0 to 1",
@@ -435,7 +435,8 @@ COURSE = obj(
         "first": "integer|null: the first one's number",
         "last": "integer|null: the last one's",
         "begun_s": "number|null: seconds until the first one was over",
-        "mean_s": "number|null: seconds of a step of the median rank, the mean of all",
+        "mean_s": "number|null: seconds of a step of the median rank, the mean of all; null: the log has one"
+        " time for all steps",
         "phases": by("of a step, the mean of what is known", "number: seconds"),
         "exact": "boolean: whether ranks noted the times; false: those of log lines",
     },

@@ -45,7 +45,7 @@ def differences(before: RunReport, after: RunReport) -> tuple[Difference, ...]:
         *_told("nodes", "nodes", _nodes(was), _nodes(now)),
         *sorted(others, key=lambda one: one.name in (PACKAGES, INTERPRETER)),
         *driver,
-        *_values("variable", was.env, now.env, before.run, after.run),
+        *_values("variable", *_variables(was, now), before.run, after.run),
         *(Difference("launch", *one) for one in launch if one.name not in NAMES),
         *_told("folder", "folder", was.cwd, now.cwd),
     ]
@@ -103,6 +103,14 @@ def _code(one: Difference, cwd: str) -> Difference:
     texts = [found[0] for found in commits if found is not None]
     see = f"git -C {quote(cwd)} diff {texts[0]} {texts[1]}" if len(set(texts)) == 2 else ""
     return one._replace(kind="code", see=see)
+
+
+def _variables(was: What, now: What) -> tuple[Sequence[Value], Sequence[Value]]:
+    """Those that cockpit set, and those that matter of what ranks were started with, if both have these."""
+    if not (was.environ and now.environ):
+        return was.env, now.env
+    before, after = ({one.name: one for one in (*side.env, *side.environ)} for side in (was, now))
+    return tuple(before.values()), tuple(after.values())
 
 
 def _tree(was: What, now: What) -> Iterator[Difference]:

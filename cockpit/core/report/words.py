@@ -128,6 +128,8 @@ def course_lines(course: Course) -> Iterator[str]:
     about = "" if course.exact else "~"
     span = "" if course.mean_s is None else f", {about}{lasted(course.mean_s)} a step"
     yield f"{counted(course.steps, 'step')}, {course.first} to {course.last}{span}"
+    if course.mean_s is None:
+        yield "how long a step takes is not known: no two of them have times of their own"
     if course.begun_s is not None:
         yield f"first step over after {about}{lasted(course.begun_s)}"
 
@@ -157,6 +159,13 @@ def wall_lines(wall: Goodput | None) -> Iterator[str]:
     elif wall.lost_steps:
         about = "~" if "lost" in wall.estimated else ""
         yield f"lost: {about}{counted(wall.lost_steps, 'step')} since the last checkpoint"
+
+
+def run_wall_lines(report: RunReport) -> Iterator[str]:
+    """The same of a run; why it is not known."""
+    yield from wall_lines(report.wall)
+    if report.wall is None and report.code is not None:
+        yield f"wall time {lasted(report.took_s)}: not split, as no step's time is known"
 
 
 def series_lines(series: Lineage | None) -> Iterator[str]:
@@ -255,7 +264,7 @@ def as_lines(report: RunReport) -> Iterator[str]:
     yield from _part(
         "pace", [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves)]
     )
-    yield from _part("wall time", list(wall_lines(report.wall)))
+    yield from _part("wall time", list(run_wall_lines(report)))
     yield from _part("series", list(series_lines(report.series)))
     differ = [value_line(value) for value in differing(report.what)]
     yield from _part("nodes differ in", differ)
@@ -302,7 +311,7 @@ def as_markdown(report: RunReport) -> list[str]:
         ["", f"**{ending_title(report)}**", "", *(f"- {markdown(text)}" for text in ended)] if ended else []
     )
     pace = [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves[:3])]
-    pace += wall_lines(report.wall)
+    pace += run_wall_lines(report)
     lines += ["", "**Pace**", "", *(f"- {markdown(text)}" for text in pace)]
     if report.series is not None:
         told = list(series_lines(report.series))[-6:]
