@@ -152,7 +152,7 @@ ALWAYS_NOTED = ("watch", "restarted", "torchrun")
 
 
 def runs() -> list[Ending]:
-    """Two of each, one whose ranks note their steps and one whose logs tell them; torchrun's if it is here."""
+    """Two of each, one whose ranks note their steps and one whose logs tell them; torchrun's where it is."""
     found = []
     launchers = () if importlib.util.find_spec("torch") else ("restarted", "torchrun")
     for at, how in enumerate(how for how in ENDINGS if how not in launchers):
