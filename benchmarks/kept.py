@@ -48,7 +48,7 @@ def run() -> Result:
         ],
         notes=[
             f"In simulated time. Steps of {STEP_S:g} s; rank 0 prints each, the others each "
-            f"{story.OTHERS_PRINT}th; six checkpoints, a rotation of logs, a clock that is set, a hang, a failure.",
+            f"{story.OTHERS_PRINT}th; six checkpoints, logs rotated, a clock set, a hang, a failure.",
             "Older steps and measurements are thinned once their files are full: `weeks` has a month.",
         ],
     )
