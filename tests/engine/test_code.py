@@ -91,19 +91,17 @@ def test_a_diff_that_is_no_file_of_ours_is_none(tmp_path: Path) -> None:
 def test_a_launch_keeps_them_by_option_and_by_setting(
     tree: Path, tmp_path: Path, quick_cockpit: tuple[str, ...]
 ) -> None:
-    world = Verbs(tmp_path / "state", tmp_path / "work", quick_cockpit)
+    world = Verbs(tmp_path / "state", tree, quick_cockpit)
     (tree / "train.py").write_text("print(2)\n")
     config = tmp_path / "config" / "cockpit" / "config.toml"
     config.parent.mkdir(parents=True)
     settings = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
-    for name, option, setting in (
-        ("plain", [], ""),
-        ("asked", ["--git-diff"], ""),
-        ("set", [], "git_diff = true\n"),
-    ):
+    asked = {"plain": ([], ""), "asked": (["--git-diff"], ""), "set": ([], "git_diff = true\n")}
+    for name, (option, setting) in asked.items():
         config.write_text(setting)
-        verb, *words = world.words(name, "sleep 1\n")
-        done = world.call(verb, *option, "--cwd", str(tree), *words, env=settings)
+        file = world.runs / name / (FILE if name == "plain" else DIFF)
+        verb, *words = world.words(name, f"while [ ! -e {file} ]; do sleep 0.1; done\n")
+        done = world.call(verb, *option, *words, env=settings)
         assert done.code == Exit.OK, done.both
         assert kept_revision(world.runs / name) is not None
         assert ("+print(2)" in kept_diff(world.runs / name)) == (name != "plain")

@@ -9,9 +9,9 @@ from cockpit.base.shell import quote
 from cockpit.core.compare.command import changes
 from cockpit.core.compare.model import Difference, Unrecorded
 from cockpit.core.ranks import nodes_text
-from cockpit.core.report.model import CHANGED, DRIVER, GIT, INTERPRETER, PACKAGES, RunReport, Value, What
+from cockpit.core.report.model import DRIVER, GIT, INTERPRETER, PACKAGES, RunReport, Value, What
 from cockpit.core.report.words import value_text
-from cockpit.core.report.working_tree import files_text, unlike
+from cockpit.core.report.working_tree import CHANGED, files_text, unlike
 from cockpit.core.text import counted
 
 OWN = re.compile(r"COCKPIT_|MASTER_PORT\Z")

@@ -15,9 +15,6 @@ from cockpit.core.report.lineage import Lineage
 GIT, PACKAGES, DRIVER, INTERPRETER = "git", "all packages", "NVIDIA driver", "interpreter"
 """Names of a :class:`Value` that are no package."""
 
-CHANGED = " with changes "
-"""Between a commit and the hash of what tracked files differ from it by."""
-
 STEP_TIME, WORK = "step time", "work of the median rank"
 """Names of curves."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import unified_diff
 
 FILES = 6
 """Files that are named."""
 MOST = 1000
 """Lines of a file's part that are compared."""
+CHANGED = " with changes "
+"""Between a commit and the hash of what tracked files differ from it by."""
 AS_COMMITTED = "as committed"
 
 _BEGIN, _HUNK = "diff --git ", "@@"
@@ -59,6 +60,8 @@ def between(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
     """The difference of two differences, file by file; a line with ``+-`` is one that only the second one
     removes.
     """
+    from difflib import unified_diff  # a launch, which imports this too, has no use for it
+
     was, now = unlike(before, after)
     lines: list[str] = []
     for name in {**now, **was}:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cockpit.base.gate import Definition, Malformed, Text, bound, parsed, read
-from cockpit.core.report.model import CHANGED
+from cockpit.core.report.working_tree import CHANGED
 from cockpit.core.text import size
 from cockpit.engine.files import read_small, replace
 from cockpit.errors import CockpitError
