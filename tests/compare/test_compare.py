@@ -330,7 +330,7 @@ def test_working_trees_that_differ_are_shown() -> None:
     differences = told(found)
     assert differences.keys() == {"git", "working tree"}
     assert differences["working tree"] == ("train.py +2 -1", "train.py +2 -1")
-    assert [line for line in found.tree if line.startswith(("-+", "++"))] == [
+    assert [line for line in found.tree if line.startswith(("-+ ", "++ "))] == [
         "-+    lr = 0.2",
         "++    lr = 0.3",
     ]
