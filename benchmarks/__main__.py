@@ -31,6 +31,7 @@ from benchmarks import (
     footprint,
     home,
     joined,
+    kept,
     launch,
     logs,
     marks,
@@ -96,6 +97,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "causes": causes.run,
     "explain": explain.run,
     "replay": replay.run,
+    "kept": kept.run,
     "reports": reports.run,
     "soak": soak.run,
 }

@@ -14,6 +14,7 @@ from benchmarks.table import Level, Result
 from cockpit.base.times import line
 from cockpit.core.pace.past import PastStep
 from cockpit.core.report.page import as_page
+from cockpit.core.report.words import as_markdown
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.report.bundle import pack
 from cockpit.engine.report.gather import report_of
@@ -34,6 +35,7 @@ def run() -> Result:
         made = _timed(lambda: asyncio.run(report_of(folder)))
         packed = _timed(lambda: pack(folder, target))
         size, page = os.path.getsize(target), len(as_page(report).encode())
+        lines = len(as_markdown(report))
         opened = _timed(lambda: RunFolder.find(target), 1)
     return Result(
         "reports",
@@ -42,6 +44,7 @@ def run() -> Result:
         levels=[
             Level("the report: CPU", made, "s", 10),
             Level("its page", [page / 1e6], "MB", 2),
+            Level("its Markdown", [lines], "lines", 60),
             Level("a bundle: CPU", packed, "s", 20),
             Level("its size", [size / 1e6], "MB"),
             Level("opened: CPU", opened, "s", 2),

@@ -140,6 +140,7 @@ class Settings:
     probe: FlagOrAuto = "auto"
     bell: Flag = True
     report: Flag = False
+    git_diff: Flag = False
     notify: Command = ""
     trusted_group: Group = ""
     notices: Notices = field(default_factory=Notices)
@@ -188,6 +189,10 @@ def _never(own: Any, wanted: Any) -> bool:
     return False
 
 
+def _off(own: Any, wanted: Any) -> bool:
+    return not wanted
+
+
 def _less(own: Any, wanted: Any) -> bool:
     return bool(wanted <= own)
 
@@ -203,6 +208,7 @@ def _in_time(own: Any, wanted: Any) -> bool:
 _TIGHTENS: Mapping[str, Callable[[Any, Any], bool]] = {
     "read_only": _on,
     "bell": _never,
+    "git_diff": _off,  # what it keeps may be no business of whoever gets the report
     **{f"notices.{each.name}": _on for each in fields(Notices)},
     "watch.look": _on,
     "watch.hang_after": _in_time,

@@ -102,7 +102,7 @@ PROFILES = obj(
 )
 
 WALL = obj(
-    "where the wall time went; null: no step is known",
+    "where the wall time went; null: no step's time is known",
     {
         "wall_s": "number: seconds, all of it",
         "share": "number: of steps that count, 0 to 1",
@@ -435,7 +435,8 @@ COURSE = obj(
         "first": "integer|null: the first one's number",
         "last": "integer|null: the last one's",
         "begun_s": "number|null: seconds until the first one was over",
-        "mean_s": "number|null: seconds of a step of the median rank, the mean of all",
+        "mean_s": "number|null: seconds of a step of the median rank, the mean of all; null: the log has one"
+        " time for all steps",
         "phases": by("of a step, the mean of what is known", "number: seconds"),
         "exact": "boolean: whether ranks noted the times; false: those of log lines",
     },
@@ -998,6 +999,9 @@ SCHEMAS: dict[str, Schema] = {
                     },
                 ),
             ),
+            "working_tree": each(
+                "how changes to tracked files differ, where both are kept", "string: a line"
+            ),
             "not_recorded": each(
                 "what may differ as well",
                 obj(
@@ -1090,6 +1094,9 @@ SCHEMAS: dict[str, Schema] = {
             "env": each("variables that cockpit set, what differs first; secrets are hidden", VALUE),
             "environ": each("those that matter, of each node's first rank, what differs first", VALUE),
             "packages": each("installed packages in which nodes differ", VALUE),
+            "diff": each(
+                "what tracked files differed from the commit by; empty: none, or not kept", "string: a line"
+            ),
             "outcome": each("about its end, the cause first", "string: a sentence"),
             "why": WHY,
             "pace": COURSE,

@@ -272,6 +272,7 @@ def test_a_project_may_watch_otherwise_and_takes_no_care_away(mine: Write, local
 LOOSER = {
     "read_only": ("true", "false"),
     "bell": ("true", "false"),
+    "git_diff": ("false", "true"),
     **{f"notices.{each.name}": ("true", "false") for each in fields(config.Notices)},
     "watch.look": ("true", "false"),
     "watch.hang_after": ("30.0", "999999.0", "0.001"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -17,13 +18,15 @@ from cockpit.core.ranks import nodes_text
 from cockpit.core.text import columns
 from cockpit.engine.alike import last_good
 from cockpit.engine.compare.gather import comparison_of
+from cockpit.engine.launch.code import DIFF
+from cockpit.engine.launch.code import FILE as CODE
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, Exit
 from tests.cli.schemas import fits
 from tests.compare.pairs import FAILED, HEALTHY, run, usual
 from tests.core.profiled import Work, collection
-from tests.report.made import HOSTILE, NODES, STEPS, TOKEN, made
+from tests.report.made import HOSTILE, NODES, STEPS, TOKEN, TREE, made
 
 CHANGED = ("train.py", "--compile", "--lr", "0.2")
 OTHER = "90c1d3e5aaaa" + "1" * 28
@@ -305,3 +308,65 @@ def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str]) 
     ):
         assert main(["compare", *words]) == CockpitError("").code, words
         assert said in capsys.readouterr().err, words
+
+
+# Working trees
+
+
+def changed(folder: RunFolder, diff: str, *, kept: bool = True) -> RunFolder:
+    """Give it changes to tracked files since its commit."""
+    code = json.loads((folder.path / CODE).read_text())
+    (folder.path / CODE).write_text(json.dumps(code | {"diff": hashlib.sha256(diff.encode()).hexdigest()}))
+    if kept:
+        (folder.path / DIFF).write_text(diff)
+    return folder
+
+
+def test_working_trees_that_differ_are_shown() -> None:
+    """By the files, and by the lines in which the two diffs differ; never by hashes that always do."""
+    other = TREE.replace("+    lr = 0.2", "+    lr = 0.3").replace("9d1e0b7", "77aa001")
+    config = "diff --git a/conf.yaml b/conf.yaml\nindex 1..2 100644\n@@ -1 +1 @@\n-a: 1\n+a: 2\n"
+    found = compared(changed(run(HEALTHY), config + TREE), changed(run(FAILED, days=1), config + other))
+    differences = told(found)
+    assert differences.keys() == {"git", "working tree"}
+    assert differences["working tree"] == ("train.py +2 -1", "train.py +2 -1")
+    assert [line for line in found.tree if line.startswith(("-+ ", "++ "))] == [
+        "-+    lr = 0.2",
+        "++    lr = 0.3",
+    ]
+    assert not any("index" in line or "conf" in line for line in found.tree)
+    lines = list(as_lines(found, 100))
+    assert "working trees (the diff of both diffs):" in lines
+    assert "  -+    lr = 0.2" in lines
+    assert any("working tree: train.py +2 -1" in line for line in as_markdown(found))
+    assert found.as_json()["working_tree"] == list(found.tree)
+    assert found.unrecorded == ()
+
+
+def test_a_clean_working_tree_is_as_committed() -> None:
+    found = compared(run(HEALTHY), changed(run(FAILED, days=1), TREE))
+    assert told(found)["working tree"] == ("as committed", "train.py +2 -1")
+    assert "++    lr = 0.2" in found.tree
+
+
+def test_the_same_working_tree_is_no_difference() -> None:
+    found = compared(changed(run(HEALTHY), TREE), changed(run(FAILED, days=1), TREE))
+    assert found.differences == ()
+    assert found.tree == ()
+
+
+def test_a_working_tree_that_was_not_kept_is_not_taken_for_clean() -> None:
+    found = compared(changed(run(HEALTHY), "x", kept=False), changed(run(FAILED, days=1), TREE))
+    assert told(found).keys() == {"git"}
+    assert [(one.name, one.runs) for one in found.unrecorded] == [("working tree (--git-diff)", (HEALTHY,))]
+    (RunFolder.find(FAILED).path / DIFF).unlink()
+    assert compared(RunFolder.find(HEALTHY), RunFolder.find(FAILED)).unrecorded == ()
+
+
+def test_large_working_trees_are_compared_within_bounds() -> None:
+    was, now = ("".join(f"+{number * times}\n" for number in range(30_000)) for times in (1, 7))
+    head = "diff --git a/data.txt b/data.txt\n@@ -0,0 +1 @@\n"
+    found = compared(changed(run(HEALTHY), head + was), changed(run(FAILED, days=1), head + now))
+    assert 0 < len(found.tree) < 2100
+    assert len(list(as_lines(found, 100))) < 150
+    assert any(re.search(r"\.\.\. [\d,]+ more lines: --json has them", line) for line in as_lines(found, 100))

@@ -9,7 +9,16 @@ from itertools import pairwise
 
 import pytest
 
-from cockpit.base.events import ClockMeasured, LinkChanged, Planned, RankExited, RankStarted
+from cockpit.base.events import (
+    ClockMeasured,
+    LinkChanged,
+    Planned,
+    RankExited,
+    RankStarted,
+    Stage,
+    StopAsked,
+    StopRequested,
+)
 from cockpit.core.replay.marks import FAILURE, STALL, Mark, Marks, beside, gravest
 from cockpit.core.replay.moments import EVERY, Moments
 from cockpit.core.replay.order import Timed, clocks_of, rebased, written
@@ -134,6 +143,26 @@ def test_times_are_rebased_on_the_last_measurement() -> None:
     clocks = clocks_of([Event(BEGIN, "a", ClockMeasured(5.0)), Event(BEGIN + 9, "a", ClockMeasured(7.0))])
     found = list(rebased(clocks.placed("a", [started(BEGIN + 6, 0), started(BEGIN + 20, 1)]), clocks))
     assert [(at - BEGIN, event.at - BEGIN) for at, event in found] == [(1, 8), (13, 20)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "placed"),
+    [
+        (10.0, 9.996, [10.0, 10.0]),  # a clock that is some milliseconds off
+        (10.0, 10.2, [10.2, 10.2]),
+        (10.0, 5.0, [5.0, 5.1]),  # another cockpit asked for it, long before
+    ],
+)
+def test_a_node_is_not_stopped_before_it_was_asked(asked: float, said: float, placed: list[float]) -> None:
+    cause = (BEGIN + asked, Event(BEGIN + asked, "", StopAsked("rank 3 exited 1", "the failure policy")))
+    other = (BEGIN + 10.3, Event(BEGIN + 10.3, "", StopAsked("asked again", "a person")))
+    record = [
+        Event(BEGIN + said, "a", StopRequested("rank 3 exited 1", "the failure policy")),
+        Event(BEGIN + said + (0.002 if said > 9 else 0.1), "a", Stage("term")),
+    ]
+    found = [at - BEGIN for at, _ in clocks_of([]).placed("a", record, [cause, other])]
+    assert found == pytest.approx(placed, abs=0.003)
+    assert found[0] == pytest.approx(placed[0], abs=1e-6)
 
 
 # Marks

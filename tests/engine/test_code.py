@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from cockpit.engine.launch.code import FILE, keep_revision, kept_revision, revision
+from cockpit.engine.launch.code import DIFF, FILE, keep_revision, kept_diff, kept_revision, revision
+from cockpit.errors import Exit
 from tests import needs
+from tests.cli.verbs import Verbs
 from tests.waiting import PATIENCE_S, soon, until
 
 
@@ -42,8 +45,66 @@ def test_commit_and_changes(tree: Path, tmp_path: Path) -> None:
     changed, again = (asyncio.run(revision(str(tree))) for _ in range(2))
     assert changed is not None
     assert changed == again
-    assert changed.commit == clean.commit
-    assert changed.text == f"{clean.commit[:12]} with changes {changed.diff[:8]}"
+    assert changed.revision.commit == clean.commit
+    assert changed.revision.text == f"{clean.commit[:12]} with changes {changed.revision.diff[:8]}"
+
+
+def test_the_changes_are_kept_if_that_is_asked_for(tree: Path, tmp_path: Path) -> None:
+    asyncio.run(keep_revision(tmp_path, str(tree), diff=True))
+    assert not (tmp_path / DIFF).exists()  # there are none
+    (tree / "train.py").write_text("print(2)\n")
+    asyncio.run(keep_revision(tmp_path, str(tree)))
+    assert not (tmp_path / DIFF).exists()
+    asyncio.run(keep_revision(tmp_path, str(tree), diff=True))
+    assert kept_diff(tmp_path) == git(tree, "diff", "HEAD") + "\n"
+    assert (tmp_path / DIFF).stat().st_mode & 0o777 == 0o600
+    found = kept_revision(tmp_path)
+    assert found is not None
+    assert found.diff == hashlib.sha256((tmp_path / DIFF).read_bytes()).hexdigest()
+
+
+def test_of_many_changes_the_first_ones_are_kept(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cockpit.engine.launch.code.KEPT", 5000)
+    (tree / "train.py").write_text("".join(f"print({number})\n" for number in range(10_000)))
+    asyncio.run(keep_revision(tmp_path, str(tree), diff=True))
+    *lines, last = kept_diff(tmp_path).splitlines()
+    whole = git(tree, "diff", "HEAD")
+    assert last == f"... cut: the first 5 kB of {len(whole) / 1e3:.0f} kB are kept"
+    assert lines == whole.splitlines()[: len(lines)]
+    assert len("\n".join(lines)) <= 5000 < len("\n".join(lines)) + 20
+    found = kept_revision(tmp_path)
+    assert found is not None
+    assert found.diff == hashlib.sha256(f"{whole}\n".encode()).hexdigest()
+
+
+def test_a_diff_that_is_no_file_of_ours_is_none(tmp_path: Path) -> None:
+    assert kept_diff(tmp_path) == ""
+    (tmp_path / DIFF).write_bytes(b"x" * (3 << 20))
+    assert kept_diff(tmp_path) == ""
+    (tmp_path / DIFF).unlink()
+    os.mkfifo(tmp_path / DIFF)
+    assert kept_diff(tmp_path) == ""
+
+
+def test_a_launch_keeps_them_by_option_and_by_setting(
+    tree: Path, tmp_path: Path, quick_cockpit: tuple[str, ...]
+) -> None:
+    world = Verbs(tmp_path / "state", tree, quick_cockpit)
+    (tree / "train.py").write_text("print(2)\n")
+    config = tmp_path / "config" / "cockpit" / "config.toml"
+    config.parent.mkdir(parents=True)
+    settings = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    asked = {"plain": ([], ""), "asked": (["--git-diff"], ""), "set": ([], "git_diff = true\n")}
+    for name, (option, setting) in asked.items():
+        config.write_text(setting)
+        file = world.runs / name / (FILE if name == "plain" else DIFF)
+        verb, *words = world.words(name, f"while [ ! -e {file} ]; do sleep 0.1; done\n")
+        done = world.call(verb, *option, *words, env=settings)
+        assert done.code == Exit.OK, done.both
+        assert kept_revision(world.runs / name) is not None
+        assert ("+print(2)" in kept_diff(world.runs / name)) == (name != "plain")
 
 
 def test_without_a_repository_nothing_is_written(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Ten ways in which a run ends, each made to happen for real: by ranks of a few lines, on this machine."""
+"""Ten ways in which a run ends, and two of torchrun, each made to happen: by ranks of a few lines, here."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -39,6 +40,8 @@ for step in range(1, steps + 1):
             sys.exit(3)
         if ending == "exception":
             raise ValueError(f"no batch {step}")
+        if ending == "restarted" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            sys.exit(3)
     if step == met and ending in ("watch", "hang"):
         time.sleep(3600)
     if noted:
@@ -123,7 +126,10 @@ class Kind(NamedTuple):
 
 SOON = ("--failure-wait", "1")
 """The other rank is stopped so many seconds later."""
+TORCHRUN = ("--launcher", "torchrun", "--launcher-args", "--max-restarts 1")
 ENDINGS = {
+    "restarted": Kind(0, options=TORCHRUN),
+    "torchrun": Kind(0, options=TORCHRUN),
     "watch": Kind(4, options=("--hang-after", "1", "--on-hang", "stop", "--stop-after", "1")),
     "done": Kind(0),
     "code": Kind(1),
@@ -138,16 +144,20 @@ ENDINGS = {
 }
 """That of ``watch`` and of ``hang`` is one: ranks hang, and are stopped by the watch, or by a person.
 
-The watch takes longest, and comes first.
+What takes longest comes first.
 """
+
+ALWAYS_NOTED = ("watch", "restarted", "torchrun")
+"""Those of which there is no run that only its log tells of: the log of a restart counts no steps again."""
 
 
 def runs() -> list[Ending]:
-    """Two of each: one whose ranks note their steps, and one whose logs tell them."""
+    """Two of each, one whose ranks note their steps and one whose logs tell them; torchrun's where it is."""
     found = []
-    for at, how in enumerate(ENDINGS):
+    launchers = () if importlib.util.find_spec("torch") else ("restarted", "torchrun")
+    for at, how in enumerate(how for how in ENDINGS if how not in launchers):
         found += [] if how == "hang" else [Ending(how, True, at % 2)]
-        found += [] if how == "watch" else [Ending(how, False, (at + 1) % 2)]
+        found += [] if how in ALWAYS_NOTED else [Ending(how, False, (at + 1) % 2)]
     return found
 
 

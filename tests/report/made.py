@@ -15,6 +15,18 @@ BEGAN = 1_795_233_881.0
 STEPS, STEP_S = 40, 2.0
 RUN = "20261121-040441-otter"
 NODES = ("gpu01", "gpu02")
+TREE = """diff --git a/train.py b/train.py
+index 3f2a91c..9d1e0b7 100644
+--- a/train.py
++++ b/train.py
+@@ -1,3 +1,4 @@ def main():
+     model = build()
+-    lr = 0.1
++    lr = 0.2
++    steps = 40
+     train(model, lr)
+"""
+"""What tracked files differ from a commit by, as git says it."""
 TOKEN = "hf_aBcDeFgHiJkLmNoPqRsTuVwX"
 HOSTILE = '<script src="https://evil.example/x.js">alert(1)</script><img src=x onerror=y>&lt;b&gt;\x1b[31m'
 LAST = f"FileNotFoundError: [Errno 2] No such file or directory: '/data/{HOSTILE}.bin'"

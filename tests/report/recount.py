@@ -21,6 +21,7 @@ Span = tuple[float, float]
 class PaceLine(NamedTuple):
     """The fields of a line of the pace that are counted again."""
 
+    restarts: int
     step: int
     at: float
     many: int
@@ -63,7 +64,7 @@ class Recount:
         self.record = rows(self.spool / "events.jsonl")
         self.sizes = rows(self.spool / "times.jsonl")
         found = [json.loads(line) for line in _lines(folder / "pace.jsonl")]
-        self.pace = [PaceLine(one[1], one[2], one[3], one[5], one[11]) for one in found]
+        self.pace = [PaceLine(one[0], one[1], one[2], one[3], one[5], one[11]) for one in found]
         self.logs = {rank: _text(self.spool / f"rank-{rank}.log") for rank in self.ranks}
         self.rest = self._rest(timed)
         """What only logs tell, after the last line of the pace: times are as exact as their index."""
@@ -81,7 +82,7 @@ class Recount:
         for step, at in sorted(found.items()):
             if timed >= step > last.step and at > last.at:
                 many = step - last.step
-                last = PaceLine(step, at, many, (at - last.at) / many, False)
+                last = PaceLine(0, step, at, many, (at - last.at) / many, False)
                 rest.append(last)
         return rest
 
@@ -133,7 +134,10 @@ class Recount:
 
     def how(self, rank: int) -> str:
         """``exited 3``, ``killed by SIGKILL``."""
-        one = self.exits[rank]
+        return self._how(self.exits[rank])
+
+    @staticmethod
+    def _how(one: Mapping[str, Any]) -> str:
         return (
             f"exited {one['code']}"
             if one["signal"] is None
@@ -162,10 +166,15 @@ class Recount:
         return [(int(step), float(loss), float(speed)) for step, loss, speed in SAID.findall(log)]
 
     @cached_property
-    def steps(self) -> set[int]:
-        """All that the pace or its log tells of."""
-        noted = {line.step - back for line in self.pace for back in range(line.many)}
-        return noted | {step for step, _, _ in self.said}
+    def steps(self) -> set[tuple[int, int]]:
+        """All that the pace or its log tells of: how often ranks had been restarted, and the step."""
+        found = {(line.restarts, line.step - back) for line in self.pace for back in range(line.many)}
+        restarts = before = 0
+        for step, _, _ in self.said:
+            restarts += step <= before
+            before = step
+            found.add((restarts, step))
+        return found
 
     @cached_property
     def exact(self) -> bool:
@@ -175,7 +184,7 @@ class Recount:
     @cached_property
     def begun_s(self) -> float | None:
         """Seconds until the first step was over."""
-        first = min(self.steps, default=None)
+        first = min(self.steps, default=(0, None))[1]
         line = self.pace[0] if self.pace else None
         if first is None:
             return None
@@ -192,7 +201,8 @@ class Recount:
         """From when to when the steps of each line of the pace went."""
         found: list[Span] = []
         for before, line in zip([None, *self.pace], self.pace, strict=False):
-            follows = before is not None and before.step == line.step - line.many
+            last = line.restarts, line.step - line.many
+            follows = before is not None and (before.restarts, before.step) == last
             began = before.at if before is not None and follows and line.exact and line.many > 1 else None
             found.append((line.at - line.many * line.span if began is None else began, line.at))
         return found
@@ -222,11 +232,16 @@ class Recount:
         """Seconds of each part that can be in such a run; empty: no step was timed."""
         if not self.stretches:
             return {}
-        start = [(self.began, self.stretches[0][0])]
+        starts, since = list[Span](), self.began
+        for before, line, (begin, end) in zip([None, *self.pace], self.pace, self.stretches, strict=False):
+            if before is None or before.restarts < line.restarts:
+                starts.append((since, begin))
+            since = end
         layers = {
             "stalled": self.stalls,
+            "lost": [span for span, line in zip(self.stretches, self.pace, strict=True) if self._again(line)],
             "steps": self.stretches,
-            "start": start,
+            "start": starts,
             "other": [(self.began, self.ended)],
         }
         taken: list[Span] = []
@@ -236,6 +251,15 @@ class Recount:
             parts[name] = length(taken) - before
             before += parts[name]
         return parts
+
+    def _again(self, line: PaceLine) -> bool:
+        """Whether its steps were done again: each start of these ranks begins with step 1."""
+        return line.restarts < self.pace[-1].restarts
+
+    @cached_property
+    def lost_steps(self) -> int | None:
+        """Steps that were done again; None: a run that failed lost some, but no log names a checkpoint."""
+        return None if self.code else sum(line.many for line in self.pace if self._again(line))
 
     # What happened
 
@@ -265,12 +289,18 @@ class Recount:
     def _record_events(self) -> Iterable[Happened]:
         asked = any(one["e"] == "stop_asked" for one in self.journal)
         running: set[int] = set()
+        attempts = dict.fromkeys(self.ranks, 0)
+        failed: set[int] = set()
         alike: dict[str, float] = {}
         at = -math.inf
         for one in self.record:
             # It is written in order, whatever its times are.
             kind, at = one["e"], max(at, one["t"] - self.offsets[-1])
-            if kind == "rank_started":
+            if kind == "rank_started" and one.get("attempt"):
+                attempts[one["rank"]] = one["attempt"]
+                failed.discard(one["rank"])
+                yield Happened(at, "warning")
+            elif kind == "rank_started":
                 running.add(one["rank"])
                 if len(running) == len(self.ranks):
                     yield Happened(at, "info")
@@ -280,14 +310,16 @@ class Recount:
                 yield Happened(at, "info" if one.get("file") else "warning")
             elif kind == "note" or (kind == "stop_requested" and not asked):
                 yield Happened(at, "warning")
-            elif kind == "rank_exited":
+            elif kind == "rank_exited" and one.get("attempt", 0) >= attempts[one["rank"]]:
                 running.discard(one["rank"])
-                rank, how = one["rank"], self.how(one["rank"])
-                if rank == self.first_bad:
+                rank, how, bad = one["rank"], self._how(one), one["signal"] is not None or bool(one["code"])
+                again = one is not self.exits[rank]
+                if rank == self.first_bad or (again and bad and not failed):
                     yield Happened(at, "error", rank)
                 elif abs(at - alike.get(how, -math.inf)) >= TOGETHER_S:
                     alike[how] = at
-                    yield Happened(at, "warning" if rank in self.bad else "info")
+                    yield Happened(at, "warning" if bad else "info")
+                failed |= {rank} if bad else set()
 
 
 def _text(path: Path) -> str:

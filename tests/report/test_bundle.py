@@ -23,6 +23,8 @@ from cockpit.cli.main import main
 from cockpit.config import Config
 from cockpit.core.report.page import as_page
 from cockpit.core.report.sieve import Sieve
+from cockpit.engine.launch.beside import FILE as ENVIRON
+from cockpit.engine.launch.code import DIFF
 from cockpit.engine.logs.spooled import time_index
 from cockpit.engine.records import bundles, ustar
 from cockpit.engine.records.folder import RunFolder, list_runs
@@ -34,7 +36,7 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.run.purpose import Joining
 from cockpit.tui.run.screen import RunScreen
-from tests.report.made import RUN, TOKEN, made
+from tests.report.made import RUN, TOKEN, TREE, made
 from tests.tui.scenes import text_of, until
 
 
@@ -74,6 +76,8 @@ def packed(path: Path, *some: tuple[str, bytes], head: bool = True, kind: bytes 
 
 def test_the_report_is_the_same_elsewhere(tmp_path: Path) -> None:
     folder = made()
+    (folder.path / DIFF).write_text(TREE)
+    (folder.path / ENVIRON).write_text(json.dumps({"nodes": {"gpu01": {"NCCL_ALGO": "Ring"}, "gpu02": {}}}))
     here = asyncio.run(report_of(folder))
     target = tmp_path / "otter.tar.gz"
     pack(folder, str(target))
@@ -84,6 +88,8 @@ def test_the_report_is_the_same_elsewhere(tmp_path: Path) -> None:
     assert there.course == here.course
     assert there.curves == here.curves
     assert there.what.versions == here.what.versions
+    assert there.what.environ == here.what.environ != ()
+    assert there.what.diff == here.what.diff == tuple(TREE.splitlines())
     assert [moment.text for moment in there.events] == [moment.text for moment in here.events]
     assert [tail.lines for tail in there.tails] == [tail.lines for tail in here.tails]
     assert list_runs() == []
@@ -102,12 +108,54 @@ def test_secrets_are_not_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     _copies(stacks, tmp_path / "copy", files)
     assert "9f8e7d6c" not in (tmp_path / "copy" / "rank-0.json").read_text()
+    key = f"-----BEGIN PRIVATE KEY-----\n+{'MIIEvQIBADANBgkqh' * 4}\n+-----END PRIVATE KEY-----"
+    (folder.path / DIFF).write_text(
+        f"{TREE}+    token = '{TOKEN}'\n+{key}\n+    sign_in('correct-horse-battery')\n"
+    )
+    environ = {
+        "HF_AUTH": TOKEN[3:],
+        "NCCL_NOTE": "correct-horse-battery",
+        "WANDB_URL": f"https://a:{TOKEN}@w/",
+    }
+    (folder.path / ENVIRON).write_text(json.dumps({"nodes": {"gpu01": {**environ, "NCCL_ALGO": "Ring"}}}))
     taken = pack(folder, str(tmp_path / "b.tar.gz"))
     found = members(tmp_path / "b.tar.gz")
     whole = b"\n".join(found.values())
-    assert TOKEN.encode() not in whole
+    assert TOKEN[3:].encode() not in whole
+    assert json.loads(found[ENVIRON])["nodes"]["gpu01"].keys() == {*environ, "NCCL_ALGO"}
     assert b"correct-horse" not in whole
+    assert b"MIIEv" not in whole
+    assert found[DIFF].startswith(TREE.encode())
     assert json.loads(found[bundles.HEAD])["taken"] == taken >= 3
+
+
+@pytest.mark.parametrize("text", [None, "", "{", '{"nodes": {"gpu01": {"NCCL_ALGO": 5}}}', '{"nodes": []}'])
+def test_a_bundle_without_variables_or_with_damaged_ones_opens(
+    text: str | None, bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: data for name, data in members(bundle).items() if name not in (bundles.HEAD, ENVIRON)}
+    if text is not None:
+        files[ENVIRON] = text.encode()
+    packed(bundle, *files.items())
+    assert asyncio.run(report_of(RunFolder.find(str(bundle)))).what.environ == ()
+    assert main(["attach", str(bundle), "--headless"]) == Exit.RANK_FAILED
+    assert "rank 3 exited 1" in capsys.readouterr().out
+
+
+def test_variables_of_a_bundle_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sent = made()
+    (sent.path / ENVIRON).write_text(json.dumps({"nodes": {"gpu01": {"NCCL_ALGO": "Ring", "OMP_X": "x"}}}))
+    pack(sent, str(tmp_path / "b.tar.gz"))
+    sent.discard()
+    here = made("another")
+    assert main(["compare", str(tmp_path / "b.tar.gz"), here.name, "--json"]) == Exit.OK
+    told = {one["name"] for one in json.loads(capsys.readouterr().out)["differences"]}
+    assert "NCCL_ALGO" not in told  # of one run it is not known
+    (here.path / ENVIRON).write_text(json.dumps({"nodes": {"gpu01": {"NCCL_ALGO": "Tree", "OMP_X": "x"}}}))
+    assert main(["compare", str(tmp_path / "b.tar.gz"), here.name, "--json"]) == Exit.OK
+    told = {one["name"]: one for one in json.loads(capsys.readouterr().out)["differences"]}
+    assert (told["NCCL_ALGO"]["before"], told["NCCL_ALGO"]["after"]) == ("Ring", "Tree")
+    assert told.keys() & {"OMP_X", "NCCL_DEBUG", "HF_TOKEN"} == set()
 
 
 def test_how_nodes_are_reached_is_not_in_it(bundle: Path) -> None:

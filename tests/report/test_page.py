@@ -81,7 +81,8 @@ def of(text: str) -> RunReport:
 
 
 def replace_what(what: What, said: Value) -> What:
-    return what._replace(versions=(said,), env=(said,))
+    diff = (f"diff --git {said.name}", said.name)
+    return what._replace(versions=(said,), env=(said,), diff=diff)
 
 
 @hypothesis.given(

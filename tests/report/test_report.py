@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.base.events import NodeLost
+from cockpit.base.events import NodeLost, StopAsked
 from cockpit.cli.main import main
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.report.model import RunReport
@@ -17,11 +17,12 @@ from cockpit.core.report.page import as_page
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.report.words import MD_LINES, as_lines, as_markdown
 from cockpit.core.run.events import Event
+from cockpit.engine.launch.code import DIFF
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.report.gather import report_of
 from cockpit.errors import Exit
 from tests.cli.schemas import fits
-from tests.report.made import BEGAN, NODES, RUN, STEPS, TOKEN, made
+from tests.report.made import BEGAN, HOSTILE, NODES, RUN, STEPS, TOKEN, TREE, made
 
 
 def report(folder: RunFolder) -> RunReport:
@@ -175,3 +176,107 @@ def test_damage_costs_what_is_damaged(file: str) -> None:
     found = report(folder)
     assert found.state == "failed: rank 3 exited 1"
     assert {host.name for host in found.what.hosts} == set(NODES)
+
+
+def test_the_working_tree_is_named_everywhere_and_shown_where_there_is_room() -> None:
+    folder = made()
+    assert report(folder).as_json()["diff"] == []
+    assert not any("working tree" in line.lower() for line in as_page(report(folder)).splitlines())
+    (folder.path / DIFF).write_text(TREE)
+    found = report(folder)
+    assert found.as_json()["diff"] == TREE.splitlines()
+    named = "working tree: train.py +2 -1; --html and --json have the diff"
+    assert sum(named in line for line in as_lines(found)) == 1
+    assert sum(named in line for line in as_markdown(found)) == 1
+    page = as_page(found)
+    folded = "<details><summary>Working tree <span class='dim'>train.py +2 -1</span></summary><pre>diff --git"
+    assert folded in page
+    assert "\n+    lr = 0.2\n" in page
+
+
+def test_a_working_tree_of_anybody_is_text_without_secrets_and_bounded() -> None:
+    folder = made()
+    folded = "".join(f"+{number} {HOSTILE} {'x' * 900}\n" for number in range(2000))
+    key = f"+-----BEGIN PRIVATE KEY-----\n+{'MIIEvQIBADANBgkqh' * 3}\n+-----END PRIVATE KEY-----\n"
+    raw = f"{TREE}+api_key = '{TOKEN}'\n{key}{folded}".encode("utf-8", "surrogateescape")
+    (folder.path / DIFF).write_bytes(raw + b"\xff\x1b]0;owned\x07\r\n")
+    found = report(folder)
+    assert found.taken >= report(made("without")).taken + 2
+    assert TOKEN not in "\n".join(found.what.diff)
+    assert "MIIEv" not in "\n".join(found.what.diff)
+    assert sum(map(len, found.what.diff)) < 270_000
+    assert re.fullmatch(r"\.\.\. cut: 1,\d{3} more lines", found.what.diff[-1])
+    page = as_page(found)
+    assert len(page.encode()) < 2_000_000
+    assert "<script" not in page
+    for line in as_lines(found):
+        assert line.isprintable()
+    assert len(as_markdown(found)) <= MD_LINES
+
+
+def test_a_stop_is_one_event_although_clocks_differ() -> None:
+    """Of the policy's stop each node has a line; one of the clocks is some milliseconds behind."""
+    folder = made()
+    at, why = BEGAN + 90, "rank 3 exited 1"
+    folder.write(Event(at, "", StopAsked(why, "the failure policy")))
+    folder.close()
+    for index, entry in enumerate(folder.manifest.nodes):
+        file = folder.spool_dir(entry) / "events.jsonl"
+        *lines, last = file.read_text().splitlines()
+        stop = {
+            "t": at - 0.004 + 0.006 * index,
+            "e": "stop_requested",
+            "by": "the failure policy",
+            "reason": why,
+        }
+        file.write_text("\n".join([*lines, json.dumps(stop), last]) + "\n")
+    told = [
+        moment
+        for moment in report(RunFolder(folder.path)).events
+        if why in moment.text and "stop" in moment.text
+    ]
+    assert [moment.text for moment in told] == [f"stopping: {why}"]
+    assert told[0].at == at
+
+
+# Runs of a second or two that only logs tell of
+
+
+def short(*ticks: tuple[float, int]) -> RunReport:
+    """That of a run whose ranks noted nothing.
+
+    :param ticks: of the time index: seconds after its start, and so many steps that the log had
+    """
+    folder = made()
+    (folder.path / "pace.jsonl").unlink()
+    spool = folder.path / "spool" / "0000-gpu01"
+    lines = (spool / "rank-0.log").read_bytes().splitlines(keepends=True)
+    (spool / "rank-0.log").write_bytes(b"".join(lines[: ticks[-1][1]]))
+    rows = [{"t": BEGAN + at, "s": {"rank-0.log": sum(map(len, lines[:many]))}} for at, many in ticks]
+    (spool / "times.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for file in folder.path.glob("spool/*/events.jsonl"):
+        told = [json.loads(line) for line in file.read_text().splitlines()]
+        late = [row for row in told if row["t"] > BEGAN + 2]
+        rows = [row | {"t": BEGAN + 4.0 if row in late else row["t"]} for row in told]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return report(RunFolder(folder.path))
+
+
+def test_a_short_run_that_only_logs_tell_of_has_a_pace_and_a_wall_time() -> None:
+    """Steps 4, 8 and 12 have times, so eight steps took 0.8 s; what is before step 4 is its start."""
+    found = short((2.6, 4), (3.0, 8), (3.4, 12))
+    assert (found.course.steps, found.course.exact) == (12, False)
+    assert found.course.mean_s == pytest.approx(0.1)
+    assert found.wall is not None
+    assert found.wall.parts["steps"] == pytest.approx(0.8)
+    assert sum(found.wall.parts.values()) == pytest.approx(found.wall.wall_s) == pytest.approx(found.took_s)
+    assert "steps" in found.wall.estimated
+    assert any("12 steps, 1 to 12, ~0.1 s a step" in line for line in as_lines(found))
+
+
+def test_why_a_run_has_no_pace_is_said() -> None:
+    found = short((3.0, 12))
+    assert (found.course.mean_s, found.wall) == (None, None)
+    for lines in (list(as_lines(found)), as_markdown(found), as_page(found).splitlines()):
+        assert any("how long a step takes is not known" in line for line in lines)
+        assert any("wall time 4 s: not split" in line for line in lines)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from dataclasses import replace
 
 import pytest
 
-from cockpit.config import Config
+from cockpit.config import Config, Quotas
 from cockpit.core.compare.comparing import compare
 from cockpit.core.report.model import STEP_TIME, Course, Curve, RunReport, What, Why
+from cockpit.engine.launch.code import DIFF
+from cockpit.engine.launch.code import FILE as CODE
+from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import COMPARE, in_scope
@@ -17,7 +22,8 @@ from cockpit.tui.compare.curves import drawn, legend
 from cockpit.tui.compare.screen import CompareScreen
 from cockpit.tui.panes.finder import Finder
 from tests.compare.pairs import FAILED, HEALTHY, run, usual
-from tests.report.made import HOSTILE
+from tests.core.profiled import Work, collection
+from tests.report.made import HOSTILE, TREE
 from tests.tui.scenes import Scene, healthy, played, text_of, until
 
 SIZES = [(80, 24), (140, 45), (60, 16)]
@@ -71,6 +77,45 @@ def test_curves_and_differences(size: tuple[int, int]) -> None:
             await until(pilot, lambda: "after, above it" not in text_of(app), "the list alone")
             await pilot.press("z", "escape")
             await until(pilot, lambda: app.both not in app.screen_stack, "one step back")
+
+    asyncio.run(main())
+
+
+def test_profiles_are_side_by_side() -> None:
+    """Where a step goes, and operations, of the newest profiles of both: known by how they were made."""
+    before, after = pair()
+    for folder, forward in ((before, 80), (after, 160)):
+        store = store_of(folder)
+        number = store.begin(Quotas())
+        work = Work(forward=forward)
+        made_up = collection(4, lambda _, __, work=work: work)  # type: ignore[misc]
+        store.save(replace(made_up, number=number, run=folder.name))
+
+    async def main() -> None:
+        app = App(before, after)
+        async with app.run_test(size=(140, 45)) as pilot:
+            await until(pilot, lambda: app.both._list.items, "both were read")
+            told = [(entry.part, entry.text) for entry in app.both._list.items if "profiles" in entry.part]
+            steps = [text for part, text in told if part == "profiles: a step of the median rank"]
+            assert any(re.match(r"step: \d+ ms → \d+ ms  \+80 ms  ×1\.\d\d$", text) for text in steps), steps
+            operations = [text for part, text in told if part.startswith("profiles: operations of rank ")]
+            assert any("→" in text and "+" in text for text in operations), told
+            await pilot.press("z")
+            await until(pilot, lambda: "a step of the median rank" in text_of(app), "they are in view")
+
+    asyncio.run(main())
+
+
+def test_working_trees_are_in_the_list() -> None:
+    before, after = run(HEALTHY), run(FAILED, days=1)
+    (after.path / DIFF).write_text(TREE)
+    (after.path / CODE).write_text(json.dumps({"commit": "4f2a90c1d3e5" + "0" * 28, "diff": "a" * 64}))
+
+    async def main() -> None:
+        app = App(before, after)
+        async with app.run_test(size=(140, 45)) as pilot:
+            await until(pilot, lambda: "working tree: as committed → train.py +2 -1" in text_of(app), "named")
+            await until(pilot, lambda: "++    lr = 0.2" in text_of(app), "its lines")
 
     asyncio.run(main())
 

@@ -91,6 +91,11 @@ def parser() -> Parser:
         group, "--node-dir", "DIR", "parent of the run folders on the nodes (default: their $TMPDIR or /tmp)"
     )
     add_flag(group, "--no-preflight", "skip the check of the nodes; see: cockpit doctor --help")
+    add_flag(
+        group,
+        "--git-diff",
+        "keep the changes to tracked files (at most 1 MB) for report and compare; by default only their hash",
+    )
     add_flag(group, "--no-collect", "leave a profiled run's reports on the nodes")
     terminal.add_options(made)
     return made
@@ -146,6 +151,7 @@ def request(launch: launch_options.LaunchOptions) -> Wanted:
         launch.command,
         not args.no_preflight,
         args.report,
+        args.git_diff or config.load().git_diff,
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from cockpit.core.compare.differences import differences, unrecorded
+from cockpit.core.compare.differences import TREE, differences, unrecorded
 from cockpit.core.compare.losses import losses
 from cockpit.core.compare.model import Amount, Comparison, Losses, Measure, Profiles
 from cockpit.core.compare.pace import amount, curves_of, measures
 from cockpit.core.pace.phases import NAMES as PHASES
 from cockpit.core.report.model import RunReport
 from cockpit.core.report.words import number
+from cockpit.core.report.working_tree import between
 from cockpit.core.text import counted
 
 LARGE = 0.2
@@ -31,6 +32,7 @@ def compare(before: RunReport, after: RunReport, profiles: Profiles | None = Non
         measures(before, after),
         _loss(before, after, many),
         profiles,
+        tree=between(before.what.diff, after.what.diff) if any(one.name == TREE for one in found) else (),
     )
     return replace(made, said=tuple(_said(made)))
 

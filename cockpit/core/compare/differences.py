@@ -11,12 +11,14 @@ from cockpit.core.compare.model import Difference, Unrecorded
 from cockpit.core.ranks import nodes_text
 from cockpit.core.report.model import DRIVER, GIT, INTERPRETER, PACKAGES, RunReport, Value, What
 from cockpit.core.report.words import value_text
+from cockpit.core.report.working_tree import CHANGED, files_text, unlike
 from cockpit.core.text import counted
 
 OWN = re.compile(r"COCKPIT_|MASTER_PORT\Z")
 """Variables that are other ones in each run."""
 NAMES = ("--name",)
 """Options of `cockpit run` that are."""
+TREE = "working tree"
 RUN = "RUN"
 """In place of a run's name, which may be in paths."""
 
@@ -37,12 +39,13 @@ def differences(before: RunReport, after: RunReport) -> tuple[Difference, ...]:
     found = [
         *(Difference("argument", *one) for one in program),
         *code,
+        *_tree(was, now),
         *_told("launcher", "launcher", was.launcher, now.launcher),
         *_told("ranks", "ranks", _ranks(was), _ranks(now)),
         *_told("nodes", "nodes", _nodes(was), _nodes(now)),
         *sorted(others, key=lambda one: one.name in (PACKAGES, INTERPRETER)),
         *driver,
-        *_values("variable", was.env, now.env, before.run, after.run),
+        *_values("variable", *_variables(was, now), before.run, after.run),
         *(Difference("launch", *one) for one in launch if one.name not in NAMES),
         *_told("folder", "folder", was.cwd, now.cwd),
     ]
@@ -59,6 +62,9 @@ def unrecorded(before: RunReport, after: RunReport) -> tuple[Unrecorded, ...]:
         # A machine without GPUs has no driver: nothing is missing where neither run has one.
         if runs and not (name == DRIVER and len(runs) > 1):
             found.append(Unrecorded(name, tuple(runs)))
+    unknown = [one.run for one in (before, after) if not _tree_known(one.what)]
+    if len(unknown) == 1 and (before.what.diff or after.what.diff):
+        found.append(Unrecorded(f"{TREE} (--git-diff)", tuple(unknown)))
     return tuple(found)
 
 
@@ -97,6 +103,28 @@ def _code(one: Difference, cwd: str) -> Difference:
     texts = [found[0] for found in commits if found is not None]
     see = f"git -C {quote(cwd)} diff {texts[0]} {texts[1]}" if len(set(texts)) == 2 else ""
     return one._replace(kind="code", see=see)
+
+
+def _variables(was: What, now: What) -> tuple[Sequence[Value], Sequence[Value]]:
+    """Those that cockpit set, and those that matter of what ranks were started with, if both have these."""
+    if not (was.environ and now.environ):
+        return was.env, now.env
+    before, after = ({one.name: one for one in (*side.env, *side.environ)} for side in (was, now))
+    return tuple(before.values()), tuple(after.values())
+
+
+def _tree(was: What, now: What) -> Iterator[Difference]:
+    """Files that differ from the commit in another way, if that is on record of both."""
+    if _tree_known(was) and _tree_known(now):
+        before, after = unlike(was.diff, now.diff)
+        if before or after:
+            yield Difference("code", TREE, files_text(before), files_text(after))
+
+
+def _tree_known(what: What) -> bool:
+    """Whether what differs from the commit is on record: all of it, or that nothing does."""
+    told = [text for value in what.versions if value.name == GIT for text, _ in value.said]
+    return bool(what.diff) or (bool(told) and not any(CHANGED in text for text in told))
 
 
 def _values(

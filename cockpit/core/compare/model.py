@@ -216,6 +216,7 @@ class Comparison:
     :param pace: numbers of steps, the step itself first
     :param loss: None: not both logs have one
     :param profiles: the newest ones of one kind; None: not both have one
+    :param tree: in which lines their changes to tracked files differ, where those are on record of both
     """
 
     before: RunReport
@@ -226,6 +227,7 @@ class Comparison:
     pace: tuple[Measure, ...] = ()
     loss: Losses | None = None
     profiles: Profiles | None = None
+    tree: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
     """What stands out, a sentence each."""
 
@@ -236,6 +238,7 @@ class Comparison:
             "after": _side(self.after),
             "said": list(self.said),
             "differences": [one._asdict() for one in self.differences],
+            "working_tree": list(self.tree),
             "not_recorded": [{"name": one.name, "runs": list(one.runs)} for one in self.unrecorded],
             "amount": {**self.amount._asdict(), "same": self.amount.same},
             "pace": [one.as_json() for one in self.pace],

@@ -18,8 +18,12 @@ MD_LINES = 60
 """Lines of Markdown at most."""
 OPERATIONS = 12
 """Rows of one table of a profile."""
+TREE = 40
+"""Lines of what working trees differ by."""
 NAME = 24
 """Columns of the name of what differs."""
+
+TREES = "working trees (the diff of both diffs)"
 
 ABSENT = {"version": "none", "driver": "none", "code": "none"}
 """In place of a value that is not there, by kind of difference; else *not set*."""
@@ -140,6 +144,7 @@ def as_lines(made: Comparison, width: int) -> Iterator[str]:
     for text in made.said:
         yield from _wrapped(text, width)
     yield from _part("what differs", difference_lines(made, width - 2))
+    yield from _part(TREES, [clip(line, width - 2) for line in tree_lines(made)])
     yield from _tables(_numbers(made), width)
     if made.profiles is not None:
         yield ""
@@ -147,6 +152,13 @@ def as_lines(made: Comparison, width: int) -> Iterator[str]:
     for name, side in (("before", made.before), ("after", made.after)):
         ended = [line for text in ended_lines(side) for line in _wrapped(text, width - 2)]
         yield from _part(f"{name}, {side.run}", ended)
+
+
+def tree_lines(made: Comparison) -> list[str]:
+    """In which lines their changes to tracked files differ."""
+    more = len(made.tree) - TREE
+    tail = [f"... {more:,} more lines: --json has them"] if more > 0 else []
+    return [*made.tree[:TREE], *tail]
 
 
 def _heads(made: Comparison) -> Iterator[str]:

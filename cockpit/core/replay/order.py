@@ -1,7 +1,8 @@
 """The events of a run in the order in which they happened, on our clock.
 
 A node's record is on the node's clock, and clocks are set while runs go on. What one file says stays in its
-order, whatever its times are; between files the times on our clock decide.
+order, whatever its times are; between files the times on our clock decide. A node that is stopped was asked
+to before, whatever its clock says.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from cockpit.base.events import ClockMeasured, Planned
+from cockpit.base.events import ClockMeasured, Planned, StopAsked, StopRequested
 from cockpit.core.run.event_table import TABLE, WhoseClock
 from cockpit.core.run.events import Event
 
@@ -42,8 +43,11 @@ class Clocks:
         known = self._offsets.get(node)
         return known[-1][2] if known else 0.0
 
-    def placed(self, node: str, record: Iterable[Event]) -> Iterator[Timed]:
-        """The events of a node's record in its order, on our clock: none before the one before."""
+    def placed(self, node: str, record: Iterable[Event], asked: Sequence[Timed] = ()) -> Iterator[Timed]:
+        """The events of a node's record in its order, on our clock: none before the one before.
+
+        :param asked: what it was asked for: it cannot have been told so earlier
+        """
         known = self._offsets.get(node) or [(0.0, 0.0, 0.0)]
         place, before = 0, float("-inf")
         for event in record:
@@ -56,7 +60,23 @@ class Clocks:
                     break
                 place += 1
             before = max(before, theirs - known[place][1])
+            before = max(before, _asked(event, before, asked))
             yield before, event
+
+
+def _asked(event: Event, at: float, asked: Iterable[Timed]) -> float:
+    """When a node was asked to do what it was told to at a moment; that moment if nobody here did so."""
+    fact = event.fact
+    if isinstance(fact, StopRequested):
+        for when, cause in asked:
+            said = cause.fact
+            if (
+                isinstance(said, StopAsked)
+                and at < when <= at + _BACK_S
+                and (said.by, said.reason) == (fact.by, fact.reason)
+            ):
+                return when
+    return at
 
 
 def clocks_of(journal: Iterable[Event]) -> Clocks:

@@ -62,6 +62,7 @@ class What(NamedTuple):
     :param environ: those that matter of what the first rank of each node was started with, likewise, and
         without those that differ between all processes
     :param packages: installed packages in which nodes differ
+    :param diff: what tracked files differed from the commit by, as git says it, if that was asked for
     """
 
     command: tuple[str, ...]
@@ -75,6 +76,7 @@ class What(NamedTuple):
     env: tuple[Value, ...]
     environ: tuple[Value, ...] = ()
     packages: tuple[Value, ...] = ()
+    diff: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -285,6 +287,7 @@ class RunReport:
             "env": [value.as_json() for value in what.env],
             "environ": [value.as_json() for value in what.environ],
             "packages": [value.as_json() for value in what.packages],
+            "diff": list(what.diff),
             "outcome": list(self.outcome),
             "why": self.why.as_json() if self.why.how else None,
             "pace": {**self.course._asdict(), "phases": dict(self.course.phases)},

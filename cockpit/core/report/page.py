@@ -14,6 +14,7 @@ from cockpit.core.report.goodput import PARTS, Goodput
 from cockpit.core.report.model import Course, Look, Moment, Profile, RunReport, Tail, Value
 from cockpit.core.report.page_style import STYLE
 from cockpit.core.report.plots import plot
+from cockpit.core.report.working_tree import by_file, files_text
 from cockpit.core.text import counted
 
 TAIL = 25
@@ -91,7 +92,7 @@ def _pace(report: RunReport) -> Iterator[str]:
     yield "".join(f"<p>{escape(line)}</p>" for line in words.course_lines(report.course))
     yield from _phases(report.course)
     yield "</section>"
-    yield from _wall(report.wall)
+    yield from _wall(report)
     if report.series is not None:
         first, *rest = words.series_lines(report.series)
         yield f"<h2>Series</h2><section><h3>{escape(first)}</h3>{_items(rest)}</section>"
@@ -103,14 +104,20 @@ def _pace(report: RunReport) -> Iterator[str]:
         yield "</div>"
 
 
-def _wall(wall: Goodput | None) -> Iterator[str]:
-    if wall is None:
+def _wall(report: RunReport) -> Iterator[str]:
+    wall, lines = report.wall, [f"<p>{escape(line)}</p>" for line in words.run_wall_lines(report)]
+    if not lines:
         return
-    yield f"<h2>Wall time</h2><section>{''.join(f'<p>{escape(line)}</p>' for line in words.wall_lines(wall))}"
+    yield f"<h2>Wall time</h2><section>{''.join(lines)}"
+    if wall is not None:
+        yield from _split(wall)
+    yield "</section>"
+
+
+def _split(wall: Goodput) -> Iterator[str]:
     shares = [(name, took / wall.wall_s) for name in PARTS if (took := wall.parts.get(name, 0.0)) > 0]
     kinds = [(PARTS.index(name) % len(NAMES), name, share) for name, share in shares]
     yield from _bar(kinds, [f"{'~' if name in wall.estimated else ''}{name}" for name, _ in shares])
-    yield "</section>"
 
 
 def _phases(course: Course) -> Iterator[str]:
@@ -211,6 +218,9 @@ def _what(report: RunReport) -> Iterator[str]:
     if differ:
         yield f'<section class="warn"><h3>Nodes differ</h3>{_items(map(words.value_line, differ))}</section>'
     yield from _table("Versions", ("what", "version"), map(_value, what.versions))
+    if what.diff:
+        title = f"Working tree <span class='dim'>{escape(files_text(by_file(what.diff)))}</span>"
+        yield f"<details><summary>{title}</summary><pre>{escape(chr(10).join(what.diff))}</pre></details>"
     yield from _table("Variables that cockpit set", ("name", "value"), map(_value, what.env))
     title = "Variables that matter, of each node's first rank"
     yield from _table(title, ("name", "value"), map(_value, what.environ))

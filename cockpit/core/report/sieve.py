@@ -26,10 +26,19 @@ class Sieve:
 
     def text(self, text: str) -> str:
         """A text without secrets."""
+        return self._form(self._without(text))
+
+    def lines(self, text: str) -> list[str]:
+        """The lines of a text without secrets; one of these may have several lines."""
+        return (
+            [self._form(line) for line in self._without(text).removesuffix("\n").split("\n")] if text else []
+        )
+
+    def _without(self, text: str) -> str:
         clean = secret.without(text, self._known)
         if clean != text:
             self.taken += max(1, clean.count(secret.GONE) - text.count(secret.GONE))
-        return self._form(clean)
+        return clean
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
         """A command line without secrets: an option may say that the next word is one."""

@@ -11,6 +11,7 @@ from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.report.goodput import PARTS, Goodput
 from cockpit.core.report.lineage import Lineage
 from cockpit.core.report.model import Course, Curve, Moment, RunReport, Tail, Value, What, Why
+from cockpit.core.report.working_tree import by_file, files_text
 from cockpit.core.text import counted, markdown, one_line, size
 
 MD_LINES = 60
@@ -127,6 +128,8 @@ def course_lines(course: Course) -> Iterator[str]:
     about = "" if course.exact else "~"
     span = "" if course.mean_s is None else f", {about}{lasted(course.mean_s)} a step"
     yield f"{counted(course.steps, 'step')}, {course.first} to {course.last}{span}"
+    if course.mean_s is None:
+        yield "how long a step takes is not known: no two of them have times of their own"
     if course.begun_s is not None:
         yield f"first step over after {about}{lasted(course.begun_s)}"
 
@@ -156,6 +159,13 @@ def wall_lines(wall: Goodput | None) -> Iterator[str]:
     elif wall.lost_steps:
         about = "~" if "lost" in wall.estimated else ""
         yield f"lost: {about}{counted(wall.lost_steps, 'step')} since the last checkpoint"
+
+
+def run_wall_lines(report: RunReport) -> Iterator[str]:
+    """The same of a run; why it is not known."""
+    yield from wall_lines(report.wall)
+    if report.wall is None and report.code is not None:
+        yield f"wall time {lasted(report.took_s)}: not split, as no step's time is known"
 
 
 def series_lines(series: Lineage | None) -> Iterator[str]:
@@ -200,6 +210,12 @@ def differing(what: What) -> list[Value]:
     """All in which nodes differ."""
     every = (*what.versions, *what.packages, *what.env, *what.environ)
     return [value for value in every if value.differs]
+
+
+def diff_lines(what: What) -> Iterator[str]:
+    """Which files differed from the commit, and where all of it is, if it was kept."""
+    if what.diff:
+        yield f"working tree: {files_text(by_file(what.diff))}; --html and --json have the diff"
 
 
 def moment_line(moment: Moment) -> str:
@@ -248,12 +264,13 @@ def as_lines(report: RunReport) -> Iterator[str]:
     yield from _part(
         "pace", [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves)]
     )
-    yield from _part("wall time", list(wall_lines(report.wall)))
+    yield from _part("wall time", list(run_wall_lines(report)))
     yield from _part("series", list(series_lines(report.series)))
     differ = [value_line(value) for value in differing(report.what)]
     yield from _part("nodes differ in", differ)
     alike = [value_line(value) for value in report.what.versions if not value.differs]
-    yield from _part("versions", [", ".join(alike[:VERSIONS])] if alike else [])
+    versions = [", ".join(alike[:VERSIONS])] if alike else []
+    yield from _part("versions", [*versions, *diff_lines(report.what)])
     for found in report.findings:
         yield from _part("finding", list(found_lines(found)))
     for look in report.looks[-LOOKS:]:
@@ -294,7 +311,7 @@ def as_markdown(report: RunReport) -> list[str]:
         ["", f"**{ending_title(report)}**", "", *(f"- {markdown(text)}" for text in ended)] if ended else []
     )
     pace = [*course_lines(report.course), *phase_lines(report.course), *map(curve_line, report.curves[:3])]
-    pace += wall_lines(report.wall)
+    pace += run_wall_lines(report)
     lines += ["", "**Pace**", "", *(f"- {markdown(text)}" for text in pace)]
     if report.series is not None:
         told = list(series_lines(report.series))[-6:]
@@ -308,6 +325,7 @@ def as_markdown(report: RunReport) -> list[str]:
     told += [
         f"- nodes differ: {markdown(value_line(value))}" for value in report.what.versions if value.differs
     ][:3]
+    told += [f"- {markdown(text)}" for text in diff_lines(report.what)]
     lines += ["", *told] if told else []
     bad = [moment for moment in report.events if moment.level != "info"][:6]
     lines += ["", "**Events**", "", *(f"- {markdown(moment_line(moment))}" for moment in bad)] if bad else []

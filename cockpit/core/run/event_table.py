@@ -394,7 +394,7 @@ def _tell_stop_requested(
 ) -> Entry | None:
     if run.stop_reason:
         return None
-    return Entry(at, f"{node}: asked to stop by {fact.by}: {fact.reason}", "warning", node)
+    return _of_node(at, node, f"asked to stop by {fact.by}: {fact.reason}", "warning")
 
 
 def _tell_report(run: Run, said: set[str], node: str, at: float, fact: events.Report) -> Entry:

@@ -44,6 +44,7 @@ class Wanted:
     :param command: the words a person typed for it, without secrets
     :param preflight: look at the nodes' condition meanwhile
     :param report: whether it gets a report by itself once it has ended
+    :param git_diff: keep what tracked files differ from the commit by
     """
 
     job: LaunchJob
@@ -56,6 +57,7 @@ class Wanted:
     command: Sequence[str] = ()
     preflight: bool = True
     report: bool = False
+    git_diff: bool = False
 
 
 class Stages(Protocol):
@@ -106,7 +108,8 @@ async def start(request: Wanted, stages: Stages) -> Session:
     except BaseException:
         await session.close()
         raise
-    session.accompany(keep_revision(folder.path, job.cwd), "the revision of its code")
+    code = keep_revision(folder.path, job.cwd, diff=request.git_diff)
+    session.accompany(code, "the revision of its code")
     session.accompany(keep_beside(session), "what its ranks were started with")
     return session
 

@@ -48,7 +48,7 @@ CLOSED = "it was opened from a bundle"
 
 _PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}"
 _NAME = re.compile(
-    rf"(?:bundle|manifest|code)\.json|(?:journal|now|pace|measured)\.jsonl|(?:spool|stacks|profiles)/{_PART}/{_PART}"
+    rf"(?:bundle|manifest|code|environ)\.json|code\.diff|(?:journal|now|pace|measured)\.jsonl|(?:spool|stacks|profiles)/{_PART}/{_PART}"
 )
 _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
 """What reading a damaged archive raises."""

@@ -6,7 +6,7 @@ import asyncio
 from itertools import chain
 from operator import itemgetter
 
-from cockpit.base.events import ClockMeasured
+from cockpit.base.events import ClockMeasured, StopAsked
 from cockpit.core.replay.order import Clocks, Timed, clocks_of, rebased, standing, written
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -25,8 +25,9 @@ async def history(folder: RunFolder) -> tuple[RunModel, list[Timed]]:
     await asyncio.sleep(0)
     clocks = clocks_of([*journal, *states])
     told = [each async for each in by_turns(chain(written(journal), standing(states, clocks)))]
+    asked = [each for each in told if isinstance(each[1].fact, StopAsked)]
     for entry in folder.manifest.nodes:
-        told += [each async for each in by_turns(clocks.placed(entry.name, folder.recorded(entry)))]
+        told += [each async for each in by_turns(clocks.placed(entry.name, folder.recorded(entry), asked))]
     told.sort(key=itemgetter(0))
     return _beginning(folder.manifest, clocks), [each async for each in by_turns(rebased(told, clocks))]
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -28,8 +28,10 @@ from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import SMALL_LIMIT, create, lines, open_regular, read_small
+from cockpit.engine.launch.beside import FILE as ENVIRON
+from cockpit.engine.launch.beside import Environments, kept_environments
+from cockpit.engine.launch.code import DIFF, kept_diff, kept_revision
 from cockpit.engine.launch.code import FILE as CODE
-from cockpit.engine.launch.code import kept_revision
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, logs_of, time_index
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records import bundles, ustar
@@ -77,6 +79,11 @@ def _gather(folder: RunFolder, root: Path, sieve: Sieve, log_bytes: int) -> None
     _write(root / "manifest.json", json.dumps(manifest).encode())
     if (code := kept_revision(folder.path)) is not None:
         _write(root / CODE, json.dumps(asdict(code)).encode())
+    if environs := kept_environments(folder):
+        clean = Environments({node: _variables(told, sieve) for node, told in environs.items()})
+        _write(root / ENVIRON, json.dumps(asdict(clean)).encode())
+    if diff := kept_diff(folder.path):
+        _write(root / DIFF, sieve.text(diff).encode())
     _write_lines(root / "journal.jsonl", (event.as_json() for event in _journal(folder, model)), sieve)
     with suppress(CockpitError):
         _write(root / PACE, b"".join(step.line() for step in kept(folder)))
@@ -106,12 +113,16 @@ def _field(name: str, value: Any, sieve: Sieve) -> Any:
     if name in WORDS and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return list(sieve.words(value))
     if name == "env" and isinstance(value, dict):
-        return {each: sieve.variable(each, str(text)) for each, text in value.items()}
+        return _variables(value, sieve)
     if isinstance(value, dict):
         return {each: _field(each, inner, sieve) for each, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_field("", inner, sieve) for inner in value]
     return sieve.all_in(value)
+
+
+def _variables(env: Mapping[str, Any], sieve: Sieve) -> dict[str, str]:
+    return {name: sieve.variable(name, str(text)) for name, text in env.items()}
 
 
 def _journal(folder: RunFolder, model: RunModel) -> Iterator[Event]:

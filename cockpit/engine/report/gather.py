@@ -70,6 +70,8 @@ async def report_of(
     with closing(RunSeries(folder, model, book)) as series:
         steps = Stretches(relative=series.relative)
         course, curves = numbers(series, folder.manifest.created, columns, points, steps.add)
+        if course.mean_s is None:
+            course = course._replace(mean_s=steps.mean_s)
         pages = tuple((page.name, page.url) for _, page in series.pages)
         speaks = series.source
     state = state_text(model)

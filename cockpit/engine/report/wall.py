@@ -52,6 +52,8 @@ class Stretches:
         self._found: list[tuple[int, Stretch]] = []
         self._ahead: dict[int, set[int]] = {}
         self._log: tuple[int, int, float] | None = None
+        self._lines: list[tuple[int, Stretch]] = []
+        """Between lines of a log that tell of steps: all there is of a run that was too short to be timed."""
         self.exact = False
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -60,10 +62,11 @@ class Stretches:
         self.exact |= not row["estimated"]
         if at is None:
             return
-        if step is None and said is not None:
+        if said is not None and row["step_s"] is None and row["estimated"]:
             before, self._log = self._log, (restarts, said, at)
             if before is not None and before[0] == restarts and said > before[1] and at > before[2]:
-                self._found.append((restarts, Stretch(said, said - before[1], before[2], at)))
+                found = self._found if step is None else self._lines
+                found.append((restarts, Stretch(said, said - before[1], before[2], at)))
         elif row["steps"] and row["step_s"] is not None:
             if said is not None:
                 self._ahead.setdefault(restarts, set()).add(said - step)
@@ -73,8 +76,16 @@ class Stretches:
 
     def all(self) -> list[Stretch]:
         """What was found, by time."""
-        made = [stretch._replace(step=self._number(*one)) for one in self._found for stretch in one[1:]]
+        found = self._found or self._lines
+        made = [stretch._replace(step=self._number(*one)) for one in found for stretch in one[1:]]
         return sorted(made, key=lambda stretch: stretch.end)
+
+    @property
+    def mean_s(self) -> float | None:
+        """Seconds of a step, the mean; None: no two of them have a time."""
+        steps = self.all()
+        many = sum(step.many for step in steps)
+        return sum(step.end - step.begin for step in steps) / many if many else None
 
     def _number(self, restarts: int, stretch: Stretch) -> int | None:
         if not self._relative or stretch.step is None:

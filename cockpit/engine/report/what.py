@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cockpit.core.report.model import DRIVER, GIT, INTERPRETER, PACKAGES, Host, Value, What
@@ -12,7 +12,7 @@ from cockpit.core.run.states import signal_name
 from cockpit.core.text import one_line
 from cockpit.core.variables import differs_anyway
 from cockpit.engine.launch.beside import kept_environments, packages
-from cockpit.engine.launch.code import kept_revision
+from cockpit.engine.launch.code import kept_diff, kept_revision
 from cockpit.engine.records.folder import Manifest, RunFolder
 
 FACTS = {
@@ -30,6 +30,8 @@ WORD = 2000
 """Bytes of one word, or of one value."""
 NAMES = 400
 """Variables, and packages."""
+LINE, DIFF = 400, 256 << 10
+"""Characters of a line of the working tree's diff, and of all of them."""
 
 
 def what_ran(folder: RunFolder, model: RunModel, sieve: Sieve) -> What:
@@ -56,6 +58,7 @@ def what_ran(folder: RunFolder, model: RunModel, sieve: Sieve) -> What:
         _values({_node(plan): _env(plan, sieve) for plan in manifest.plans}),
         _environ(folder, sieve),
         _packages(manifest),
+        tuple(_diff(folder, sieve)),
     )
 
 
@@ -121,6 +124,18 @@ def _code(folder: RunFolder) -> list[Value]:
     """The revision of the code; that of this machine, from where it was started."""
     found = kept_revision(folder.path)
     return [] if found is None else [Value(GIT, ((found.text, (THIS,)),))]
+
+
+def _diff(folder: RunFolder, sieve: Sieve) -> Iterator[str]:
+    """What tracked files differed from that revision by, if it was kept."""
+    lines, room = sieve.lines(kept_diff(folder.path)), DIFF
+    for at, line in enumerate(lines):
+        shown = one_line(line, limit=LINE)
+        room -= len(shown)
+        if room < 0:
+            yield f"... cut: {len(lines) - at:,} more lines"
+            return
+        yield shown
 
 
 def _versions(facts: Mapping[str, Any]) -> dict[str, str]:

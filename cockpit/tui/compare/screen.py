@@ -10,8 +10,16 @@ from textual import events, getters, work
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from cockpit.core.compare.model import Comparison
-from cockpit.core.compare.words import difference_line, ended_lines, measure_row, unrecorded_lines
+from cockpit.core.compare.model import Comparison, Profiles
+from cockpit.core.compare.words import (
+    TREES,
+    difference_line,
+    ended_lines,
+    measure_row,
+    profile_tables,
+    tree_lines,
+    unrecorded_lines,
+)
 from cockpit.core.report.words import compare_command
 from cockpit.core.text import one_line
 from cockpit.engine.compare.gather import comparison_of
@@ -82,8 +90,22 @@ def entries(made: Comparison) -> Iterator[Entry]:
         more = "  ".join(filter(None, (ratio, sign)))
         text = f"{name}: {before or '-'} → {after or '-'}  {more}".rstrip()
         yield Entry("pace", text, "warning" if measure.beyond else "label")
+    if made.profiles is not None:
+        yield from profile_entries(made.profiles)
+    yield from (Entry(TREES, text, "label") for text in tree_lines(made))
     for side, report in (("before", made.before), ("after", made.after)):
         yield from (Entry(f"{side}: {report.run}", text) for text in ended_lines(report))
+
+
+def profile_entries(found: Profiles) -> Iterator[Entry]:
+    """Where a step goes in the newest profiles of both, and their operations, what differs most first."""
+    yield from (Entry("profiles", text) for text in (f"before: {found.before}", f"after: {found.after}"))
+    yield from (Entry("profiles", text, "label") for text in found.notes)
+    for table in profile_tables(found):
+        for name, before, after, *more in table.rows:
+            values = f"{before or '-'} → {after or '-'}"
+            text = f"{name.strip()}: {values}  {'  '.join(filter(None, more))}"
+            yield Entry(f"profiles: {table.title}", text.rstrip(), "label")
 
 
 ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -100,7 +122,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
         "differences",
         (
             "What stands out, what is on record of one run and other on record of the other one, numbers",
-            "of steps, how each ended. What is not on record may differ as well.",
+            "of steps, the newest profiles, how each ended. What is not on record may differ as well.",
             "",
             "up, down: lines · {open} copies what shows more · {copy_command} copies the command",
             "{next_pane}: the curves · {zoom}: this side alone · {back}: back",
