@@ -129,7 +129,7 @@ def _ending(one: Made, counted: Recount) -> Checked:
 
 def _pace(told: dict[str, Any], counted: Recount) -> Checked:
     pace, steps = told["pace"], counted.steps
-    within = INDEX_S / len(steps) if counted.rest or counted.untimed else EXACT
+    within = INDEX_S / max(1, len(steps)) if counted.rest or counted.untimed else EXACT
     found = [
         same("steps", pace["steps"], len(steps)),
         same("first step", pace["first"], min(steps, default=(0, None))[1]),
