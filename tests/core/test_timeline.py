@@ -82,7 +82,7 @@ def test_a_stop_that_another_cockpit_asked_for_is_one_entry() -> None:
     story = Story()
     for at, node in ((10.0, "a"), (10.3, "b")):
         story.tell("stop_requested", node, at, by="a person", reason="asked for elsewhere")
-    assert story.texts == ["a-b: asked to stop by a person: asked for elsewhere"]
+    assert story.texts == ["a,b: asked to stop by a person: asked for elsewhere"]
     assert story.timeline.entries[0].at == 10.0
     assert story.timeline.entries[0].level == "warning"
 

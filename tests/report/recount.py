@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,7 +69,9 @@ class Recount:
         self.logs = {rank: _text(self.spool / f"rank-{rank}.log") for rank in self.ranks}
         self.rest = self._rest(timed)
         """What only logs tell, after the last line of the pace: times are as exact as their index."""
-        self.pace += self.rest
+        self.untimed = not self.pace
+        """Whether logs alone tell of steps: the run was too short for a line of the pace."""
+        self.pace += self._told() if self.untimed else self.rest
 
     def _rest(self, timed: float) -> list[PaceLine]:
         if not self.pace or self.exact:
@@ -85,6 +88,18 @@ class Recount:
                 last = PaceLine(0, step, at, many, (at - last.at) / many, False)
                 rest.append(last)
         return rest
+
+    def _told(self) -> list[PaceLine]:
+        """Steps between times of the log that counts."""
+        log = "" if self.speaker is None else self.logs[self.speaker]
+        last: dict[float, int] = {}
+        for line in SAID.finditer(log):
+            last[self._written(self.speaker or 0, line.end() + 1)] = int(line[1])
+        times = sorted(last)
+        return [
+            PaceLine(0, last[at], at, last[at] - last[since], (at - since) / (last[at] - last[since]), False)
+            for since, at in pairwise(times)
+        ]
 
     def _written(self, rank: int, end: int) -> float:
         """When a log had so many bytes."""

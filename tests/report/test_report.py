@@ -217,7 +217,7 @@ def test_a_working_tree_of_anybody_is_text_without_secrets_and_bounded() -> None
 def test_a_stop_is_one_event_although_clocks_differ() -> None:
     """Of the policy's stop each node has a line; one of the clocks is some milliseconds behind."""
     folder = made()
-    at, why = BEGAN + 90, "rank 3 exited 1"
+    at, why = BEGAN + 101, "rank 3 exited 1"
     folder.write(Event(at, "", StopAsked(why, "the failure policy")))
     folder.close()
     for index, entry in enumerate(folder.manifest.nodes):

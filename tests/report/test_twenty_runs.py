@@ -129,7 +129,7 @@ def _ending(one: Made, counted: Recount) -> Checked:
 
 def _pace(told: dict[str, Any], counted: Recount) -> Checked:
     pace, steps = told["pace"], counted.steps
-    within = INDEX_S / len(steps) if counted.rest else EXACT
+    within = INDEX_S / max(1, len(steps)) if counted.rest or counted.untimed else EXACT
     found = [
         same("steps", pace["steps"], len(steps)),
         same("first step", pace["first"], min(steps, default=(0, None))[1]),
@@ -150,7 +150,7 @@ def _wall(told: dict[str, Any], counted: Recount) -> Checked:
     wall, parts = told["wall"], counted.wall
     if wall is None or not parts:
         return [("wall", wall is None and not parts)]
-    within = INDEX_S if counted.rest else 1e-5
+    within = INDEX_S if counted.rest or counted.untimed else 1e-5
     loose = [] if counted.exact else [name for name in ("steps", "start", "other") if parts[name] > 0]
     found = [same(name, took, parts.get(name, 0.0), within) for name, took in wall["parts"].items()]
     found += [
@@ -164,7 +164,7 @@ def _wall(told: dict[str, Any], counted: Recount) -> Checked:
 
 
 def _curves(told: dict[str, Any], counted: Recount) -> Checked:
-    timed: list[Point] = [(line.step, line.span) for line in counted.pace]
+    timed: list[Point] = [] if counted.untimed else [(line.step, line.span) for line in counted.pace]
     wanted: dict[str, list[Point]] = {
         "loss": [(step, loss) for step, loss, _ in counted.said],
         "step time": timed,

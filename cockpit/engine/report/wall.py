@@ -63,16 +63,25 @@ class Stretches:
         if at is None:
             return
         if said is not None and row["step_s"] is None and row["estimated"]:
-            before, self._log = self._log, (restarts, said, at)
-            if before is not None and before[0] == restarts and said > before[1] and at > before[2]:
-                found = self._found if step is None else self._lines
-                found.append((restarts, Stretch(said, said - before[1], before[2], at)))
+            self._line(restarts, said, at)
         elif row["steps"] and row["step_s"] is not None:
             if said is not None:
                 self._ahead.setdefault(restarts, set()).add(said - step)
             exact = not row["estimated"]
             took = self._lasted.of(restarts, step, row["steps"], at, row["step_s"], exact=exact)
             self._found.append((restarts, Stretch(step, row["steps"], at - took, at)))
+
+    def _line(self, restarts: int, step: int, at: float) -> None:
+        """Take in a line of a log: the steps of all lines that have one time ended since the time before."""
+        before, self._log = self._log, (restarts, step, at)
+        if before is None or before[0] != restarts or step <= before[1]:
+            return
+        many = step - before[1]
+        if at > before[2]:
+            self._lines.append((restarts, Stretch(step, many, before[2], at)))
+        elif self._lines and self._lines[-1][0] == restarts and self._lines[-1][1].end == at:
+            last = self._lines[-1][1]
+            self._lines[-1] = restarts, last._replace(step=step, many=last.many + many)
 
     def all(self) -> list[Stretch]:
         """What was found, by time."""
