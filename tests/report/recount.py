@@ -248,8 +248,8 @@ class Recount:
         if not self.stretches:
             return {}
         starts, since = list[Span](), self.began
-        for before, line, (begin, end) in zip([None, *self.pace], self.pace, self.stretches, strict=False):
-            if before is None or before.restarts < line.restarts:
+        for last, line, (begin, end) in zip([None, *self.pace], self.pace, self.stretches, strict=False):
+            if last is None or last.restarts < line.restarts:
                 starts.append((since, begin))
             since = end
         layers = {

@@ -153,9 +153,9 @@ def test_variables_of_a_bundle_are_compared(tmp_path: Path, capsys: pytest.Captu
     assert "NCCL_ALGO" not in told  # of one run it is not known
     (here.path / ENVIRON).write_text(json.dumps({"nodes": {"gpu01": {"NCCL_ALGO": "Tree", "OMP_X": "x"}}}))
     assert main(["compare", str(tmp_path / "b.tar.gz"), here.name, "--json"]) == Exit.OK
-    told = {one["name"]: one for one in json.loads(capsys.readouterr().out)["differences"]}
-    assert (told["NCCL_ALGO"]["before"], told["NCCL_ALGO"]["after"]) == ("Ring", "Tree")
-    assert told.keys() & {"OMP_X", "NCCL_DEBUG", "HF_TOKEN"} == set()
+    both = {one["name"]: one for one in json.loads(capsys.readouterr().out)["differences"]}
+    assert (both["NCCL_ALGO"]["before"], both["NCCL_ALGO"]["after"]) == ("Ring", "Tree")
+    assert both.keys() & {"OMP_X", "NCCL_DEBUG", "HF_TOKEN"} == set()
 
 
 def test_how_nodes_are_reached_is_not_in_it(bundle: Path) -> None:
