@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -320,4 +319,3 @@ def test_the_runs_ended_as_they_were_to(twenty: list[Made]) -> None:
             assert one.report["curves"][0]["odd"] == ENDINGS[how].steps - MET + 1
         if how == "import":
             assert "a_module_that_nobody_has" in one.report["why"]["cause"]
-            assert not Path(one.folder / "stacks").exists()
