@@ -217,7 +217,7 @@ class Recount:
         found: list[Span] = []
         for before, line in zip([None, *self.pace], self.pace, strict=False):
             last = line.restarts, line.step - line.many
-            follows = before is not None and (before.restarts, before.step) == last
+            follows = before is not None and (before.restarts, before.step) == last and line.at > before.at
             began = before.at if before is not None and follows and line.exact and line.many > 1 else None
             found.append((line.at - line.many * line.span if began is None else began, line.at))
         return found
@@ -305,7 +305,6 @@ class Recount:
         asked = any(one["e"] == "stop_asked" for one in self.journal)
         running: set[int] = set()
         attempts = dict.fromkeys(self.ranks, 0)
-        failed: set[int] = set()
         alike: dict[str, float] = {}
         at = -math.inf
         for one in self.record:
@@ -313,7 +312,6 @@ class Recount:
             kind, at = one["e"], max(at, one["t"] - self.offsets[-1])
             if kind == "rank_started" and one.get("attempt"):
                 attempts[one["rank"]] = one["attempt"]
-                failed.discard(one["rank"])
                 yield Happened(at, "warning")
             elif kind == "rank_started":
                 running.add(one["rank"])
@@ -328,13 +326,11 @@ class Recount:
             elif kind == "rank_exited" and one.get("attempt", 0) >= attempts[one["rank"]]:
                 running.discard(one["rank"])
                 rank, how, bad = one["rank"], self._how(one), one["signal"] is not None or bool(one["code"])
-                again = one is not self.exits[rank]
-                if rank == self.first_bad or (again and bad and not failed):
+                if rank == self.first_bad:  # one that may be restarted is none that failed
                     yield Happened(at, "error", rank)
                 elif abs(at - alike.get(how, -math.inf)) >= TOGETHER_S:
                     alike[how] = at
                     yield Happened(at, "warning" if bad else "info")
-                failed |= {rank} if bad else set()
 
 
 def _text(path: Path) -> str:
