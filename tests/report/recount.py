@@ -217,7 +217,7 @@ class Recount:
         found: list[Span] = []
         for before, line in zip([None, *self.pace], self.pace, strict=False):
             last = line.restarts, line.step - line.many
-            follows = before is not None and (before.restarts, before.step) == last
+            follows = before is not None and (before.restarts, before.step) == last and line.at > before.at
             began = before.at if before is not None and follows and line.exact and line.many > 1 else None
             found.append((line.at - line.many * line.span if began is None else began, line.at))
         return found
@@ -326,7 +326,7 @@ class Recount:
             elif kind == "rank_exited" and one.get("attempt", 0) >= attempts[one["rank"]]:
                 running.discard(one["rank"])
                 rank, how, bad = one["rank"], self._how(one), one["signal"] is not None or bool(one["code"])
-                if rank == self.first_bad:
+                if rank == self.first_bad:  # one that may be restarted is none that failed
                     yield Happened(at, "error", rank)
                 elif abs(at - alike.get(how, -math.inf)) >= TOGETHER_S:
                     alike[how] = at
