@@ -147,6 +147,12 @@ class Pod(Definition):
         """Whether no container of it will ever run again."""
         return self.status.phase in ("Failed", "Succeeded")
 
+    @property
+    def leaving(self) -> bool:
+        """Whether something may still run in it, though nobody can be sure."""
+        deleting = self.metadata.deletionTimestamp is not None
+        return self.status.phase == "Unknown" or (deleting and not self.ended)
+
     def container(self, wanted: str, usual: str = "") -> str:
         """The container that is meant.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cockpit.base.gate import Malformed
 from cockpit.errors import CockpitError, Exit, near
-from cockpit.kube.asking import Cluster, Unanswered, ask
+from cockpit.kube.asking import Absent, Cluster, ask
 from cockpit.kube.kinds import BY_WORD, KINDS, LABELS, Kind
 from cockpit.kube.pods import CONTAINER, NAME, Pod, in_places, read_owner, read_pods
 
@@ -82,7 +82,7 @@ class Selection:
         if not pods:
             where = f" in namespace {self.cluster.namespace}" if self.cluster.namespace else ""
             hint = f"see: {' '.join(self.cluster.words)} get pods --show-labels"
-            raise Unanswered(f"no pods{where}", where=self.word, hint=hint, retry=True)
+            raise Absent(f"no pods{where}", where=self.word, hint=hint)
         return in_places(pods, self.kind)
 
     def container(self, pod: Pod) -> str:
