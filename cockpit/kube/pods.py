@@ -327,8 +327,9 @@ def in_places(pods: Sequence[Pod], kind: Kind) -> dict[str, Pod]:
     return {place: one.pod for place, one in found.items()}
 
 
-def _rank(pod: Pod) -> tuple[bool, bool, str]:
-    return not pod.ended, not pod.metadata.deletionTimestamp, pod.metadata.creationTimestamp or ""
+def _rank(pod: Pod) -> tuple[bool, bool, bool, str]:
+    runs = pod.status.phase == "Running"
+    return not pod.ended, not pod.leaving, runs, pod.metadata.creationTimestamp or ""
 
 
 def _placed(pod: Pod, kind: Kind) -> _Placed:

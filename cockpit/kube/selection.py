@@ -62,6 +62,8 @@ class Selection:
             return cls(cluster, word, LABELS, "", container)
         kind = BY_WORD.get(named[1].lower())
         if kind is None:
+            if named[1].lower() in ("pod", "pods", "po"):
+                raise CockpitError("pods are named one by one with -w", where="--k8s", hint=f"-w {word}")
             meant = near(named[1].lower(), BY_WORD)
             known = ", ".join(each.words[0] for each in KINDS)
             hint = f"did you mean: {meant}" if meant else f"known are {known}; or give a label selector"

@@ -160,13 +160,10 @@ class Stub:
         require("nsenter")
         (self.home / "tmp" / name).mkdir(exist_ok=True)
         words = [require("unshare"), "-Urpf", "--mount-proc", "--kill-child", "/bin/sh", "-c", command]
-        started = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=(self.home / "logs" / name).open("wb"),
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with (self.home / "logs" / name).open("wb") as out:
+            started = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True
+            )
         children = Path(f"/proc/{started.pid}/task/{started.pid}/children")
         inside = until(lambda: started.poll() is not None or children.read_text().split(), "a namespace")
         if not isinstance(inside, list):

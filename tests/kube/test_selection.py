@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,6 @@ from cockpit.kube.asking import Absent, Cluster, Unanswered, ask
 from cockpit.kube.selection import Selection
 from cockpit.plans.nodes.sources import nodes_from
 from tests.kube.stub import Stub, shown
-
-
-@pytest.fixture
-def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    """A cluster without pods."""
-    made = Stub(tmp_path / "kube")
-    monkeypatch.setenv("PATH", made.path)
-    monkeypatch.setattr(asking, "_answers", {})
-    monkeypatch.setattr(asking, "PERIOD_S", 0.0)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("word", ["job/train", "jobs/train", "Job/train", "job.batch/train"])
