@@ -98,7 +98,7 @@ def test_a_run_in_pods_that_idle(idle: Stub, cockpit: Cockpit, tmp_path: Path) -
 
 
 def test_a_run_is_left_and_stopped(idle: Stub, cockpit: Cockpit, tmp_path: Path) -> None:
-    out = cockpit.start(*RUN, "--", "/bin/sh", "-c", "echo up; exec sleep infinity")
+    out = cockpit.start(*RUN, "--", "/bin/sh", "-c", "echo up $RANK; exec sleep infinity")
     until(lambda: out.read_text().count("up") >= 2, "both ranks")
     cockpit.close()
     said = cockpit.run("ps", "one")
@@ -112,7 +112,7 @@ def test_a_run_is_left_and_stopped(idle: Stub, cockpit: Cockpit, tmp_path: Path)
 def test_a_pod_that_is_deleted_under_a_run_is_lost_with_the_reason(
     idle: Stub, cockpit: Cockpit, tmp_path: Path
 ) -> None:
-    out = cockpit.start(*RUN, "--", "/bin/sh", "-c", "echo up; exec sleep infinity")
+    out = cockpit.start(*RUN, "--", "/bin/sh", "-c", "echo up $RANK; exec sleep infinity")
     until(lambda: out.read_text().count("up") >= 2, "both ranks")
     idle.end("idle-1", phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
     until(lambda: "Evicted" in out.read_text(), "the reason")
@@ -120,7 +120,7 @@ def test_a_pod_that_is_deleted_under_a_run_is_lost_with_the_reason(
     first, *rows = cockpit.run("ps", "one").stdout.splitlines()
     assert "running" in first, "the other pod's rank goes on"
     gone = "lost: pod idle-1 has ended: Failed: Evicted: The node was low on resource: memory."
-    assert any(gone in row for row in rows), rows
+    assert any(gone in row for row in rows), "\n".join(rows)
     assert cockpit.run("stop", "one").returncode in (0, 1)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cockpit.base.shared_fields import Target
 from cockpit.node import procfs
 from cockpit.node.jobs import outputs
 from cockpit.node.stacks import permission
@@ -51,5 +52,5 @@ def test_where_the_output_of_a_container_is(
     if inside:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     search = outputs._Search()
-    search.rank(outputs.Target(0, unread, procfs.ticks(unread) or 0))
+    search.rank(Target(0, unread, procfs.ticks(unread) or 0))
     assert said in search.told()["why"][0]
