@@ -119,7 +119,7 @@ def test_a_pod_that_is_deleted_under_a_run_is_lost_with_the_reason(
     cockpit.close()
     first, *rows = cockpit.run("ps", "one").stdout.splitlines()
     assert "running" in first, "the other pod's rank goes on"
-    gone = "lost: pod idle-1 has ended: Failed: Evicted: The node was low on resource: memory."
+    gone = "gone: pod idle-1 has ended: Failed: Evicted: The node was low on resource: memory."
     assert any(gone in row for row in rows), "\n".join(rows)
     assert cockpit.run("stop", "one").returncode in (0, 1)
 
