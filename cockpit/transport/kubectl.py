@@ -25,16 +25,25 @@ CAUTION = (
 )
 """What a person must know of such a run."""
 
-_pods: dict[tuple[Cluster, str, str], str] = {}
-"""The pod that was last known to fill a place, by cluster, selection and place, for as long as we live."""
+_pods: dict[tuple[Cluster, str, str], tuple[str, str]] = {}
+"""The pod that was last known to fill a place, and its container, by cluster, selection and node, for as long
+as we live."""
 
 
 def typed(options: Mapping[str, str], node: str) -> tuple[str, ...]:
     """What a person types before a command to run it in a pod."""
     cluster = Cluster.of(options)
     place, _, container = node.partition(":")
-    pod = _pods.get((cluster, options.get("pods", ""), place), place)
+    pod, _ = _pods.get((cluster, options.get("pods", ""), node), (place, ""))
     return (*cluster.words, "exec", pod, *(("-c", container) if container else ()), "--")
+
+
+def output(options: Mapping[str, str], node: str) -> tuple[str, ...]:
+    """What prints the output of a container to which there is, or was, a link; empty: none is known."""
+    cluster = Cluster.of(options)
+    pod, container = _pods.get((cluster, options.get("pods", ""), node), ("", ""))
+    words = (*cluster.words, "logs", pod, "-c", container, "--timestamps", "--follow")
+    return words if pod else ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class _Exec(ChildTransport):
         seen = await self._look()
         if why := seen.pod.why_not(seen.container):
             raise self._idle(seen, why)
-        _pods[self._cluster, self._word, self._place] = seen.pod.name
+        _pods[self._cluster, self._word, self._node] = seen.pod.name, seen.container
         self._words = (
             *(*self._cluster.words, "exec", "-i", seen.pod.name, "-c", seen.container),
             *("--", "/bin/sh", "-c"),

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,37 @@ def test_a_job_of_others_is_watched_and_its_eviction_is_named(
     cockpit.close()
     shown_now = cockpit.run("ps", "seen").stdout
     assert "gone: pod train-1-abcde has ended: Failed: Evicted" in shown_now
+
+
+def test_what_ranks_write_to_their_container_is_here_byte_for_byte(
+    stub: Stub, cockpit: Cockpit, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    for index in range(2):
+        labels = {"job-name": "train", INDEX: str(index)}
+        env = f"RANK={index} WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=a MASTER_PORT=1"
+        stub.start(shown(f"train-{index}-abcde", labels=labels), f"{env} exec {sys.executable} {script} 2>&1")
+    for wanted in (20, 60):
+        out = cockpit.start("attach", "--k8s", "job/train", "--headless", "--name", "seen")
+        until(partial(has, tmp_path, wanted, out), "lines of rank 1, also on the screen")
+        cockpit.close()
+    for rank in range(2):
+        lines = list(spooled(tmp_path, rank))
+        assert lines == [f"step {step} of rank {rank}" for step in range(len(lines))], (
+            "none twice, none missing"
+        )
+
+
+def has(home: Path, lines: int, out: Path) -> bool:
+    """Whether so many lines of rank 1 are here, and some were printed."""
+    return len(list(spooled(home, 1))) > lines and "train-1:1" in out.read_text()
+
+
+def spooled(home: Path, rank: int) -> Iterator[str]:
+    """The whole lines of a rank's log, as it is here."""
+    for log in (home / "state" / "cockpit" / "runs" / "seen").glob(f"spool/*/rank-{rank}.log"):
+        yield from log.read_text().rpartition("\n")[0].splitlines()
 
 
 def test_stacks_of_a_job_of_others(training: Stub, cockpit: Cockpit) -> None:
