@@ -55,6 +55,8 @@ if words[0] == "get":
         print(json.dumps(found)) if found else fail(
             'Error from server (NotFound): %ss.apps "%s" not found' % (words[1], words[2]))
 elif words[0] == "logs":
+    if os.path.exists(path("nologs")):
+        fail(open(path("nologs")).read())
     import time
     number, rest = 0, b""
     with open(path("logs", words[1]), "rb") as file:
@@ -161,8 +163,8 @@ class Stub:
         (self.home / "objects" / f"{kind}-{name}").write_text(json.dumps(found))
 
     def say(self, name: str, text: str) -> None:
-        """Let it answer with these words: ``down`` (whatever it is asked), ``raw`` (stdout of a get), or
-        ``refused/POD`` (an exec); empty: no longer."""
+        """Let it answer with these words: ``down`` (whatever it is asked), ``raw`` (stdout of a get),
+        ``nologs``, or ``refused/POD`` (an exec); empty: no longer."""
         file = self.home / name
         if text:
             file.write_text(text)

@@ -24,6 +24,12 @@ for step in range(100_000):
 """
 
 
+FORBIDDEN = (
+    'Error from server (Forbidden): pods "train-0" is forbidden: User "ada" cannot get resource "pods/log" in '
+    'API group "" in the namespace "ml"'
+)
+
+
 class Cockpit:
     """One on this machine, whose kubectl is the stub."""
 
@@ -173,6 +179,27 @@ def test_what_ranks_write_to_their_container_is_here_byte_for_byte(
         assert lines == [f"step {step} of rank {rank}" for step in range(len(lines))], (
             "none twice, none missing"
         )
+
+
+def test_who_may_not_read_logs_is_told_so_and_the_last_words_of_a_container_are_here(
+    stub: Stub, cockpit: Cockpit, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)\nraise OSError(7)"
+    )
+    env = "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=a MASTER_PORT=1"
+    stub.start(shown("train-0", labels={"app": "x"}), f"{env} exec {sys.executable} {script} 2>&1")
+    stub.say("nologs", FORBIDDEN)
+    out = cockpit.start("attach", "--k8s", "app=x", "--headless", "--name", "seen")
+    until(lambda: "ada may not get pods/log in namespace ml" in out.read_text(), "what is forbidden")
+    stub.say("nologs", "")
+    cockpit.close()
+    out = cockpit.start("attach", "--k8s", "app=x", "--headless", "--name", "seen")
+    until(lambda: [words for words in stub.calls if words[0] == "logs"][1:], "the second try")
+    go.touch()
+    until(lambda: "OSError: 7" in out.read_text(), "the last line before the container ended")
 
 
 def has(home: Path, lines: int, out: Path) -> bool:

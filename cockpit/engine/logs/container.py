@@ -10,7 +10,7 @@ import calendar
 import re
 import time
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from cockpit.base import openfiles
@@ -89,7 +89,7 @@ def _ns(match: re.Match[bytes]) -> int:
     return max(0, seconds) * 10**9 + int((match[2] or b"0").ljust(9, b"0"))
 
 
-async def follow(words: Sequence[str], after: Place | None, said: Tail) -> AsyncIterator[Lines]:
+async def follow(words: Sequence[str], after: Place | None, said: Tail) -> AsyncGenerator[Lines, None]:
     """The lines after a place, and those to come, until kubectl ends.
 
     :param words: ``kubectl logs`` with all it needs, but for where to begin

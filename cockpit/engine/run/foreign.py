@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
@@ -239,18 +240,30 @@ class ForeignJob(Source):
         name = entry.name
         one = next((each for each in self._outlets.read_by(name) if each.id.startswith(CONTAINER)), None)
         kind, reach = TRANSPORTS.get(self._desk.manifest.transport), self._desk.manifest.reach
-        while one is not None and kind is not None and kind.output is not None:
+        words = kind.output(reach.options, name) if kind is not None and kind.output is not None else ()
+        while one is not None and words:
             said = Tail()
-            after = None if one.mark is None else container.Place(one.marked, one.mark)
-            async for lines in container.follow(kind.output(reach.options, name), after, said):
+            try:
+                await self._read_container(name, one, words, said)
+                found = meaning(said.text())
+                why = "" if found is None else found.what
+            except (CockpitError, OSError) as error:
+                why = str(error)
+            if why:
+                self._desk.remark_of(name, f"output of its container: {why}")
+            if name in self._desk.copies.paused:
+                return  # once there is room, the node is followed again, and this with it
+            await asyncio.sleep(container.AGAIN_S)
+
+    async def _read_container(self, name: str, one: Outlet, words: Sequence[str], said: Tail) -> None:
+        after = None if one.mark is None else container.Place(one.marked, one.mark)
+        async with aclosing(container.follow(words, after, said)) as found:
+            async for lines in found:
                 if lines.missing:
                     self._begun_output(name, one, None)
                 self._take_bytes(name, one, lines.data, lines.end.mark, lines.end.ns)
                 if name in self._desk.copies.paused:
                     return
-            if (meant := meaning(said.text())) is not None:
-                self._desk.remark_of(name, f"output of its container: {meant.what}")
-            await asyncio.sleep(container.AGAIN_S)
 
     def _begun_output(self, name: str, one: Outlet, end: int | None) -> None:
         """A file was shortened: what is held of a line is all there will be of it."""
