@@ -25,8 +25,8 @@ for step in range(100_000):
 
 
 FORBIDDEN = (
-    'Error from server (Forbidden): pods "train-0" is forbidden: User "ada" cannot get resource "pods/log" in '
-    'API group "" in the namespace "ml"'
+    'Error from server (Forbidden): pods "train-0" is forbidden: User "ada" cannot get resource '
+    '"pods/log" in API group "" in the namespace "ml"'
 )
 
 
