@@ -60,8 +60,14 @@ class _Seen:
 
 
 class _Exec(ChildTransport):
-    def __init__(self, node: str, options: Mapping[str, str]) -> None:
+    """See :class:`cockpit.transport.base.Transport`.
+
+    :param known: the pod to which each node has led so far
+    """
+
+    def __init__(self, node: str, options: Mapping[str, str], known: dict[str, _Seen]) -> None:
         super().__init__("kubectl", node, ())
+        self._known = known
         self._cluster = Cluster.of(options)
         self._word = options.get("pods", "")
         self._place, _, self._wanted = node.partition(":")
@@ -74,6 +80,9 @@ class _Exec(ChildTransport):
         seen = await self._look()
         if why := seen.pod.why_not(seen.container):
             raise self._idle(seen, why)
+        before, self._known[self._node] = self._known.get(self._node), seen
+        if (other := self._other(before, seen)) is not None:
+            raise other  # once: whoever comes back knows
         _pods[self._cluster, self._word, self._node] = seen.pod.name, seen.container
         self._words = (
             *(*self._cluster.words, "exec", "-i", seen.pod.name, "-c", seen.container),
@@ -99,13 +108,18 @@ class _Exec(ChildTransport):
             return error or unknown
         if why := seen.pod.why_not(seen.container):
             return self._idle(seen, why)
+        self._known[self._node] = seen
+        return self._other(before, seen) or error
+
+    def _other(self, before: _Seen | None, seen: _Seen) -> Reclaimed | None:
+        """Why nothing of before runs; None: it may. The server hears of a container's end later than we."""
+        if before is None or before.life == seen.life:
+            return None
         if seen.pod.metadata.uid != before.pod.metadata.uid:
             return self._reclaimed(f"pod {before.pod.name} is gone, {seen.pod.name} has its place", seen.pod)
-        if seen.life != before.life:
-            last = seen.pod.last_end(seen.container)
-            what = f"container {seen.container} was started again" + (f": {last}" if last else "")
-            return self._reclaimed(what, seen.pod)
-        return error
+        last = seen.pod.last_end(seen.container)
+        what = f"container {seen.container} was started again" + (f": {last}" if last else "")
+        return self._reclaimed(what, seen.pod)
 
     async def _look(self, since: float = 0.0) -> _Seen:
         """The pod that fills the place.
@@ -155,6 +169,7 @@ class KubectlWays:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
+        self._known: dict[str, _Seen] = {}
 
     async def to(self, node: str) -> _Exec:
         """See :meth:`cockpit.transport.base.Ways.to`.
@@ -162,7 +177,7 @@ class KubectlWays:
         :raises LinkError: no pod has such a name
         """
         try:
-            return _Exec(node, self._options)
+            return _Exec(node, self._options, self._known)
         except CockpitError as error:
             raise LinkError(error.what, where=node, hint=error.hint, retry=False) from None
 
