@@ -67,9 +67,9 @@ def names_nodes(target: str | None, args: argparse.Namespace, ask: str) -> list[
     :param ask: what to type if nothing is named at all
     :raises CockpitError: nothing is named, or nodes twice
     """
-    if target is None and not args.nodelist and args.slurm is None and (args.pid or args.match):
+    if target is None and not node_options.named(args) and (args.pid or args.match):
         return ["-w", socket.gethostname()]  # this machine
-    if target in (None, STDIN) or args.nodelist:
+    if target in (None, STDIN) or args.nodelist or args.k8s:
         return node_options.source(target, args, ask)
     return []
 
@@ -155,6 +155,8 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
         ]
         words = [word for name, value in options if value for word in (f"--{name}", str(value))]
         again = node_options.words_again(source, names)
+        if way.kind == "kubectl" and not args.k8s:
+            again += node_options.where_pods(args)
         if args.step and not args.step.endswith("."):
             again = ["--slurm", args.step]
         yield JobParty(job, names, pool, [*again, *words], errors, args.step)

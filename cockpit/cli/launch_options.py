@@ -34,6 +34,7 @@ EPILOG = """examples:
   cockpit {verb} hostfile --launcher per-node -- lightning_train.py
   cockpit {verb} -w 'gpu[01-04]:8' -- train.py
   scontrol show hostnames | cockpit {verb} - -- train.py
+  cockpit {verb} --k8s sts/idle -- train.py
 
 The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's ("gpu01:8"), with ranges on top
 ("gpu[01-16] slots=8"). Nodes without a slot count get one slot per GPU. Without HOSTFILE or -w:
@@ -299,7 +300,8 @@ def _unnamed(args: argparse.Namespace) -> list[str]:
     number = getattr(args, "nodes", None)
     if number is None:
         return []
-    named = args.hostfile or ("-w" if args.nodelist else "--slurm" if args.slurm is not None else "")
+    options = {"-w": args.nodelist, "--k8s": args.k8s, "--slurm": args.slurm is not None}
+    named = args.hostfile or next((option for option, given in options.items() if given), "")
     if named:
         raise CockpitError(f"--nodes and {named} both select nodes", hint="give one of the two")
     return ["-w", f"node[1-{number}]"]
