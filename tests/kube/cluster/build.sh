@@ -1,0 +1,74 @@
+#!/bin/bash
+# Builds what a Kubernetes control plane needs, once, from Debian 12's packages and nothing else.
+#
+#   bash tests/kube/cluster/build.sh
+#
+# Debian ships no server binaries, but the source package `kubernetes` holds upstream's whole tree with vendor/.
+# Packages are downloaded and unpacked, never installed: no daemon of etcd or containerd starts, and nothing
+# outside $COCKPIT_K8S_CACHE (default ~/.cache/cockpit-k8s, 500 MB once built) is written. Needs apt and dpkg-dev.
+set -euo pipefail
+CACHE=${COCKPIT_K8S_CACHE:-$HOME/.cache/cockpit-k8s}
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PARTS="kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl"
+STAMP=$CACHE/built
+[ -e "$STAMP" ] && cmp -s "$STAMP" "${BASH_SOURCE[0]}" && exit 0
+mkdir -p "$CACHE/apt/lists/partial" "$CACHE/apt/archives/partial" "$CACHE/bin" "$CACHE/root"
+cd "$CACHE"
+
+# Lists of our own, so that /etc/apt and /var/lib/apt stay as they are.
+cat >apt/sources.list <<'LIST'
+deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
+deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
+LIST
+apt() {
+  apt-get -q -o Dir::Etc::sourcelist="$CACHE/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+    -o Dir::State::lists="$CACHE/apt/lists" -o Dir::Cache::archives="$CACHE/apt/archives" \
+    -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root "$@"
+}
+apt update
+
+echo "build: unpacking etcd, containerd, runc, CNI plugins and Go"
+(cd apt/archives && apt download etcd-server containerd runc libseccomp2 containernetworking-plugins \
+  golang-1.19-go golang-1.19-src)
+for package in apt/archives/*.deb; do dpkg -x "$package" root; done
+ln -sfn "$CACHE/root/usr/share/go-1.19/src" root/usr/lib/go-1.19/src
+for sub in api misc pkg test; do
+  [ -e "root/usr/share/go-1.19/$sub" ] && rm -rf "root/usr/lib/go-1.19/$sub" &&
+    ln -sfn "$CACHE/root/usr/share/go-1.19/$sub" "root/usr/lib/go-1.19/$sub"
+done
+
+echo "build: the source of kubernetes"
+rm -rf source go && mkdir -p source go/src/k8s.io
+(cd source && apt source kubernetes)
+tree=$(find "$CACHE/source" -maxdepth 1 -type d -name 'kubernetes-*')
+ln -sfn "$tree" go/src/k8s.io/kubernetes
+# Even with -tags providerless kubelet asks for credentials of clouds, over the network, at every start.
+sed -i '\#credentialprovider/#d' "$tree/cmd/kubelet/app/plugins.go"
+export GOROOT=$CACHE/root/usr/lib/go-1.19 GOPATH=$CACHE/go GO111MODULE=off GOPROXY=off GOFLAGS= \
+  GOCACHE=$CACHE/gocache CGO_ENABLED=0 GOMAXPROCS=${GOMAXPROCS:-1}
+cd go/src/k8s.io/kubernetes
+version=k8s.io/kubernetes/vendor/k8s.io/component-base/version
+for part in $PARTS; do
+  echo "build: $part"
+  nice -n 19 "$GOROOT/bin/go" build -p 1 -tags providerless -o "$CACHE/bin/$part" \
+    -ldflags "-s -w -X $version.gitVersion=v1.20.2 -X $version.gitMajor=1 -X $version.gitMinor=20" "./cmd/$part"
+done
+echo "build: pause"
+cat >"$CACHE/pause.go" <<'GO'
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+	<-end
+}
+GO
+"$GOROOT/bin/go" build -ldflags "-s -w" -o "$CACHE/bin/pause" "$CACHE/pause.go"
+cd "$CACHE" && rm -rf gocache
+cp "$HERE/build.sh" "$STAMP"
