@@ -31,11 +31,6 @@ echo "build: unpacking etcd, containerd, runc, CNI plugins and Go"
 (cd apt/archives && apt download etcd-server containerd runc libseccomp2 containernetworking-plugins \
   golang-1.19-go golang-1.19-src)
 for package in apt/archives/*.deb; do dpkg -x "$package" root; done
-ln -sfn "$CACHE/root/usr/share/go-1.19/src" root/usr/lib/go-1.19/src
-for sub in api misc pkg test; do
-  [ -e "root/usr/share/go-1.19/$sub" ] && rm -rf "root/usr/lib/go-1.19/$sub" &&
-    ln -sfn "$CACHE/root/usr/share/go-1.19/$sub" "root/usr/lib/go-1.19/$sub"
-done
 
 echo "build: the source of kubernetes"
 rm -rf source go && mkdir -p source go/src/k8s.io
@@ -44,15 +39,9 @@ tree=$(find "$CACHE/source" -maxdepth 1 -type d -name 'kubernetes-*')
 ln -sfn "$tree" go/src/k8s.io/kubernetes
 # Even with -tags providerless kubelet asks for credentials of clouds, over the network, at every start.
 sed -i '\#credentialprovider/#d' "$tree/cmd/kubelet/app/plugins.go"
+
 export GOROOT=$CACHE/root/usr/lib/go-1.19 GOPATH=$CACHE/go GO111MODULE=off GOPROXY=off GOFLAGS= \
   GOCACHE=$CACHE/gocache CGO_ENABLED=0 GOMAXPROCS=${GOMAXPROCS:-1}
-cd go/src/k8s.io/kubernetes
-version=k8s.io/kubernetes/vendor/k8s.io/component-base/version
-for part in $PARTS; do
-  echo "build: $part"
-  nice -n 19 "$GOROOT/bin/go" build -p 1 -tags providerless -o "$CACHE/bin/$part" \
-    -ldflags "-s -w -X $version.gitVersion=v1.20.2 -X $version.gitMajor=1 -X $version.gitMinor=20" "./cmd/$part"
-done
 echo "build: pause"
 cat >"$CACHE/pause.go" <<'GO'
 package main
@@ -69,6 +58,12 @@ func main() {
 	<-end
 }
 GO
-"$GOROOT/bin/go" build -ldflags "-s -w" -o "$CACHE/bin/pause" "$CACHE/pause.go"
+nice -n 19 "$GOROOT/bin/go" build -ldflags "-s -w" -o "$CACHE/bin/pause" "$CACHE/pause.go"
+cd go/src/k8s.io/kubernetes
+version=k8s.io/kubernetes/vendor/k8s.io/component-base/version
+echo "build: $PARTS"
+nice -n 19 "$GOROOT/bin/go" build -p 1 -tags providerless -o "$CACHE/bin/" \
+  -ldflags "-s -w -X $version.gitVersion=v1.20.2 -X $version.gitMajor=1 -X $version.gitMinor=20" \
+  $(printf './cmd/%s ' $PARTS)
 cd "$CACHE" && rm -rf gocache
 cp "$HERE/build.sh" "$STAMP"

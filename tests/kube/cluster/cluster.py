@@ -59,7 +59,9 @@ def until(what: str, true: Callable[[], bool], within_s: float = 180) -> None:
     end = time.monotonic() + within_s
     while not true():
         if time.monotonic() > end:
-            raise ClusterError(f"{what}: not within {within_s:.0f} s; look into {FOLDER}/logs and {FOLDER}/node*")
+            raise ClusterError(
+                f"{what}: not within {within_s:.0f} s; look into {FOLDER}/logs and {FOLDER}/node*"
+            )
         time.sleep(0.1)
 
 
@@ -162,6 +164,8 @@ def _write() -> None:
     FOLDER.mkdir(mode=0o700)
     for name in ("bin", "etc", "hold", "logs", "pki", "stage"):
         (FOLDER / name).mkdir()
+    hosts = "".join(f"{config.address(n)} node{n}\n" for n in range(1, NODES + 1))
+    (FOLDER / "etc/hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
     rows = [f"{secrets.token_hex(16)},{user},{user},{group}\n" for user, group in config.USERS.items()]
     (FOLDER / "tokens.csv").write_text("".join(rows))
     (FOLDER / "kubeconfig").write_text(config.kubeconfig(FOLDER))
@@ -176,7 +180,7 @@ def _write() -> None:
 
 
 def _write_kubectl(pid: int) -> None:
-    """A kubectl in the cluster's network: nothing outside leads there. It keeps no cache in the user's home."""
+    """A kubectl in the cluster's network, where nothing else leads; it leaves the user's cache alone."""
     for name, found in _kubectls().items():
         path = FOLDER / "bin" / name
         enter = f"nsenter --net=/proc/{pid}/ns/net -- {found} --cache-dir={FOLDER}/discovered"
@@ -185,7 +189,7 @@ def _write_kubectl(pid: int) -> None:
 
 
 def _kubectls() -> dict[str, str]:
-    """``kubectl`` is the machine's, a newer one than the cluster; ``kubectl-1.20`` is of the cluster's age."""
+    """``kubectl`` is the machine's, if it has one; ``kubectl-1.20`` is of the cluster's own version."""
     own = str(CACHE / "bin/kubectl")
     return {"kubectl": shutil.which("kubectl") or own, "kubectl-1.20": own}
 

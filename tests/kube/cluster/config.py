@@ -12,7 +12,7 @@ SERVER = f"https://{CONTROL}:6443"
 IMAGE = "docker.io/lab/empty:1"
 """The one image there is. It holds no program but the pause of a sandbox: pods mount the node's /usr."""
 USERS = {"admin": "system:masters", "dev": "lab:dev", "viewer": "lab:viewer"}
-"""Users, each a context of the kubeconfig, and the group of each: who may do all, may exec, may only look."""
+"""Users, each a context of the kubeconfig, with a group: one may do all, one may exec, one only look."""
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
 """Control groups (v1) that a node gets its own root of."""
 SYSCTLS = {

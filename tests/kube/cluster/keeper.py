@@ -1,8 +1,8 @@
 """The first process of the cluster: it starts all others, and they end with it.
 
-:mod:`tests.kube.cluster.cluster` starts it in network, mount and process namespaces of its own. The control plane
-runs in those; a node is a child with its own of each, and its own control groups. A program that ends is started
-again, as systemd would, unless there is a file ``hold/PROGRAM`` (or ``hold/nodeN``, for all of a node).
+:mod:`tests.kube.cluster.cluster` starts it in network, mount and process namespaces of its own. The control
+plane runs in those; a node is a child with its own of each, and its own control groups. A program that ends
+is started again, as systemd would, unless there is a file ``hold/PROGRAM`` (``hold/nodeN``: all of a node).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Programs:
 
 
 def own_settings(folder: Path) -> None:
-    """Put files over the machine's settings that kubelet writes: of the mount namespace, not of the machine."""
+    """Put files over the machine's settings that kubelet writes, as this mount namespace sees them."""
     for name, value in config.SYSCTLS.items():
         path = Path("/proc/sys", name)
         if path.exists():
@@ -99,7 +99,9 @@ def own_groups() -> None:
     lab.mount("tmpfs", str(GROUPS), "tmpfs", 0, "mode=755")
     for kind in (*config.CONTROLLERS, "systemd"):
         (GROUPS / kind).mkdir()
-        lab.mount("cgroup", str(GROUPS / kind), "cgroup", 0, "none,name=systemd" if kind == "systemd" else kind)
+        lab.mount(
+            "cgroup", str(GROUPS / kind), "cgroup", 0, "none,name=systemd" if kind == "systemd" else kind
+        )
 
 
 class Keeper:
