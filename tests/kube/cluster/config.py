@@ -23,7 +23,7 @@ SYSCTLS = {
     "kernel/keys/root_maxkeys": 1000000,
     "kernel/keys/root_maxbytes": 25000000,
 }
-"""Settings of the whole machine that kubelet insists on, and writes where they differ: it gets files instead."""
+"""Settings of the whole machine that kubelet writes where they differ: it gets files instead."""
 
 _CONTAINERD = """version = 2
 root = "/var/lib/containerd"
@@ -111,7 +111,6 @@ def control_plane(folder: Path, programs: Path) -> dict[str, list[str]]:
             config,
             "--leader-elect=false",
             f"--service-account-private-key-file={key}",
-            "--node-monitor-grace-period=12s",
         ],
         "kube-scheduler": [str(programs / "kube-scheduler"), config, "--leader-elect=false"],
     }
