@@ -67,9 +67,9 @@ def names_nodes(target: str | None, args: argparse.Namespace, ask: str) -> list[
     :param ask: what to type if nothing is named at all
     :raises CockpitError: nothing is named, or nodes twice
     """
-    if target is None and not args.nodelist and args.slurm is None and (args.pid or args.match):
+    if target is None and not node_options.named(args) and (args.pid or args.match):
         return ["-w", socket.gethostname()]  # this machine
-    if target in (None, STDIN) or args.nodelist:
+    if target in (None, STDIN) or args.nodelist or args.k8s:
         return node_options.source(target, args, ask)
     return []
 

@@ -40,7 +40,7 @@ The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's (
 /job/hostfile if it exists, as in DeepSpeed.
 """
 
-USUAL = "--nodelist --slots --launcher --python --setup --env --slurm"
+USUAL = "--nodelist --slots --launcher --python --setup --env --slurm --k8s"
 """The options of a launch that are used most."""
 
 PROBES = ("auto", "on", "off")
@@ -299,7 +299,8 @@ def _unnamed(args: argparse.Namespace) -> list[str]:
     number = getattr(args, "nodes", None)
     if number is None:
         return []
-    named = args.hostfile or ("-w" if args.nodelist else "--slurm" if args.slurm is not None else "")
+    options = {"-w": args.nodelist, "--k8s": args.k8s, "--slurm": args.slurm is not None}
+    named = args.hostfile or next((option for option, given in options.items() if given), "")
     if named:
         raise CockpitError(f"--nodes and {named} both select nodes", hint="give one of the two")
     return ["-w", f"node[1-{number}]"]

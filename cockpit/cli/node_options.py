@@ -26,8 +26,14 @@ def add_options(group: argparse._ActionsContainer) -> None:
         metavar="NODES",
         action="append",
         default=[],
-        help="nodes, instead of a HOSTFILE: gpu[01-04]:8,big1:4 (:N is the slots of each)",
+        help="nodes, instead of a HOSTFILE: gpu[01-04]:8,big1:4 (:N is the slots of each); "
+        "pods: pod/train-[0-3][:CONTAINER]",
     )
+
+
+def named(args: argparse.Namespace) -> bool:
+    """Whether an option names a source of nodes."""
+    return bool(args.nodelist or args.k8s or args.slurm is not None)
 
 
 def nodes(words: list[str], include: str = "", exclude: str = "", slots: int = 0) -> tuple[Host, ...]:
@@ -55,10 +61,15 @@ def source(file: str | None, args: argparse.Namespace, ask: str) -> list[str]:
     :param ask: what to type if nothing names nodes, nor a hostfile of DeepSpeed's
     :raises CockpitError: none, or two
     """
+    named = [f"{file}"] if file is not None else []
+    named += (["-w"] if args.nodelist else []) + (["--k8s"] if args.k8s else [])
+    if len(named) > 1:
+        raise CockpitError(f"{named[0]} and {named[1]} both name nodes", hint="give one of the two")
     if args.nodelist:
-        if file is not None:
-            raise CockpitError(f"{file} and -w both name nodes", hint="give one of the two")
         return ["-w", ",".join(args.nodelist)]
+    if args.k8s:
+        where = (("-n", args.namespace), ("--context", args.context))
+        return ["--k8s", args.k8s, *(word for option in where if option[1] for word in option)]
     if file is None and args.slurm is not None:
         return ["--slurm", args.slurm or own_job()]
     if file is None:

@@ -126,8 +126,8 @@ def add_link_options(parser: argparse.ArgumentParser, job: str = "JOBID") -> Non
         "--transport",
         choices=tuple(TRANSPORTS),
         default="auto",
-        help="auto: srun with --slurm, or for nodes without sshd that your job holds; this machine directly; "
-        "all others over ssh; openssh: your own ssh program",
+        help="auto: srun with --slurm, or for nodes without sshd that your job holds; kubectl for pods; this "
+        "machine directly; all others over ssh; openssh: your own ssh program",
     )
     add_word(group, "-F --ssh-config", "FILE", "ssh config file to use instead of ~/.ssh/config")
     add_flag(
@@ -148,10 +148,27 @@ def add_link_options(parser: argparse.ArgumentParser, job: str = "JOBID") -> Non
         "'WORDS'",
         "with --slurm: more options for each srun, such as --container-image IMAGE",
     )
+    add_word(
+        group,
+        "--k8s",
+        "SELECTOR|KIND/NAME",
+        "the pods of a Kubernetes job (job/train, pytorchjob/train, app=train), reached by kubectl exec; "
+        ":CONTAINER at its end says which container",
+    )
+    add_word(group, "-n --namespace", "NAMESPACE", "the pods' namespace (default: as kubectl)")
+    add_word(group, "--context", "CONTEXT", "context of your kubeconfig (default: as kubectl)")
 
 
 def reach(args: argparse.Namespace) -> Reach:
-    """How the options want nodes to be reached."""
+    """How the options want nodes to be reached.
+
+    :raises CockpitError: they contradict each other
+    """
+    if args.transport == "kubectl" or args.k8s or _pods(args):
+        return _by_kubectl(args)
+    if args.namespace or args.context:
+        what = "-n" if args.namespace else "--context"
+        raise CockpitError(f"{what} is for pods", hint="add --k8s KIND/NAME, or name them: -w pod/NAME")
     if args.transport == "srun" or (args.transport == "auto" and args.slurm is not None):
         from cockpit.plans.nodes import slurm  # every other way saves its time
         from cockpit.transport.srun import more_words
@@ -164,6 +181,27 @@ def reach(args: argparse.Namespace) -> Reach:
     config = args.ssh_config and os.path.abspath(args.ssh_config)
     options = {"config": config, "accept_new": "yes" if args.accept_new_host_keys else ""}
     return Reach(args.transport, {name: value for name, value in options.items() if value})
+
+
+def _pods(args: argparse.Namespace) -> bool:
+    """Whether ``-w`` names pods."""
+    from cockpit.plans.nodes.hostfile import POD
+
+    return any(word.startswith(POD) for word in getattr(args, "nodelist", ()))
+
+
+def _by_kubectl(args: argparse.Namespace) -> Reach:
+    if args.transport not in ("auto", "kubectl"):
+        raise CockpitError(
+            f"pods are reached by kubectl, not by --transport {args.transport}", hint="leave that out"
+        )
+    if args.slurm is not None:
+        raise CockpitError("--slurm names no pods", hint="leave out either --slurm or the pods")
+    options = {"context": args.context, "namespace": args.namespace, "pods": args.k8s}
+    from cockpit.kube.asking import Cluster
+
+    Cluster.of(options)
+    return Reach("kubectl", {name: value for name, value in options.items() if value})
 
 
 def add_flag(group: argparse._ActionsContainer, options: str, text: str) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
 
 from cockpit.base import openfiles
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail
 
 ENDS_S = 2.0
 """Seconds a child has to end after its stdin closes, and again after SIGKILL: a disk may block it."""
+
+Broken = Callable[[int | None], "LinkError | Awaitable[LinkError | None] | None"]
+"""What the exit status of a child says about the connection (None: it is not known), at its end."""
 
 WORDS_S = 0.5
 """For the last words of a child that has ended: one that it left behind may hold its stderr."""
@@ -40,13 +44,10 @@ class ChildTransport:
         self.progress.reach(ConnectStage.SHELL)
         return await self._start(command, Tail())
 
-    async def _start(
-        self, command: str, tail: Tail, broken: Callable[[int | None], LinkError | None] | None = None
-    ) -> ChildPipe:
+    async def _start(self, command: str, tail: Tail, broken: Broken | None = None) -> ChildPipe:
         """Start a child.
 
         :param tail: is given what it writes to stderr
-        :param broken: what its exit status says about the connection (None: it is not known), at the end
         :raises LinkError: it cannot be started
         """
         try:
@@ -81,7 +82,7 @@ class ChildPipe:
         node: str,
         process: asyncio.subprocess.Process,
         tail: Tail,
-        broken: Callable[[int | None], LinkError | None] | None,
+        broken: Broken | None,
     ) -> None:
         self._node = node
         self._process = process
@@ -97,6 +98,8 @@ class ChildPipe:
         self.heard.set()
         if not data and self._broken is not None:
             error = self._broken(await self.status())
+            if inspect.isawaitable(error):
+                error = await error
             if error is not None:
                 raise error
         return data

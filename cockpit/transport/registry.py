@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cockpit.transport import srun, srun_end
+from cockpit.transport import kubectl, srun, srun_end
 from cockpit.transport.base import HeldCommand, Transport, Ways
 from cockpit.transport.srun import SrunWays
 
@@ -44,6 +44,7 @@ class TransportKind:
         connection by which it was started; None: processes there do
     :param ending: says why whoever lent the nodes has ended a run
     :param retry_s: least seconds between two tries to get a lost link back
+    :param caution: what a person must know of a run on such nodes; empty: nothing
     """
 
     ways: Callable[[Options, float | None], Ways]
@@ -51,6 +52,7 @@ class TransportKind:
     holding: Callable[[Options, Mapping[str, str]], HeldCommand] | None = None
     retry_s: float = 0.0
     ending: Ending | None = None
+    caution: str = ""
 
 
 def _local(options: Options, patience_s: float | None) -> Ways:
@@ -93,6 +95,10 @@ def _srun(options: Options, patience_s: float | None) -> Ways:
     return SrunWays(options)
 
 
+def _kubectl(options: Options, patience_s: float | None) -> Ways:
+    return kubectl.KubectlWays(options)
+
+
 class _Auto:
     """This machine's own names need no ssh; some nodes need the ssh program, or a step of a SLURM job."""
 
@@ -121,8 +127,11 @@ TRANSPORTS = {
     "openssh": TransportKind(_openssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
     "srun": TransportKind(_srun, srun.typed, srun.holding, srun.RETRY_S, srun_end.ending),
+    "kubectl": TransportKind(_kubectl, kubectl.typed, caution=kubectl.CAUTION),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
 ``accept_new``, not empty: unknown host keys are kept without a question, changed ones never; ``openssh``, the
 nodes that ``auto`` reaches by the ssh program without trying asyncssh first; ``job``, the SLURM job whose
-nodes they are; ``here``, the name of this machine, if an srun that was typed here may be asked too."""
+nodes they are; ``here``, the name of this machine, if an srun that was typed here may be asked too;
+``context`` and ``namespace``, where pods are, if not where the kubeconfig says; ``pods``, the selection by
+which a pod that was replaced is found again."""

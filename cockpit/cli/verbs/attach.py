@@ -28,7 +28,7 @@ def parser() -> Parser:
         "  cockpit attach --slurm 4711\n"
         "  cockpit attach -w 'gpu[01-04]' --match train_llama\n"
         "  cockpit attach --pid 31415            on this machine",
-        "--name --headless --read-only --notify --nodelist --slurm --match --pid",
+        "--name --headless --read-only --notify --nodelist --slurm --k8s --match --pid",
     )
     made.add_argument(
         "target",

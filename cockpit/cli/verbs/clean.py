@@ -123,7 +123,7 @@ async def _clean(args: Namespace, wanted: Wanted) -> Exit:
 
 def _also(args: Namespace, pools: Pools) -> Mapping[str, LinkPool]:
     """The nodes that were named, and how they are reached."""
-    if not (args.hostfile or args.nodelist or args.slurm is not None):
+    if not (args.hostfile or node_options.named(args)):
         return {}
     if args.here:
         raise CockpitError("--here asks no nodes", hint="leave out either --here or the nodes")

@@ -25,7 +25,7 @@ from cockpit.transport.local import is_here
 _NOT_IN_A_JOB = frozenset(
     {
         *("hostfile", "nodelist", "include", "exclude", "slots", "nodes", "slurm"),
-        *("transport", "ssh_config", "accept_new_host_keys"),
+        *("k8s", "namespace", "context", "transport", "ssh_config", "accept_new_host_keys"),
         *("node", "show_secrets", "json", "sbatch"),
     }
 )

@@ -44,7 +44,7 @@ def parser() -> Parser:
         "ps",
         "List runs, newest last; with RUN, its nodes and ranks. Asks the nodes of runs that have not ended.",
         "A run started from another machine: cockpit ps --hostfile FILE (or -w NODES) finds it on its nodes.",
-        usual="--all --no-connect --nccl --hostfile --nodelist --node-dir --json --transport --slurm",
+        usual="--all --no-connect --nccl --hostfile --nodelist --node-dir --json --transport --slurm --k8s",
     )
     made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
     add_flag(made, "-a --all", "list all runs, not just the newest 20")
@@ -135,7 +135,7 @@ async def _pools(args: Namespace) -> AsyncIterator[Pools]:
     from cockpit.engine.run.join import Pools
 
     async with Pools(awaiting.PATIENCE_S) as pools:
-        if args.hostfile or args.nodelist or args.slurm is not None:
+        if args.hostfile or node_options.named(args):
             await _adopt(args, pools)
         yield pools
 

@@ -39,7 +39,7 @@ from cockpit.engine.stacks.ask import Ask
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 
-USUAL = "--ranks --native --locals --nodelist --slurm --match --json --html --list"
+USUAL = "--ranks --native --locals --nodelist --slurm --k8s --match --json --html --list"
 """The options that are used most."""
 
 EPILOG = """examples:

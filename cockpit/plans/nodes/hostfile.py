@@ -26,6 +26,9 @@ _LOWEST_PORT = 1024
 """``NAME:N`` with an N from here on is read as a port, which belongs into ~/.ssh/config."""
 _MAX_BYTES = 4 << 20
 
+POD = "pod/"
+"""In front of the name of a pod in a set, as ``kubectl get -o name`` prints it."""
+
 STDIN = "-"
 """In place of a path: standard input."""
 
@@ -113,9 +116,11 @@ def read(path: str | Path) -> tuple[Host, ...]:
 def read_set(text: str) -> tuple[Host, ...]:
     """The hosts of a set like ``gpu[01-04]:8,big1``, in its order; ``:N`` is the number of slots.
 
+    Pods are written ``pod/NAME[:CONTAINER][:N]``, and called ``NAME[:CONTAINER]``: a slash is in no name.
+
     :raises ManyErrors: every bad word
     """
-    return _hosts(((f"-w {piece_of(word)}", 0, word) for word in set_words(text)), _counted, "-w")
+    return _hosts(((f"-w {piece_of(word)}", 0, word) for word in set_words(text)), _named, "-w")
 
 
 def parse(text: str, where: str = "hostfile") -> tuple[Host, ...]:
@@ -190,6 +195,17 @@ def _entry(line: str) -> tuple[list[str], int]:
     if limited and not count:
         raise CockpitError("a maximum, but no number of slots", hint=FORM)
     return names, count
+
+
+def _named(word: str) -> tuple[list[str], int]:
+    """The same as :func:`_counted`, of hosts or pods."""
+    if not word.startswith(POD):
+        return _counted(word)
+    name, *more = word.removeprefix(POD).split(":")
+    count = _slots(more.pop()) if more and more[-1].isascii() and more[-1].isdigit() else 0
+    if len(more) > 1:
+        raise CockpitError(f"bad pod {piece_of(word)}", hint=f"write `{POD}NAME[:CONTAINER][:SLOTS]`")
+    return expand(":".join((name, *more))), count
 
 
 def _counted(word: str) -> tuple[list[str], int]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cockpit.core.ranks import expand
 from cockpit.errors import CockpitError, ManyErrors, near
-from cockpit.plans.nodes import hostfile, slurm
+from cockpit.plans.nodes import hostfile, pods, slurm
 from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
 
 FORM = "write `NAME[:SLOT[,SLOT]]`, several joined by `@`, ranges as `gpu[01-04]`"
@@ -98,10 +98,11 @@ def _check(name: str, slots: set[int], known: dict[str, Host]) -> None:
         raise CockpitError(f"host {name} has no slot {unknown[0]}", hint=has)
 
 
-NodeSource = Callable[[str], tuple[Host, ...]]
-"""Nodes with their slots, in order, from one word; it raises CockpitError for what it cannot read."""
+NodeSource = Callable[..., tuple[Host, ...]]
+"""Nodes with their slots, in order, from one word, and what follows it; it raises CockpitError for what it
+cannot read."""
 
-SOURCES: dict[str, NodeSource] = {"": hostfile.read, "-w": hostfile.read_set, "--slurm": slurm.read}
+SOURCES: dict[str, NodeSource] = {"-w": hostfile.read_set, "--slurm": slurm.read, "--k8s": pods.read}
 """By the option in front of that word; none: a file, or ``-``."""
 
 DEFAULT = "/job/hostfile"
@@ -113,13 +114,13 @@ def nodes_from(
 ) -> tuple[Host, ...]:
     """The nodes that a person names.
 
-    :param words: a source's option, if it has one, and its word
+    :param words: a source's option, if it has one, and its words
     :param include: only these, as with ``--include``; exclude: all but these
     :param slots: of each node whose source does not say; 0: such nodes stay open
     :raises CockpitError: no nodes, or no such
     """
-    *option, word = words
-    hosts = SOURCES["".join(option)](word)
+    option, *rest = words
+    hosts = SOURCES[option](*rest) if option in SOURCES else hostfile.read(option)
     if slots and not any(host.open for host in hosts):
         what, hint = "every node already has its number of slots", "leave it out, or take slots= out there"
         raise CockpitError(what, where=f"--slots {slots}", hint=hint)

@@ -1,0 +1,157 @@
+"""Pods as nodes, each by a ``kubectl exec`` of this person's: nothing is installed in the cluster.
+
+A supervisor outlives the exec that started it, but not its container. When a link is lost, the API server
+is asked once what has become of the pod: that says more than the end of a pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cockpit.errors import CockpitError
+from cockpit.kube.asking import Cluster, Unanswered, ask
+from cockpit.kube.pods import Pod, read_pods
+from cockpit.kube.selection import Selection, checked
+from cockpit.kube.words import meaning
+from cockpit.transport.base import ConnectStage, LinkError, Pipe, Reclaimed, Tail
+from cockpit.transport.child import ChildTransport
+
+CAUTION = (
+    "a run in pods ends with its containers: nothing of it outlives a restart, an eviction or a deletion"
+)
+"""What a person must know of such a run."""
+
+_pods: dict[tuple[Cluster, str, str], str] = {}
+"""The pod that was last known to fill a place, by cluster, selection and place, for as long as we live."""
+
+
+def typed(options: Mapping[str, str], node: str) -> tuple[str, ...]:
+    """What a person types before a command to run it in a pod."""
+    cluster = Cluster.of(options)
+    place, _, container = node.partition(":")
+    pod = _pods.get((cluster, options.get("pods", ""), place), place)
+    return (*cluster.words, "exec", pod, *(("-c", container) if container else ()), "--")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The pod that fills a place, as the API server showed it."""
+
+    pod: Pod
+    container: str
+
+    @property
+    def life(self) -> tuple[str, int]:
+        """What is another one once nothing of before can be running."""
+        return self.pod.metadata.uid, self.pod.restarts(self.container)
+
+
+class _Exec(ChildTransport):
+    def __init__(self, node: str, options: Mapping[str, str]) -> None:
+        super().__init__("kubectl", node, ())
+        self._cluster = Cluster.of(options)
+        self._word = options.get("pods", "")
+        self._place, _, self._wanted = node.partition(":")
+        checked(self._place)
+        if self._wanted:
+            checked(self._wanted, "container")
+
+    async def open(self, command: str) -> Pipe:
+        self.progress.reach(ConnectStage.DIALING)
+        seen = await self._look()
+        if why := seen.pod.why_not(seen.container):
+            raise self._gone(seen, why)
+        _pods[self._cluster, self._word, self._place] = seen.pod.name
+        self._words = (
+            *(*self._cluster.words, "exec", "-i", seen.pod.name, "-c", seen.container),
+            *("--", "/bin/sh", "-c"),
+        )
+        self.progress.reach(ConnectStage.SHELL)
+        said = Tail()
+        return await self._start(command, said, lambda _: self._broken(seen, said))
+
+    async def _broken(self, before: _Seen, said: Tail) -> LinkError | None:
+        """Why the pipe ended; None: the command did, in a container that runs on."""
+        meant = meaning(said.text())
+        error = None
+        if meant is not None:
+            error = LinkError(meant.what, where=self._node, hint=meant.hint, retry=meant.retry)
+            if not meant.pod:
+                return error
+        try:
+            seen = await self._look(since=time.monotonic())
+        except LinkError as unknown:
+            return error or unknown
+        if why := seen.pod.why_not(seen.container):
+            return self._gone(seen, why)
+        if seen.pod.metadata.uid != before.pod.metadata.uid:
+            return LinkError(
+                f"pod {before.pod.name} is gone, {seen.pod.name} has its place", where=self._node
+            )
+        if seen.life != before.life:
+            last = seen.pod.last_end(seen.container)
+            what = f"container {seen.container} was started again" + (f": {last}" if last else "")
+            return LinkError(what, where=self._node, hint=self._describe(seen.pod))
+        return error
+
+    async def _look(self, since: float = 0.0) -> _Seen:
+        """The pod that fills the place.
+
+        :raises LinkError: there is none, or kubectl does not say
+        """
+        try:
+            return await asyncio.to_thread(self._seen, since)
+        except CockpitError as error:
+            retry = isinstance(error, Unanswered) and error.retry
+            raise LinkError(error.what, where=self._node, hint=error.hint, retry=retry) from None
+
+    def _seen(self, since: float) -> _Seen:
+        if not self._word:
+            words = ("get", "pod", self._place, "-o", "json")
+            pods = read_pods(ask(self._cluster, words, self._node, since), self._node)
+            pod = next((each for each in pods if each.name == self._place), None)
+            if pod is None:
+                raise CockpitError("kubectl printed another pod", where=self._node)
+            return _Seen(pod, pod.container(self._wanted))
+        selection = Selection.of(self._cluster, self._word)
+        pod = selection.places(since).get(self._place)
+        if pod is None:
+            what, hint = (
+                f"no pod of {self._word} fills its place",
+                f"see: {' '.join(self._cluster.words)} get pods",
+            )
+            raise Unanswered(what, where=self._node, hint=hint, retry=True)
+        return _Seen(pod, pod.container(self._wanted) if self._wanted else selection.container(pod))
+
+    def _gone(self, seen: _Seen, why: str) -> LinkError:
+        """A pod in which nothing of ours runs; one that has ended may be followed by another."""
+        what, hint = f"pod {seen.pod.name} {why}", self._describe(seen.pod)
+        if seen.pod.ended:
+            return Reclaimed(what, where=self._node, hint=hint, retry=False)
+        return LinkError(what, where=self._node, hint=hint)
+
+    def _describe(self, pod: Pod) -> str:
+        return f"see: {' '.join(self._cluster.words)} describe pod {pod.name}"
+
+
+class KubectlWays:
+    """See :class:`cockpit.transport.base.Ways`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    async def to(self, node: str) -> _Exec:
+        """See :meth:`cockpit.transport.base.Ways.to`.
+
+        :raises LinkError: no pod has such a name
+        """
+        try:
+            return _Exec(node, self._options)
+        except CockpitError as error:
+            raise LinkError(error.what, where=node, hint=error.hint, retry=False) from None
+
+    async def close(self) -> None:
+        """There is nothing that they share."""
