@@ -81,7 +81,7 @@ weeks: $(STAMP)  ## a month of 16 nodes in simulated time: is all told, kept, bo
 gpu: $(STAMP)  ## what only a machine with an NVIDIA GPU shows, part by part; five minutes; ARGS='--python PATH': whose torch
 	$(BIN)/python -m tests.gpu $(ARGS)
 
-k8s: $(STAMP)  ## pods of a real Kubernetes on this machine, built once (half an hour), as root; then five minutes
+k8s: $(STAMP)  ## pods of a real Kubernetes on this machine, built once (ten minutes), as root; then ten minutes
 	@$(BIN)/python -m tests.kube.cluster up
 	@trap '$(BIN)/python -m tests.kube.cluster down' EXIT; \
 	  $(BIN)/python -m pytest -p no:cacheprovider tests/kube/real $(ARGS)

@@ -5,7 +5,7 @@ all of them below ``cockpit-k8s``. Nothing of the machine's own is written: no p
 set, no interface made outside, and nothing can be reached from inside but the cluster itself. When its first
 process ends, in whatever way, the kernel ends all others and unmounts all.
 
-    python -m tests.kube.cluster up     bring it up: a minute, the first time an hour on one core (build.sh)
+    python -m tests.kube.cluster up     bring it up: half a minute, the first time ten minutes more (build.sh)
     python -m tests.kube.cluster env    what a shell needs: eval "$(python -m tests.kube.cluster env)"
     python -m tests.kube.cluster down
 

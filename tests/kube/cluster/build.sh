@@ -5,11 +5,11 @@
 #
 # Debian ships no server binaries, but the source package `kubernetes` holds upstream's whole tree with vendor/.
 # Packages are downloaded and unpacked, never installed: no daemon of etcd or containerd starts, and nothing
-# outside $COCKPIT_K8S_CACHE (default ~/.cache/cockpit-k8s, 500 MB once built) is written. Needs apt and dpkg-dev.
+# outside $COCKPIT_K8S_CACHE (default ~/.cache/cockpit-k8s, 1 GB once built) is written. Needs apt and dpkg-dev.
 set -euo pipefail
 CACHE=${COCKPIT_K8S_CACHE:-$HOME/.cache/cockpit-k8s}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-PARTS="kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl"
+PARTS="kube-apiserver kube-controller-manager kube-scheduler kubelet"
 STAMP=$CACHE/built
 [ -e "$STAMP" ] && cmp -s "$STAMP" "${BASH_SOURCE[0]}" && exit 0
 mkdir -p "$CACHE/apt/lists/partial" "$CACHE/apt/archives/partial" "$CACHE/bin" "$CACHE/root"
@@ -27,9 +27,9 @@ apt() {
 }
 apt update
 
-echo "build: unpacking etcd, containerd, runc, CNI plugins and Go"
+echo "build: unpacking etcd, containerd, runc, CNI plugins, kubectl and Go"
 (cd apt/archives && apt download etcd-server containerd runc libseccomp2 containernetworking-plugins \
-  golang-1.19-go golang-1.19-src)
+  kubernetes-client golang-1.19-go golang-1.19-src)
 for package in apt/archives/*.deb; do dpkg -x "$package" root; done
 
 echo "build: the source of kubernetes"
@@ -41,7 +41,7 @@ ln -sfn "$tree" go/src/k8s.io/kubernetes
 sed -i '\#credentialprovider/#d' "$tree/cmd/kubelet/app/plugins.go"
 
 export GOROOT=$CACHE/root/usr/lib/go-1.19 GOPATH=$CACHE/go GO111MODULE=off GOPROXY=off GOFLAGS= \
-  GOCACHE=$CACHE/gocache CGO_ENABLED=0 GOMAXPROCS=${GOMAXPROCS:-1}
+  GOCACHE=$CACHE/gocache CGO_ENABLED=0
 echo "build: pause"
 cat >"$CACHE/pause.go" <<'GO'
 package main
@@ -62,7 +62,7 @@ nice -n 19 "$GOROOT/bin/go" build -ldflags "-s -w" -o "$CACHE/bin/pause" "$CACHE
 cd go/src/k8s.io/kubernetes
 version=k8s.io/kubernetes/vendor/k8s.io/component-base/version
 echo "build: $PARTS"
-nice -n 19 "$GOROOT/bin/go" build -p 1 -tags providerless -o "$CACHE/bin/" \
+nice -n 19 "$GOROOT/bin/go" build -tags providerless -o "$CACHE/bin/" \
   -ldflags "-s -w -X $version.gitVersion=v1.20.2 -X $version.gitMajor=1 -X $version.gitMinor=20" \
   $(printf './cmd/%s ' $PARTS)
 cd "$CACHE" && rm -rf gocache

@@ -190,7 +190,7 @@ def _write_kubectl(pid: int) -> None:
 
 def _kubectls() -> dict[str, str]:
     """``kubectl`` is the machine's, if it has one; ``kubectl-1.20`` is of the cluster's own version."""
-    own = str(CACHE / "bin/kubectl")
+    own = str(CACHE / "root/usr/bin/kubectl")
     return {"kubectl": shutil.which("kubectl") or own, "kubectl-1.20": own}
 
 
