@@ -43,6 +43,7 @@ from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.work_sampler import glance, untold
 from cockpit.errors import CockpitError, Exit
+from cockpit.transport.registry import TRANSPORTS
 from cockpit.tui.look.progress import sentences
 from cockpit.tui.look.units import span_text
 
@@ -143,6 +144,9 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
         yield _indented(found.what, found.detail, found.meaning, *found.evidence, *steps)
     for node in model.nodes.values():
         yield from ([f"{node.name}: {note}"] for note in node.remarks)
+    kind = TRANSPORTS.get(folder.manifest.transport)
+    if kind is not None and kind.caution and not model.over and folder.manifest.foreign is None:
+        yield [kind.caution]
 
 
 def _indented(head: str, *more: str) -> list[str]:

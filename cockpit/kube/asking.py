@@ -98,6 +98,8 @@ def ask(cluster: Cluster, words: Sequence[str], where: str, since: float = 0.0) 
     if meant is None:
         meant = meaning(f"error: {' '.join(last.said.split())[-300:] or f'kubectl: status {last.status}'}")
     assert meant
+    if meant.absent:
+        raise Absent(meant.what, where=where, hint=meant.hint)
     raise Unanswered(meant.what, where=where, hint=meant.hint, retry=meant.retry)
 
 
@@ -110,6 +112,13 @@ class Unanswered(CockpitError):
     def __init__(self, what: str, *, where: str, hint: str = "", retry: bool = False) -> None:
         super().__init__(what, where=where, hint=hint, code=Exit.NODE_UNFIT)
         self.retry = retry
+
+
+class Absent(CockpitError):
+    """There is no such pod."""
+
+    def __init__(self, what: str, *, where: str, hint: str = "") -> None:
+        super().__init__(what, where=where, hint=hint, code=Exit.NODE_UNFIT)
 
 
 def _run(words: Sequence[str], where: str) -> _Answer:
@@ -140,6 +149,6 @@ def _run(words: Sequence[str], where: str) -> _Answer:
         said.seek(0)
         text = said.read(_SAID).decode(errors="replace")
     if status < 0 and time.monotonic() - at >= ANSWER_S:
-        hint = f"try: {' '.join(words[:1])} get pods"
+        hint = f"try: {' '.join(words)}"
         raise Unanswered(f"no answer within {ANSWER_S:g} s", where=where, hint=hint, retry=True)
     return _Answer(at, status, out, text)

@@ -147,6 +147,12 @@ class Pod(Definition):
         """Whether no container of it will ever run again."""
         return self.status.phase in ("Failed", "Succeeded")
 
+    @property
+    def leaving(self) -> bool:
+        """Whether something may still run in it, though nobody can be sure."""
+        deleting = self.metadata.deletionTimestamp is not None
+        return self.status.phase == "Unknown" or (deleting and not self.ended)
+
     def container(self, wanted: str, usual: str = "") -> str:
         """The container that is meant.
 
@@ -321,8 +327,9 @@ def in_places(pods: Sequence[Pod], kind: Kind) -> dict[str, Pod]:
     return {place: one.pod for place, one in found.items()}
 
 
-def _rank(pod: Pod) -> tuple[bool, bool, str]:
-    return not pod.ended, not pod.metadata.deletionTimestamp, pod.metadata.creationTimestamp or ""
+def _rank(pod: Pod) -> tuple[bool, bool, bool, str]:
+    runs = pod.status.phase == "Running"
+    return not pod.ended, not pod.leaving, runs, pod.metadata.creationTimestamp or ""
 
 
 def _placed(pod: Pod, kind: Kind) -> _Placed:

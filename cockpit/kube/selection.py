@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cockpit.base.gate import Malformed
 from cockpit.errors import CockpitError, Exit, near
-from cockpit.kube.asking import Cluster, Unanswered, ask
+from cockpit.kube.asking import Absent, Cluster, ask
 from cockpit.kube.kinds import BY_WORD, KINDS, LABELS, Kind
 from cockpit.kube.pods import CONTAINER, NAME, Pod, in_places, read_owner, read_pods
 
@@ -62,6 +62,8 @@ class Selection:
             return cls(cluster, word, LABELS, "", container)
         kind = BY_WORD.get(named[1].lower())
         if kind is None:
+            if named[1].lower() in ("pod", "pods", "po"):
+                raise CockpitError("pods are named one by one with -w", where="--k8s", hint=f"-w {word}")
             meant = near(named[1].lower(), BY_WORD)
             known = ", ".join(each.words[0] for each in KINDS)
             hint = f"did you mean: {meant}" if meant else f"known are {known}; or give a label selector"
@@ -82,7 +84,7 @@ class Selection:
         if not pods:
             where = f" in namespace {self.cluster.namespace}" if self.cluster.namespace else ""
             hint = f"see: {' '.join(self.cluster.words)} get pods --show-labels"
-            raise Unanswered(f"no pods{where}", where=self.word, hint=hint, retry=True)
+            raise Absent(f"no pods{where}", where=self.word, hint=hint)
         return in_places(pods, self.kind)
 
     def container(self, pod: Pod) -> str:

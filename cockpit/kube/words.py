@@ -18,12 +18,14 @@ class Meaning:
 
     :param retry: whether trying again later can help
     :param pod: whether the pod's own state says more
+    :param absent: whether the pod is not there
     """
 
     what: str
     hint: str = ""
     retry: bool = False
     pod: bool = False
+    absent: bool = False
 
 
 _Make = Callable[[re.Match[str]], Meaning]
@@ -45,8 +47,9 @@ def _forbidden(found: re.Match[str]) -> Meaning:
 
 def _not_found(found: re.Match[str]) -> Meaning:
     kind, _, _ = found[1].partition(".")
+    pods = kind == "pods"
     return Meaning(
-        f"no {kind.removesuffix('s')} {found[2]}", f"see: kubectl get {kind}", retry=kind == "pods", pod=True
+        f"no {kind.removesuffix('s')} {found[2]}", f"see: kubectl get {kind}", pod=pods, absent=pods
     )
 
 

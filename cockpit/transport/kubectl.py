@@ -11,8 +11,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cockpit.base.shell import join
 from cockpit.errors import CockpitError
-from cockpit.kube.asking import Cluster, Unanswered, ask
+from cockpit.kube.asking import Absent, Cluster, Unanswered, ask
 from cockpit.kube.pods import Pod, read_pods
 from cockpit.kube.selection import Selection, checked
 from cockpit.kube.words import meaning
@@ -63,7 +64,7 @@ class _Exec(ChildTransport):
         self.progress.reach(ConnectStage.DIALING)
         seen = await self._look()
         if why := seen.pod.why_not(seen.container):
-            raise self._gone(seen, why)
+            raise self._idle(seen, why)
         _pods[self._cluster, self._word, self._place] = seen.pod.name
         self._words = (
             *(*self._cluster.words, "exec", "-i", seen.pod.name, "-c", seen.container),
@@ -83,27 +84,30 @@ class _Exec(ChildTransport):
                 return error
         try:
             seen = await self._look(since=time.monotonic())
+        except Reclaimed as absent:
+            return absent
         except LinkError as unknown:
             return error or unknown
         if why := seen.pod.why_not(seen.container):
-            return self._gone(seen, why)
+            return self._idle(seen, why)
         if seen.pod.metadata.uid != before.pod.metadata.uid:
-            return LinkError(
-                f"pod {before.pod.name} is gone, {seen.pod.name} has its place", where=self._node
-            )
+            return self._reclaimed(f"pod {before.pod.name} is gone, {seen.pod.name} has its place", seen.pod)
         if seen.life != before.life:
             last = seen.pod.last_end(seen.container)
             what = f"container {seen.container} was started again" + (f": {last}" if last else "")
-            return LinkError(what, where=self._node, hint=self._describe(seen.pod))
+            return self._reclaimed(what, seen.pod)
         return error
 
     async def _look(self, since: float = 0.0) -> _Seen:
         """The pod that fills the place.
 
-        :raises LinkError: there is none, or kubectl does not say
+        :raises Reclaimed: there is none
+        :raises LinkError: kubectl does not say
         """
         try:
             return await asyncio.to_thread(self._seen, since)
+        except Absent as error:
+            raise Reclaimed(error.what, where=self._node, hint=error.hint, retry=False) from None
         except CockpitError as error:
             retry = isinstance(error, Unanswered) and error.retry
             raise LinkError(error.what, where=self._node, hint=error.hint, retry=retry) from None
@@ -119,22 +123,22 @@ class _Exec(ChildTransport):
         selection = Selection.of(self._cluster, self._word)
         pod = selection.places(since).get(self._place)
         if pod is None:
-            what, hint = (
-                f"no pod of {self._word} fills its place",
-                f"see: {' '.join(self._cluster.words)} get pods",
-            )
-            raise Unanswered(what, where=self._node, hint=hint, retry=True)
+            hint = f"see: {join((*self._cluster.words, 'get', 'pods'))}"
+            raise Absent(f"no pod of {self._word} has its place", where=self._node, hint=hint)
         return _Seen(pod, pod.container(self._wanted) if self._wanted else selection.container(pod))
 
-    def _gone(self, seen: _Seen, why: str) -> LinkError:
-        """A pod in which nothing of ours runs; one that has ended may be followed by another."""
-        what, hint = f"pod {seen.pod.name} {why}", self._describe(seen.pod)
-        if seen.pod.ended:
-            return Reclaimed(what, where=self._node, hint=hint, retry=False)
-        return LinkError(what, where=self._node, hint=hint)
+    def _idle(self, seen: _Seen, why: str) -> LinkError:
+        """A pod in which nothing runs, or soon nothing will."""
+        what = f"pod {seen.pod.name} {why}"
+        if seen.pod.leaving:
+            return LinkError(what, where=self._node, hint=self._describe(seen.pod))
+        return self._reclaimed(what, seen.pod)
+
+    def _reclaimed(self, what: str, pod: Pod) -> Reclaimed:
+        return Reclaimed(what, where=self._node, hint=self._describe(pod), retry=False)
 
     def _describe(self, pod: Pod) -> str:
-        return f"see: {' '.join(self._cluster.words)} describe pod {pod.name}"
+        return f"see: {join((*self._cluster.words, 'describe', 'pod', pod.name))}"
 
 
 class KubectlWays:

@@ -21,6 +21,7 @@ from cockpit.plans.sbatch import batch
 from cockpit.plans.script import paste_script, plan_json, secrets_text
 from cockpit.private import private_dir
 from cockpit.transport.local import is_here
+from cockpit.transport.registry import TRANSPORTS
 
 _NOT_IN_A_JOB = frozenset(
     {
@@ -84,7 +85,8 @@ def main(words: list[str]) -> int:
         out_lines(paste_script(plan, secrets_file=secrets, show_secrets=args.show_secrets).split("\n"))
     if launch.note:
         say(f"note: {launch.note}")
-    for note in dict.fromkeys(note for plan in chosen for note in plan.notes):
+    caution = TRANSPORTS[reach(args).kind].caution
+    for note in dict.fromkeys((*([caution] if caution else []), *(n for plan in chosen for n in plan.notes))):
         say(f"note: {note}")
     if everything:
         say(f"note: {everything}: its ranks get all of this shell's variables")

@@ -32,6 +32,7 @@ from cockpit.slurm import own_job
 from cockpit.transport import hostkeys
 from cockpit.transport.base import Reach, UnknownHostKey
 from cockpit.transport.login_prompts import DESK
+from cockpit.transport.registry import TRANSPORTS
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,9 @@ async def start(request: Wanted, stages: Stages) -> Session:
         seen = links if request.preflight else {}
         with closing(Preflight(job, seen, request.node_dir)) as preflight:
             prepared = await prepare(job, links, request.times, request.node_dir, pool.roll, preflight)
-        stages.ready([*pool.roll.take_remarks(), *prepared.notes], prepared.preflight)
+        caution = TRANSPORTS[pool.reach.kind].caution
+        notes = [*pool.roll.take_remarks(), *([caution] if caution else []), *prepared.notes]
+        stages.ready(notes, prepared.preflight)
         folder = RunFolder.create(_manifest(replace(request, reach=pool.reach), prepared, links, pythons))
         session = Session(folder, stages.listener(folder), pool=pool)
         session.secrets = {name: job.env[name] for name in job.secrets}

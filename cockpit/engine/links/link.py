@@ -414,6 +414,8 @@ class Link:
                 # A busy link answers pings late, but it speaks: only silence means loss.
                 if time.monotonic() - self.heard >= self.times.silence or self.lost.done():
                     raise
+                # A closed pipe fails at once, while the other half still finds out why.
+                await asyncio.sleep(self.times.beat / 10)
                 continue
             await asyncio.sleep(self.times.beat)
 

@@ -39,6 +39,7 @@ _SRUN = (b"HOST", b"PORT")
 _NULL = (1, 3)
 
 _UNREAD = "to a pipe that no process of this user reads"
+_CONTAINER = "to its container's output (kubectl logs shows it); 2>&1 | tee FILE would make a file of it too"
 
 _DAEMON = re.compile(r"orted|prted|hydra_")
 """Programs that pass on what their node's ranks write to mpirun, elsewhere."""
@@ -78,6 +79,11 @@ def outputs(call: Call) -> Dict[str, Any]:
     for pid, ranks in _calling(asked.callers):
         search.caller(pid, ranks)
     return search.told()
+
+
+def _unread() -> str:
+    """What is said of a pipe whose reader is not among this user's processes here."""
+    return _CONTAINER if "KUBERNETES_SERVICE_HOST" in os.environ else _UNREAD
 
 
 def is_ours(pid: int, ticks: int) -> bool:
@@ -256,7 +262,7 @@ class _Search:
             return [], "to one pipe after another"
         process = procfs.stat(readers[0][0])
         if process is None:
-            return [], _UNREAD
+            return [], _unread()
         return self._by(process, depth)
 
     def _through_terminal(self, pid: int, link: str, depth: int) -> Tuple[List[_Place], str]:
@@ -300,7 +306,7 @@ class _Search:
         names = ("slurmstepd", "sshd")
         daemon = next((one for one in launchers.above(pid) if one.name.startswith(names)), None)
         if daemon is None:
-            return [], _UNREAD
+            return [], _unread()
         if daemon.name.startswith("sshd"):
             ends = _variable(pid, b"SSH_CONNECTION").decode("ascii", "replace").split()
             self._leaves.append(_caller(ends))

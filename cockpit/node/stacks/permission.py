@@ -95,8 +95,19 @@ def _sudo_would(sudo: str, path: str) -> bool:
         return bool(_Remembered.sudo)
 
 
+IN_POD = 'add to the container: securityContext: {runAsUser: 0, capabilities: {add: ["SYS_PTRACE"]}}'
+"""What lets py-spy trace in a pod: others than root do not get a container's capabilities."""
+
+
 def refusal(pid: int, uid: int) -> Tuple[str, str]:
     """Why none of our ways may look into a process of this user, and what would help."""
+    what, hint = _refusal(pid, uid)
+    if os.geteuid() in (0, uid) and "KUBERNETES_SERVICE_HOST" in os.environ and not _may_trace():
+        return what, IN_POD
+    return what, hint
+
+
+def _refusal(pid: int, uid: int) -> Tuple[str, str]:
     ours = os.geteuid()
     if ours not in (0, uid):
         owner = users.name(uid)
