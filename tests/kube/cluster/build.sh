@@ -60,6 +60,14 @@ func main() {
 GO
 nice -n 19 "$GOROOT/bin/go" build -ldflags "-s -w" -o "$CACHE/bin/pause" "$CACHE/pause.go"
 cd go/src/k8s.io/kubernetes
+echo "build: the API's description, which the source package leaves out"
+nice -n 19 "$GOROOT/bin/go" build -o "$CACHE/bin/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
+tagged=$(grep -rl --include='*.go' --exclude='*_test.go' '+k8s:openapi-gen=' cmd pkg staging/src/k8s.io |
+  grep -v -e /code-generator/ -e /sample-apiserver/ | xargs -n 1 dirname | sort -u |
+  sed 's#^staging/src/#vendor/#; s#^#k8s.io/kubernetes/#' | paste -sd,)
+PATH=$GOROOT/bin:$PATH nice -n 19 "$CACHE/bin/openapi-gen" -i "$tagged" -r /dev/null -o "$GOPATH/src" \
+  -h hack/boilerplate/boilerplate.generatego.txt -p k8s.io/kubernetes/pkg/generated/openapi -O zz_generated.openapi
+
 version=k8s.io/kubernetes/vendor/k8s.io/component-base/version
 echo "build: $PARTS"
 nice -n 19 "$GOROOT/bin/go" build -tags providerless -o "$CACHE/bin/" \
