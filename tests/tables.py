@@ -65,6 +65,7 @@ PACKAGES = (
     "node/jobs",
     "node/measure",
     "node/checkup",
+    "kube",
     "plans",
     "plans/nodes",
     "plans/launchers",

@@ -144,7 +144,7 @@ def test_commands_and_their_options_are_there(path: Path, quick_cockpit: tuple[s
             continue
         assert help_of(verb, quick_cockpit), f"cockpit {verb}"
         for word in words:
-            option = re.match(r"--[a-z-]+|-[a-zA-Z]\b", word)
+            option = re.match(r"--[a-z0-9-]+|-[a-zA-Z]\b", word)
             assert option is None or re.search(rf"{option[0]}\b", help_of(verb, quick_cockpit)), (
                 f"cockpit {verb} {word}"
             )

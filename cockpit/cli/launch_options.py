@@ -34,13 +34,14 @@ EPILOG = """examples:
   cockpit {verb} hostfile --launcher per-node -- lightning_train.py
   cockpit {verb} -w 'gpu[01-04]:8' -- train.py
   scontrol show hostnames | cockpit {verb} - -- train.py
+  cockpit {verb} --k8s sts/idle -- train.py
 
 The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's ("gpu01:8"), with ranges on top
 ("gpu[01-16] slots=8"). Nodes without a slot count get one slot per GPU. Without HOSTFILE or -w:
 /job/hostfile if it exists, as in DeepSpeed.
 """
 
-USUAL = "--nodelist --slots --launcher --python --setup --env --slurm --k8s"
+USUAL = "--nodelist --slots --launcher --python --setup --env --slurm"
 """The options of a launch that are used most."""
 
 PROBES = ("auto", "on", "off")

@@ -26,7 +26,7 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_r
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import DEFAULT_PORT, LaunchJob, NodeFacts
 from cockpit.plans.nodes import gpus
-from cockpit.plans.nodes.hostfile import Host
+from cockpit.plans.nodes.hostfile import POD, Host
 from cockpit.plans.plan import build_plans, host_of
 from cockpit.plans.unfit import why_unfit
 from cockpit.transport.base import ConnectStage, LinkError
@@ -208,11 +208,16 @@ def words_again(manifest: Manifest) -> list[str]:
     for node in _of_ranks(manifest):
         by_slots.setdefault(len(plans.get(node.name, {}).get("slots", (0,))), []).append(node.name)
     pieces = [f"{piece}:{n}" for n, names in by_slots.items() for piece in set_words(nodes_text(names))]
-    job, config = (manifest.transport_options.get(name, "") for name in ("job", "config"))
+    told = manifest.transport_options
+    job, pods = told.get("job", ""), manifest.transport == "kubectl"
+    if pods:
+        pieces = [f"{POD}{piece}" for piece in pieces]
     options = {
         "--slurm": job,
-        "--transport": "" if job or manifest.transport == "auto" else manifest.transport,
-        "-F": config,
+        "--transport": "" if job or pods or manifest.transport == "auto" else manifest.transport,
+        "-F": told.get("config", ""),
+        "-n": told.get("namespace", ""),
+        "--context": told.get("context", ""),
         "--python": str(plan.get("python", "")),
         "--setup": str(plan.get("setup", "")),
         "--launcher": "" if manifest.foreign else manifest.launcher,
@@ -220,7 +225,8 @@ def words_again(manifest: Manifest) -> list[str]:
     }
     given = [word for option, value in options.items() if value for word in (option, value)]
     program = () if manifest.foreign else ("--", *manifest.program)
-    return ["doctor", "-w", ",".join(pieces), *given, *program]
+    nodes = ("--k8s", told["pods"]) if told.get("pods") else ("-w", ",".join(pieces))
+    return ["doctor", *nodes, *given, *program]
 
 
 _ASKED = {

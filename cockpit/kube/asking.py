@@ -135,8 +135,8 @@ def _run(words: Sequence[str], where: str) -> _Answer:
             raise Unanswered(f"cannot start kubectl: {error.strerror}", where=where) from None
         late = threading.Timer(ANSWER_S, process.kill)
         late.start()
+        assert process.stdout
         try:
-            assert process.stdout
             out = process.stdout.read(MOST + 1)
             if len(out) > MOST:
                 process.kill()

@@ -213,11 +213,11 @@ def test_what_texts_say_to_type_has_only_options_that_exist(capsys: pytest.Captu
     for path in texts:
         for verb, words in _TYPED.findall(path.read_text()):
             command = re.split(r" -- |[,(;]", words)[0]
-            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", command) if verb in VERBS else ():
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", command) if verb in VERBS else ():
                 typed.setdefault(verb, {})[option] = f"{path.name}: cockpit {verb}{words}"
     assert len(typed) > 5
     for verb, options in typed.items():
         with pytest.raises(SystemExit):
             main([verb, "--help-all"])
-        known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", capsys.readouterr().out))
+        known = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", capsys.readouterr().out))
         assert not [where for option, where in options.items() if option not in known]

@@ -93,6 +93,10 @@ def test_a_run_that_is_known_here() -> None:
     assert join(words_again(manifest)) == f"{command} -- train.py"
     in_job = replace(manifest, transport="srun", transport_options={"job": "4711"})
     assert "--slurm 4711" in join(words_again(in_job))
+    in_pods = replace(manifest, transport="kubectl", transport_options={"namespace": "ml", "context": "lab"})
+    assert join(words_again(in_pods)).startswith("doctor -w pod/gpu01:2,pod/gpu02:1 -n ml --context lab ")
+    selected = replace(in_pods, transport_options={"pods": "job/train"})
+    assert join(words_again(selected)).startswith("doctor --k8s job/train --python")
     configured = {"config": "/home/ada/it's"}
     words = words_again(replace(manifest, transport="openssh", transport_options=configured))
     taken = launch_options.parse(parser(), words[1:])

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,8 @@ class Stub:
         started = self._living.pop(name, None)
         pids = self.home / "pids" / name
         if started is not None:
-            os.kill(int(pids.read_text()), signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended by itself
+                os.kill(int(pids.read_text()), signal.SIGKILL)
             started.wait()
             pids.unlink()
         file = self.home / "pods" / name

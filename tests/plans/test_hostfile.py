@@ -284,3 +284,17 @@ def test_any_text_gives_hosts_or_errors(text: str) -> None:
         return
     assert hosts
     assert all(is_name(host.name) for host in hosts)
+
+
+def test_pods_in_a_set_are_called_without_their_slash() -> None:
+    found = hostfile.read_set("pod/train-[0-1]:8,pod/a.b:main,pod/c:main:2")
+    assert [(host.name, len(host.slots)) for host in found] == [
+        *(("train-0", 8), ("train-1", 8)),
+        *(("a.b:main", 0), ("c:main", 2)),
+    ]
+
+
+@pytest.mark.parametrize("word", ["pod/", "pod/a:b:c:2", "pod/a/b", "pod/-n", "pod/a:0"])
+def test_what_is_no_pod_in_a_set(word: str) -> None:
+    with pytest.raises(ManyErrors):
+        hostfile.read_set(word)

@@ -12,6 +12,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.shell import join
 from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.errors import CockpitError
 from cockpit.transport import local
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
@@ -56,7 +57,11 @@ def test_what_a_person_types_to_get_there() -> None:
     typed = {name: join(kind.typed(options, "gpu01")) for name, kind in TRANSPORTS.items()}
     by_ssh = "ssh -F '/my config' gpu01"
     by_srun = "srun --overlap --jobid=12 -w gpu01 -N1 -n1"
-    assert typed == {"auto": by_ssh, "ssh": by_ssh, "openssh": by_ssh, "local": "", "srun": by_srun}
+    by_kubectl = "kubectl exec gpu01 --"
+    assert typed == {
+        **dict.fromkeys(("auto", "ssh", "openssh"), by_ssh),
+        **{"local": "", "srun": by_srun, "kubectl": by_kubectl},
+    }
     assert TRANSPORTS["ssh"].typed({}, "gpu01") == ("ssh", "gpu01")
 
 
@@ -87,6 +92,38 @@ def test_a_run_does_not_keep_what_was_wanted_for_one_command() -> None:
     asked = reach(parser.parse_args(["--accept-new-host-keys", "-F", "/c"]))
     assert asked.options == {"config": "/c", "accept_new": "yes"}
     assert asked.lasting == {"config": "/c"}
+
+
+def test_pods_are_reached_by_kubectl() -> None:
+    parser = Parser("ps", "")
+    add_link_options(parser)
+    parser.add_argument("-w", "--nodelist", action="append", default=[])
+
+    def asked(*words: str) -> Reach:
+        return reach(parser.parse_args(words))
+
+    selected = {"context": "lab", "namespace": "ml", "pods": "job/train:main"}
+    assert asked("--k8s", "job/train:main", "-n", "ml", "--context", "lab") == Reach("kubectl", selected)
+    assert asked("-w", "pod/train-[0-3]:main") == Reach("kubectl", {})
+    assert asked("--transport", "kubectl", "-n", "ml") == Reach("kubectl", {"namespace": "ml"})
+    assert asked("-w", "train-0").kind == "auto"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--k8s", "job/x", "--transport", "ssh"], "pods are reached by kubectl, not by --transport ssh"),
+        (["--k8s", "job/x", "--slurm", "7"], "--slurm names no pods"),
+        (["--k8s", "job/x", "-n", "A b"], "not a namespace"),
+        (["-n", "ml"], "-n is for pods"),
+        (["--context", "lab"], "--context is for pods"),
+    ],
+)
+def test_options_of_pods_that_make_no_sense(words: list[str], what: str) -> None:
+    parser = Parser("ps", "")
+    add_link_options(parser)
+    with pytest.raises(CockpitError, match=what):
+        reach(parser.parse_args(words))
 
 
 def test_a_manifest_from_before_there_were_options() -> None:
