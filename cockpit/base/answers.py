@@ -428,7 +428,8 @@ class Launching(Definition):
 
 class OutputsAnswer(Definition):
     """files, with the ranks that write there; why there is none for a rank; the launchers; `passed`: ranks
-    whose output leaves the node; `callers`: by which connections"""
+    whose output leaves the node; `callers`: by which connections;
+    `contained`: ranks that write to a container's output"""
 
     files: Tuple[OpenFile, ...] = bound(ListOf(Of(OpenFile), FILES_A_NODE))
     why: Dict[int, str] = bound(MapOf(Digits(gate.RANK), gate.SENTENCE, gate.RANKS_A_NODE), {})
@@ -436,6 +437,7 @@ class OutputsAnswer(Definition):
     cwd: str = bound(gate.PATH, "/")
     callers: Tuple[Caller, ...] = bound(CALLERS, ())
     passed: Tuple[int, ...] = bound(gate.RANKS, ())
+    contained: Tuple[int, ...] = bound(gate.RANKS, ())
 
 
 class AddedBytes(Definition):

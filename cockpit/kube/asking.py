@@ -91,7 +91,8 @@ def ask(cluster: Cluster, words: Sequence[str], where: str, since: float = 0.0) 
             time.sleep(max(0.0, last.at + PERIOD_S - now))
             last = None
         if last is None:
-            last = _answers[asked] = _run(asked, where)
+            last = _run(asked, where)
+            _keep(asked, last)
     if last.status == 0:
         return last.out
     meant = meaning(last.said)
@@ -101,6 +102,14 @@ def ask(cluster: Cluster, words: Sequence[str], where: str, since: float = 0.0) 
     if meant.absent:
         raise Absent(meant.what, where=where, hint=meant.hint)
     raise Unanswered(meant.what, where=where, hint=meant.hint, retry=meant.retry)
+
+
+def _keep(asked: tuple[str, ...], answer: _Answer) -> None:
+    """Keep an answer, and none that serves nobody any more: one may have megabytes."""
+    with _turn:
+        for other in [each for each, old in _answers.items() if old.at < answer.at - PERIOD_S]:
+            del _answers[other]
+        _answers[asked] = answer
 
 
 class Unanswered(CockpitError):

@@ -25,16 +25,25 @@ CAUTION = (
 )
 """What a person must know of such a run."""
 
-_pods: dict[tuple[Cluster, str, str], str] = {}
-"""The pod that was last known to fill a place, by cluster, selection and place, for as long as we live."""
+_pods: dict[tuple[Cluster, str, str], tuple[str, str]] = {}
+"""The pod that was last known to fill a place, and its container, by cluster, selection and node, for as long
+as we live."""
 
 
 def typed(options: Mapping[str, str], node: str) -> tuple[str, ...]:
     """What a person types before a command to run it in a pod."""
     cluster = Cluster.of(options)
     place, _, container = node.partition(":")
-    pod = _pods.get((cluster, options.get("pods", ""), place), place)
+    pod, _ = _pods.get((cluster, options.get("pods", ""), node), (place, ""))
     return (*cluster.words, "exec", pod, *(("-c", container) if container else ()), "--")
+
+
+def output(options: Mapping[str, str], node: str) -> tuple[str, ...]:
+    """What prints the output of a container to which there is, or was, a link; empty: none is known."""
+    cluster = Cluster.of(options)
+    pod, container = _pods.get((cluster, options.get("pods", ""), node), ("", ""))
+    words = (*cluster.words, "logs", pod, "-c", container, "--timestamps", "--follow")
+    return words if pod else ()
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,14 @@ class _Seen:
 
 
 class _Exec(ChildTransport):
-    def __init__(self, node: str, options: Mapping[str, str]) -> None:
+    """See :class:`cockpit.transport.base.Transport`.
+
+    :param known: the pod to which each node has led so far
+    """
+
+    def __init__(self, node: str, options: Mapping[str, str], known: dict[str, _Seen]) -> None:
         super().__init__("kubectl", node, ())
+        self._known = known
         self._cluster = Cluster.of(options)
         self._word = options.get("pods", "")
         self._place, _, self._wanted = node.partition(":")
@@ -65,7 +80,10 @@ class _Exec(ChildTransport):
         seen = await self._look()
         if why := seen.pod.why_not(seen.container):
             raise self._idle(seen, why)
-        _pods[self._cluster, self._word, self._place] = seen.pod.name
+        before, self._known[self._node] = self._known.get(self._node), seen
+        if (other := self._other(before, seen)) is not None:
+            raise other  # once: whoever comes back knows
+        _pods[self._cluster, self._word, self._node] = seen.pod.name, seen.container
         self._words = (
             *(*self._cluster.words, "exec", "-i", seen.pod.name, "-c", seen.container),
             *("--", "/bin/sh", "-c"),
@@ -90,13 +108,18 @@ class _Exec(ChildTransport):
             return error or unknown
         if why := seen.pod.why_not(seen.container):
             return self._idle(seen, why)
+        self._known[self._node] = seen
+        return self._other(before, seen) or error
+
+    def _other(self, before: _Seen | None, seen: _Seen) -> Reclaimed | None:
+        """Why nothing of before runs; None: it may. The server hears of a container's end later than we."""
+        if before is None or before.life == seen.life:
+            return None
         if seen.pod.metadata.uid != before.pod.metadata.uid:
             return self._reclaimed(f"pod {before.pod.name} is gone, {seen.pod.name} has its place", seen.pod)
-        if seen.life != before.life:
-            last = seen.pod.last_end(seen.container)
-            what = f"container {seen.container} was started again" + (f": {last}" if last else "")
-            return self._reclaimed(what, seen.pod)
-        return error
+        last = seen.pod.last_end(seen.container)
+        what = f"container {seen.container} was started again" + (f": {last}" if last else "")
+        return self._reclaimed(what, seen.pod)
 
     async def _look(self, since: float = 0.0) -> _Seen:
         """The pod that fills the place.
@@ -146,6 +169,7 @@ class KubectlWays:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
+        self._known: dict[str, _Seen] = {}
 
     async def to(self, node: str) -> _Exec:
         """See :meth:`cockpit.transport.base.Ways.to`.
@@ -153,7 +177,7 @@ class KubectlWays:
         :raises LinkError: no pod has such a name
         """
         try:
-            return _Exec(node, self._options)
+            return _Exec(node, self._options, self._known)
         except CockpitError as error:
             raise LinkError(error.what, where=node, hint=error.hint, retry=False) from None
 

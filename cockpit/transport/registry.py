@@ -44,6 +44,8 @@ class TransportKind:
         connection by which it was started; None: processes there do
     :param ending: says why whoever lent the nodes has ended a run
     :param retry_s: least seconds between two tries to get a lost link back
+    :param output: what prints the output of the container that a node is, each line with its time; None: a
+        node is none
     :param caution: what a person must know of a run on such nodes; empty: nothing
     """
 
@@ -52,6 +54,7 @@ class TransportKind:
     holding: Callable[[Options, Mapping[str, str]], HeldCommand] | None = None
     retry_s: float = 0.0
     ending: Ending | None = None
+    output: Callable[[Options, str], tuple[str, ...]] | None = None
     caution: str = ""
 
 
@@ -127,7 +130,7 @@ TRANSPORTS = {
     "openssh": TransportKind(_openssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
     "srun": TransportKind(_srun, srun.typed, srun.holding, srun.RETRY_S, srun_end.ending),
-    "kubectl": TransportKind(_kubectl, kubectl.typed, caution=kubectl.CAUTION),
+    "kubectl": TransportKind(_kubectl, kubectl.typed, output=kubectl.output, caution=kubectl.CAUTION),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
 ``accept_new``, not empty: unknown host keys are kept without a question, changed ones never; ``openssh``, the

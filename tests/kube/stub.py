@@ -55,8 +55,21 @@ if words[0] == "get":
         print(json.dumps(found)) if found else fail(
             'Error from server (NotFound): %ss.apps "%s" not found' % (words[1], words[2]))
 elif words[0] == "logs":
-    file = path("logs", words[1])
-    sys.stdout.write(open(file).read() if os.path.exists(file) else "")
+    if os.path.exists(path("nologs")):
+        fail(open(path("nologs")).read())
+    import time
+    number, rest = 0, b""
+    with open(path("logs", words[1]), "rb") as file:
+        while True:
+            data = rest + file.read()
+            *whole, rest = data.split(b"\\n")
+            for line in whole:
+                sys.stdout.buffer.write(b"2026-11-29T09:00:00.%09dZ %s\\n" % (number, line))
+                number += 1
+            sys.stdout.flush()
+            if "--follow" not in words or not os.path.exists(path("pids", words[1])):
+                break
+            time.sleep(0.05)
 else:
     at = words.index("--")
     name = next(word for word in words[1:] if word[:1] != "-")
@@ -67,6 +80,7 @@ else:
     if not pid:
         fail('error: unable to upgrade connection: container not found ("main")')
     os.environ["TMPDIR"] = path("tmp", name)
+    os.environ["KUBERNETES_SERVICE_HOST"] = "10.96.0.1"
     os.execvp("nsenter", ["nsenter", "-t", pid, "-U", "-p", "-m", "--preserve-credentials", *words[at + 1 :]])
 """
 
@@ -117,6 +131,8 @@ class Stub:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._living: dict[str, subprocess.Popen[bytes]] = {}
+        self._copiers: list[subprocess.Popen[bytes]] = []
+        """They write what containers do to files, as a runtime does."""
         for name in ("bin", "pods", "objects", "pids", "logs", "refused", "tmp"):
             (home / name).mkdir(parents=True)
         script = home / "bin" / "kubectl"
@@ -147,8 +163,8 @@ class Stub:
         (self.home / "objects" / f"{kind}-{name}").write_text(json.dumps(found))
 
     def say(self, name: str, text: str) -> None:
-        """Let it answer with these words: ``down`` (whatever it is asked), ``raw`` (stdout of a get), or
-        ``refused/POD`` (an exec); empty: no longer."""
+        """Let it answer with these words: ``down`` (whatever it is asked), ``raw`` (stdout of a get),
+        ``nologs``, or ``refused/POD`` (an exec); empty: no longer."""
         file = self.home / name
         if text:
             file.write_text(text)
@@ -162,9 +178,17 @@ class Stub:
         (self.home / "tmp" / name).mkdir(exist_ok=True)
         words = [require("unshare"), "-Urpf", "--mount-proc", "--kill-child", "/bin/sh", "-c", command]
         with (self.home / "logs" / name).open("wb") as out:
+            copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=out, start_new_session=True)
+        assert copier.stdin
+        with copier.stdin as pipe:
             started = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=pipe,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
+        self._copiers.append(copier)
         children = Path(f"/proc/{started.pid}/task/{started.pid}/children")
         inside = until(lambda: started.poll() is not None or children.read_text().split(), "a namespace")
         if not isinstance(inside, list):
@@ -197,6 +221,9 @@ class Stub:
         """End all pods."""
         for name in list(self._living):
             self.end(name)
+        for copier in self._copiers:
+            copier.kill()
+            copier.wait()
         shutil.rmtree(self.home / "tmp", ignore_errors=True)
 
 

@@ -194,6 +194,26 @@ def test_a_container_that_was_killed_and_started_again_is_not_the_same(stub: Stu
     assert error.what == "container main was started again: OOMKilled (exit code 137)"
 
 
+def test_an_end_of_which_the_server_hears_late_is_said_at_the_next_connection(stub: Stub) -> None:
+    stub.start(shown("train-0"))
+    again = [{"name": "main", "restartCount": 1, "state": {"running": {}}, "lastState": KILLED}]
+
+    async def main() -> tuple[CockpitError, CockpitError]:
+        async with pool() as links:
+            link = await links.lend("train-0")
+            cut(link)
+            first = await asyncio.wait_for(asyncio.shield(link.lost), 60)
+            stub.show(shown("train-0", containerStatuses=again))
+            with pytest.raises(Reclaimed) as late:
+                await links.lend("train-0", now=True)
+            await links.lend("train-0", now=True)
+            return first, late.value
+
+    first, late = asyncio.run(main())
+    assert link_state(first) == "stale"
+    assert late.what == "container main was started again: OOMKilled (exit code 137)"
+
+
 def test_a_pod_that_was_replaced_keeps_its_place(stub: Stub) -> None:
     stub.start(job(0, "aaaaa"))
     stub.start(job(0, "bbbbb", uid="later", created="2026-11-29T10:00:00Z", phase="Pending"))

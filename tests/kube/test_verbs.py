@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ for step in range(100_000):
     print("step", step, "of rank", os.environ["RANK"], flush=True)
     time.sleep(0.1)
 """
+
+
+FORBIDDEN = (
+    'Error from server (Forbidden): pods "train-0" is forbidden: User "ada" cannot get resource '
+    '"pods/log" in API group "" in the namespace "ml"'
+)
 
 
 class Cockpit:
@@ -152,6 +159,58 @@ def test_a_job_of_others_is_watched_and_its_eviction_is_named(
     cockpit.close()
     shown_now = cockpit.run("ps", "seen").stdout
     assert "gone: pod train-1-abcde has ended: Failed: Evicted" in shown_now
+
+
+def test_what_ranks_write_to_their_container_is_here_byte_for_byte(
+    stub: Stub, cockpit: Cockpit, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    for index in range(2):
+        labels = {"job-name": "train", INDEX: str(index)}
+        env = f"RANK={index} WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=a MASTER_PORT=1"
+        stub.start(shown(f"train-{index}-abcde", labels=labels), f"{env} exec {sys.executable} {script} 2>&1")
+    for wanted in (20, 60):
+        out = cockpit.start("attach", "--k8s", "job/train", "--headless", "--name", "seen")
+        until(partial(has, tmp_path, wanted, out), "lines of rank 1, also on the screen")
+        cockpit.close()
+    for rank in range(2):
+        lines = list(spooled(tmp_path, rank))
+        assert lines == [f"step {step} of rank {rank}" for step in range(len(lines))], (
+            "none twice, none missing"
+        )
+
+
+def test_who_may_not_read_logs_is_told_so_and_the_last_words_of_a_container_are_here(
+    stub: Stub, cockpit: Cockpit, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)\nraise OSError(7)"
+    )
+    env = "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=a MASTER_PORT=1"
+    stub.start(shown("train-0", labels={"app": "x"}), f"{env} exec {sys.executable} {script} 2>&1")
+    stub.say("nologs", FORBIDDEN)
+    out = cockpit.start("attach", "--k8s", "app=x", "--headless", "--name", "seen")
+    until(lambda: "ada may not get pods/log in namespace ml" in out.read_text(), "what is forbidden")
+    stub.say("nologs", "")
+    cockpit.close()
+    out = cockpit.start("attach", "--k8s", "app=x", "--headless", "--name", "seen")
+    until(lambda: [words for words in stub.calls if words[0] == "logs"][1:], "the second try")
+    go.touch()
+    until(lambda: "OSError: 7" in out.read_text(), "the last line before the container ended")
+
+
+def has(home: Path, lines: int, out: Path) -> bool:
+    """Whether so many lines of rank 1 are here, and some were printed."""
+    return len(list(spooled(home, 1))) > lines and "train-1:1" in out.read_text()
+
+
+def spooled(home: Path, rank: int) -> Iterator[str]:
+    """The whole lines of a rank's log, as it is here."""
+    for log in (home / "state" / "cockpit" / "runs" / "seen").glob(f"spool/*/rank-{rank}.log"):
+        yield from log.read_text().rpartition("\n")[0].splitlines()
 
 
 def test_stacks_of_a_job_of_others(training: Stub, cockpit: Cockpit) -> None:

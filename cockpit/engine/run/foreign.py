@@ -6,14 +6,16 @@ process does, and how it ended is not known.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
 from cockpit.base import events, times, verbs
-from cockpit.base.answers import Launching, OutputsAnswer, WatchItem
+from cockpit.base.answers import Launching, OpenFile, OutputsAnswer, WatchItem
 from cockpit.base.gate import Malformed
 from cockpit.base.record import TIMES, log_name, logged_rank
 from cockpit.base.shared_fields import FILES_A_NODE, Identity, Target
@@ -22,6 +24,7 @@ from cockpit.core.logs.sources import Output
 from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
+from cockpit.engine.logs import container
 from cockpit.engine.logs.spool import RECORD
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
@@ -32,6 +35,9 @@ from cockpit.engine.run.ours import OurRun
 from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.run.source import Desk, Source
 from cockpit.errors import CockpitError
+from cockpit.kube.words import meaning
+from cockpit.transport.base import Tail
+from cockpit.transport.registry import TRANSPORTS
 
 _AGAIN_S = 5.0
 """Seconds between two looks for ranks that were started again, or that write to other files."""
@@ -41,6 +47,10 @@ _EXIT = re.compile(rb"exitcode *: *(-?\d{1,3})\)?[^\n]{0,40}?\(pid: *(\d{1,9})\)
 
 _SAID = 512
 """Bytes of a launcher's console that may be the first half of such words."""
+
+CONTAINER = "output of container "
+"""So begins what the output of a node's container is called among files; of it, ``mark`` and ``marked`` are
+the checksum and the time of the last line: see :class:`cockpit.engine.logs.container.Place`."""
 
 REFUSED = "cockpit did not start this job and stops it only with --foreign"
 
@@ -109,7 +119,7 @@ class ForeignJob(Source):
         """See :meth:`Source.request`."""
         name = entry.name
         await self._find(name, link)
-        files = self._outlets.read_by(name)
+        files = [one for one in self._outlets.read_by(name) if not one.id.startswith(CONTAINER)]
         if len(files) > FILES_A_NODE:
             text = f"its job writes {len(files)} files here; the first {FILES_A_NODE} are read"
             self._desk.remark_of(name, text)
@@ -140,6 +150,10 @@ class ForeignJob(Source):
             self._launchers[name] = foreign_jobs.of_it_alone(self._desk.manifest, answer.launchers)
         for file in answer.files:
             self._outlets.known(name, file)
+        kind = TRANSPORTS.get(self._desk.manifest.transport)
+        if answer.contained and kind is not None and kind.output is not None:
+            ranks = tuple(rank for rank in answer.contained if rank in own)
+            self._outlets.known(name, OpenFile(CONTAINER + name, "/dev/stdout", 0, 0, 0, 0, 0, 0, ranks))
         # What another machine writes for them is read there; of an srun it is known there why it is not.
         mine = {*own, *self._by_srun(name)} - {
             rank for node in self._foreign.callers if node != name for rank in self._by_srun(node)
@@ -221,6 +235,36 @@ class ForeignJob(Source):
         for event in foreign_jobs.ended(self._desk.model, name, item):
             self._desk.emit(event)
 
+    async def catch_up(self, entry: NodeEntry, link: Link) -> None:
+        """See :meth:`Source.catch_up`: what goes to the container's output is no file of the node."""
+        name = entry.name
+        one = next((each for each in self._outlets.read_by(name) if each.id.startswith(CONTAINER)), None)
+        kind, reach = TRANSPORTS.get(self._desk.manifest.transport), self._desk.manifest.reach
+        words = kind.output(reach.options, name) if kind is not None and kind.output is not None else ()
+        while one is not None and words:
+            said = Tail()
+            try:
+                await self._read_container(name, one, words, said)
+                found = meaning(said.text())
+                why = "" if found is None else found.what
+            except (CockpitError, OSError) as error:
+                why = str(error)
+            if why:
+                self._desk.remark_of(name, f"output of its container: {why}")
+            if name in self._desk.copies.paused:
+                return  # once there is room, the node is followed again, and this with it
+            await asyncio.sleep(container.AGAIN_S)
+
+    async def _read_container(self, name: str, one: Outlet, words: Sequence[str], said: Tail) -> None:
+        after = None if one.mark is None else container.Place(one.marked, one.mark)
+        async with aclosing(container.follow(words, after, said)) as found:
+            async for lines in found:
+                if lines.missing:
+                    self._begun_output(name, one, None)
+                self._take_bytes(name, one, lines.data, lines.end.mark, lines.end.ns)
+                if name in self._desk.copies.paused:
+                    return
+
     def _begun_output(self, name: str, one: Outlet, end: int | None) -> None:
         """A file was shortened: what is held of a line is all there will be of it."""
         lost = None if end is None else max(0, end - one.next)
@@ -233,13 +277,15 @@ class ForeignJob(Source):
         one.begin_anew()
         self._desk.note(node, gap)
 
-    def _take_bytes(self, name: str, one: Outlet, chunk: bytes, mark: int | None) -> None:
+    def _take_bytes(
+        self, name: str, one: Outlet, chunk: bytes, mark: int | None, marked: int | None = None
+    ) -> None:
         before = replace(one)
         spool = self._desk.copies.spools[name]
         why = spool.wait_for(len(one.held) + len(chunk)) if self._desk.writer else None
         if why is None:
             try:
-                one.mark, one.marked = mark, one.next + len(chunk)
+                one.mark, one.marked = mark, one.next + len(chunk) if marked is None else marked
                 self._keep(one, self._outlets.sort(one, chunk))
                 return
             except CockpitError as error:

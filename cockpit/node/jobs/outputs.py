@@ -39,7 +39,7 @@ _SRUN = (b"HOST", b"PORT")
 _NULL = (1, 3)
 
 _UNREAD = "to a pipe that no process of this user reads"
-_CONTAINER = "to its container's output (kubectl logs shows it); 2>&1 | tee FILE would make a file of it too"
+_CONTAINER = "to its container's output: kubectl logs shows it"
 
 _DAEMON = re.compile(r"orted|prted|hydra_")
 """Programs that pass on what their node's ranks write to mpirun, elsewhere."""
@@ -83,7 +83,11 @@ def outputs(call: Call) -> Dict[str, Any]:
 
 def _unread() -> str:
     """What is said of a pipe whose reader is not among this user's processes here."""
-    return _CONTAINER if "KUBERNETES_SERVICE_HOST" in os.environ else _UNREAD
+    return _CONTAINER if _in_pod() else _UNREAD
+
+
+def _in_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def is_ours(pid: int, ticks: int) -> bool:
@@ -101,6 +105,10 @@ class _Search:
         self._launchers: Dict[int, Dict[str, Any]] = {}
         self._cwd = ""
         self._passed: Set[int] = set()
+        self._contained: Set[int] = set()
+        """Ranks that write to their container's output, and to no file."""
+        self._inside = False
+        """Whether what was looked at last does."""
         self._callers: Dict[Tuple[str, ...], List[int]] = {}
         self._leaves: List[Tuple[str, ...]] = []
         """By which connections the output of what was looked at last leaves this node; empty: otherwise."""
@@ -126,6 +134,7 @@ class _Search:
             "launchers": list(self._launchers.values()),
             "cwd": self._cwd or "/",
             "passed": sorted(self._passed),
+            "contained": sorted(self._contained),
             "callers": [
                 {"ranks": ranks, "address": here, "port": int(port), "to": there, "to_port": int(to_port)}
                 for (here, port, there, to_port), ranks in self._callers.items()
@@ -136,6 +145,7 @@ class _Search:
         """Look at what a rank has open, and who started it."""
         reasons = []
         self._leaves = []
+        self._inside = False
         kept = self._kept(target)
         for place in kept:
             self._add(place, [target.rank])
@@ -149,6 +159,8 @@ class _Search:
                 reasons.append(why)
         if not found:
             self._why[target.rank] = "writes " + " and its errors ".join(reasons)
+            if self._inside:
+                self._contained.add(target.rank)
         if self._leaves:
             self._passed.add(target.rank)
         self._called([target.rank])
@@ -306,6 +318,7 @@ class _Search:
         names = ("slurmstepd", "sshd")
         daemon = next((one for one in launchers.above(pid) if one.name.startswith(names)), None)
         if daemon is None:
+            self._inside = _in_pod()
             return [], _unread()
         if daemon.name.startswith("sshd"):
             ends = _variable(pid, b"SSH_CONNECTION").decode("ascii", "replace").split()
