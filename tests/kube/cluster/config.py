@@ -25,6 +25,7 @@ SYSCTLS = {
 }
 """Settings of the whole machine that kubelet writes where they differ: it gets files instead."""
 
+# A root without CAP_SYS_RESOURCE, as in many containers, may not lower the score of a sandbox.
 _CONTAINERD = """version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -33,6 +34,7 @@ state = "/run/containerd"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{image}"
   disable_apparmor = true
+  restrict_oom_score_adj = true
   stream_server_address = "127.0.0.1"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{cni}"
