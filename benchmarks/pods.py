@@ -9,6 +9,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def run() -> Result:
         try:
             idle.create()
             names = idle.running()
-            sides = {"ours": lambda names=names: _client("connect", *names), "theirs": _each(names)}
+            sides = {"ours": partial(_client, "connect", *names), "theirs": _each(names)}
             interleave(sides, 1)  # files into the cache
             costs = interleave(sides, ROUNDS)
             if size == SIZES[0]:

@@ -169,7 +169,7 @@ def _write() -> None:
     rows = [f"{secrets.token_hex(16)},{user},{user},{group}\n" for user, group in config.USERS.items()]
     (FOLDER / "tokens.csv").write_text("".join(rows))
     (FOLDER / "kubeconfig").write_text(config.kubeconfig(FOLDER))
-    key = ["ssh-keygen", "-q", "-t", "rsa", "-m", "PEM", "-N", "", "-f", FOLDER / "pki/serviceaccounts"]
+    key = ["ssh-keygen", "-q", "-t", "rsa", "-m", "PEM", "-N", "", "-f", f"{FOLDER}/pki/serviceaccounts"]
     subprocess.run(key, check=True)
     for number in range(1, NODES + 1):
         for name, text in config.node_files(FOLDER, number, CACHE).items():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,8 +27,8 @@ class Run:
         self.idle = make(pods.stateful("idle"))
         self.pods = self.idle.running()
         self.user, self.out = user, out
-        words = ("run", "--k8s", self.idle.word, "--name", "train", "--slots", "1", "--launcher", "command")
-        words = (*words, "--headless", "--failure-wait", "0")
+        words = ["run", "--k8s", self.idle.word, "--name", "train", "--slots", "1", "--launcher", "command"]
+        words += ["--headless", "--failure-wait", "0"]
         program = ["python3", "-u", "-c", jobs.TRAINS]
         self.process = user.start(out, *words, program=program)
         until(self.trained, "all ranks train", timeout=120)
@@ -94,7 +92,7 @@ def test_a_run_is_left_and_found_again_and_stopped(run: Run) -> None:
     assert done.returncode == 0, done.stderr
     assert run.ps()["state"] != "running"
     done = run.user.again("logs", "train")
-    assert done.stdout.count("step 1\n") == 3, done.stderr
+    assert "[0-2] ×3        | step 1\n" in done.stdout, done.stderr
     for name in run.pods:
         found = pods.asked("exec", name, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
         assert "print('step'" not in found
@@ -126,20 +124,14 @@ def test_an_api_server_that_is_away_for_half_a_minute_loses_nothing(run: Run) ->
     assert told["state"] == "running", told
 
 
-def test_a_pod_that_is_deleted_in_mid_run_ends_it_and_is_named(run: Run) -> None:
+def test_a_pod_that_is_deleted_in_mid_run_is_named_and_the_others_go_on(run: Run) -> None:
     gone = run.pods[1]
     pods.asked("delete", "pod", gone, "--grace-period=0", "--force")
-    run.process.wait(120)
-    said = run.out.read_text()
-    assert run.process.returncode != 0
-    assert gone in said
-    assert "Traceback" not in said
-    assert any(word in said for word in ("gone", "deleted", "was started again")), said
-
-
-def test_stop_by_ctrl_c_leaves_no_process_in_a_pod(run: Run) -> None:
-    os.killpg(run.process.pid, signal.SIGTERM)
-    run.process.wait(60)
-    told = run.ps()
-    done = run.user.again("stop", "train", "--now")
-    assert told["state"] != "running" or done.returncode == 0, done.stderr
+    until(lambda: f"pod {gone} " in run.out.read_text(), "what is said of the pod", timeout=120)
+    run.idle.running()  # another one of its name, in which nothing of the run is
+    before = run.out.stat().st_size
+    until(lambda: b"step" in run.out.read_bytes()[before:], "more of the others")
+    assert "Traceback" not in run.out.read_text()
+    states = {rank["rank"]: rank["text"] for rank in run.ps()["ranks"]}
+    assert (states[0], states[2]) == ("running", "running")
+    assert "gone" in states[1], states
