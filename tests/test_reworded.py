@@ -26,7 +26,8 @@ JUDGES = (
 
 READ_OTHERS = frozenset(
     {
-        # What torch, NCCL, python, ssh, SLURM, the kernel, people and their programs write.
+        # What torch, NCCL, python, ssh, SLURM, kubectl, the kernel, people and their programs write.
+        "kube/words",
         *("base/recorder/reading", "base/secret", "base/shell", "cli/parsing", "config", "core/doctor/deep"),
         *("core/doctor/nccl_words", "core/nccl/lines", "core/run/notices/checkpoint_words"),
         *(

@@ -155,6 +155,8 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
         ]
         words = [word for name, value in options if value for word in (f"--{name}", str(value))]
         again = node_options.words_again(source, names)
+        if way.kind == "kubectl" and not args.k8s:
+            again += node_options.where_pods(args)
         if args.step and not args.step.endswith("."):
             again = ["--slurm", args.step]
         yield JobParty(job, names, pool, [*again, *words], errors, args.step)

@@ -68,8 +68,7 @@ def source(file: str | None, args: argparse.Namespace, ask: str) -> list[str]:
     if args.nodelist:
         return ["-w", ",".join(args.nodelist)]
     if args.k8s:
-        where = (("-n", args.namespace), ("--context", args.context))
-        return ["--k8s", args.k8s, *(word for option in where if option[1] for word in option)]
+        return ["--k8s", args.k8s, *where_pods(args)]
     if file is None and args.slurm is not None:
         return ["--slurm", args.slurm or own_job()]
     if file is None:
@@ -78,6 +77,12 @@ def source(file: str | None, args: argparse.Namespace, ask: str) -> list[str]:
         say(f"nodes: {DEFAULT}, DeepSpeed's default")
         return [DEFAULT]
     return [file]
+
+
+def where_pods(args: argparse.Namespace) -> list[str]:
+    """The words that say where pods are."""
+    options = (("-n", args.namespace), ("--context", args.context))
+    return [word for option in options if option[1] for word in option]
 
 
 def words_again(words: list[str], names: list[str]) -> list[str]:

@@ -221,15 +221,16 @@ class Pod(Definition):
         for condition in self.status.conditions or ():
             if condition.type == "PodScheduled" and condition.status == "False":
                 return _joined(condition.reason, condition.message)
-        for word, statuses in (
-            ("init container", self.status.initContainerStatuses),
-            ("container", self.status.containerStatuses),
+        for first, statuses in (
+            (True, self.status.initContainerStatuses),
+            (False, self.status.containerStatuses),
         ):
+            word = "init container" if first else "container"
             for each in statuses or ():
                 state = each.state or _State()
                 if state.waiting and state.waiting.reason not in (None, "PodInitializing"):
                     return f"{word} {each.name}: {state.waiting}"
-                if word == "init container" and not state.waiting and not state.terminated:
+                if first and not state.waiting and not state.terminated:
                     return f"init container {each.name} is running"
         return _joined(self.status.reason, self.status.message)
 

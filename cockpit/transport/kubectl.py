@@ -116,7 +116,9 @@ class _Exec(ChildTransport):
         if before is None or before.life == seen.life:
             return None
         if seen.pod.metadata.uid != before.pod.metadata.uid:
-            return self._reclaimed(f"pod {before.pod.name} is gone, {seen.pod.name} has its place", seen.pod)
+            same = seen.pod.name == before.pod.name
+            by = "another of its name" if same else seen.pod.name
+            return self._reclaimed(f"pod {before.pod.name} is gone: {by} has its place", seen.pod)
         last = seen.pod.last_end(seen.container)
         what = f"container {seen.container} was started again" + (f": {last}" if last else "")
         return self._reclaimed(what, seen.pod)

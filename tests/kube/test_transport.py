@@ -230,7 +230,7 @@ def test_a_pod_that_was_replaced_keeps_its_place(stub: Stub) -> None:
             return error, await links.lend("train-0", now=True)
 
     error, _ = asyncio.run(main())
-    assert error.what == "pod train-0-aaaaa is gone, train-0-bbbbb has its place"
+    assert error.what == "pod train-0-aaaaa is gone: train-0-bbbbb has its place"
     assert isinstance(error, Reclaimed)
     assert [words[2] for words in stub.calls if words[0] == "exec"] == ["train-0-aaaaa", "train-0-bbbbb"]
 

@@ -214,10 +214,11 @@ def spooled(home: Path, rank: int) -> Iterator[str]:
 
 
 def test_stacks_of_a_job_of_others(training: Stub, cockpit: Cockpit) -> None:
-    done = cockpit.run("stacks", "--k8s", "job/train", "--json")
+    done = cockpit.run("stacks", "-w", "pod/train-[0-1]-abcde", "-n", "ml")
     assert done.returncode == 0, done
     assert "train.py" in done.stdout
     assert "2 ranks on 2 nodes" in done.stderr
+    assert "cockpit stacks -w 'pod/train-[0-1]-abcde' -n ml" in done.stdout, "what to type next leads there"
 
 
 def test_what_is_wrong_with_each_pod_is_one_line(stub: Stub, cockpit: Cockpit) -> None:

@@ -128,8 +128,10 @@ async def master_address(first: str, links: Mapping[str, Link], roll: Roll) -> s
     if all(_usable(answer.addresses, loopback=alone or node == first) for node, answer in answers.items()):
         return name
     own = answers[first].own
-    machines = {link.hello.boot_id for link in links.values()}
-    reachable = [a for a in own if len(machines) == 1 or not ipaddress.ip_address(a).is_loopback]
+    # Pods share a kernel, and no loopback.
+    machines = {link.hello.boot_id for link in links.values() if link.transport.kind != "kubectl"}
+    together = len(links) == 1 or len(machines) == 1
+    reachable = [a for a in own if together or not ipaddress.ip_address(a).is_loopback]
     if not reachable:
         raise CockpitError(
             "the others cannot resolve its name, and it has no address of its own",
