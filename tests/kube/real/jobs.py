@@ -29,9 +29,12 @@ def torchrun(name: str, program: str = HANGS) -> dict[str, Any]:
     return pods.job(name, ["sh", "-c", line], env=env, hostNetwork=True)
 
 
-def alone(name: str, program: str = TRAINS, **more: Any) -> dict[str, Any]:
-    """A pod with one rank, which no launcher started."""
+def alone(name: str, program: str = TRAINS, into: str = ">/tmp/out.log 2>&1", **more: Any) -> dict[str, Any]:
+    """A pod with one rank, which no launcher started.
+
+    :param into: where its output goes; empty: it is the container's
+    """
     env = {"PROGRAM": program, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29612"}
-    line = f"{_FILE} {sys.executable} -u /tmp/train.py >/tmp/out.log 2>&1"
+    line = f"{_FILE} {sys.executable} -u /tmp/train.py {into}"
     return pods.pod(name, ["sh", "-c", line], env=env, **more)

@@ -59,6 +59,27 @@ def test_the_hung_rank_of_a_jobs_torchrun_is_named_and_its_logs_are_exact(
         process.wait()
 
 
+COUNTS = """
+import time
+for step in range(1, 301):
+    print("step", step, "loss", 1 / step, flush=True)
+    time.sleep(0.02)
+time.sleep(1000)
+"""
+
+
+def test_output_of_a_container_is_here_byte_for_byte(make: Make, user: Cockpit, tmp_path: Path) -> None:
+    make(jobs.alone("says", COUNTS, into="")).running()
+    process = user.start(tmp_path / "attach", "attach", "-w", "pod/says", "--name", "says", "--headless")
+    try:
+        until(lambda: "step 300 loss" in pods.asked("logs", "says"), "its last line")
+        whole = pods.asked("logs", "says").encode()
+        until(lambda: whole in user.spooled("says"), "the same here")
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def test_the_ranks_of_a_job_are_listed_and_looked_into(make: Make, user: Cockpit, tmp_path: Path) -> None:
     pod = make(jobs.alone("alone"))
     pod.running()
