@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
+.PHONY: help venv demo test test-all quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s k8s-down bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test test-all quick properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu: export PYTHONDONTWRITEBYTECODE :=
+test test-all quick properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow $(ARGS)
@@ -80,6 +80,14 @@ weeks: $(STAMP)  ## a month of 16 nodes in simulated time: is all told, kept, bo
 
 gpu: $(STAMP)  ## what only a machine with an NVIDIA GPU shows, part by part; five minutes; ARGS='--python PATH': whose torch
 	$(BIN)/python -m tests.gpu $(ARGS)
+
+k8s: $(STAMP)  ## pods of a real Kubernetes on this machine, built once (ten minutes), as root; then ten minutes
+	@$(BIN)/python -m tests.kube.cluster up
+	@trap '$(BIN)/python -m tests.kube.cluster down' EXIT; \
+	  $(BIN)/python -m pytest -p no:cacheprovider tests/kube/real $(ARGS)
+
+k8s-down: $(STAMP)  ## take down what an interrupted make k8s may have left
+	$(BIN)/python -m tests.kube.cluster down
 
 bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md keeps
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,7 +1,7 @@
 """``python -m benchmarks [NAME…] [--write]``: measure, print, and with ``--write`` keep in RESULTS.md.
 
 The lab (root, network namespaces, OpenSSH) is needed by connect, launch, doctor, preflight, attach, logs,
-collect and stacks, SLURM as well by srun; the rest needs nothing.
+collect and stacks, SLURM as well by srun, the cluster of ``make k8s`` by pods; the rest needs nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from benchmarks import (
     node,
     nsysmodes,
     nsysreports,
+    pods,
     probe,
     profiles,
     ranks,
@@ -68,6 +69,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "badnodes": badnodes.run,
     "logs": logs.run,
     "srun": srun.run,
+    "pods": pods.run,
     "collect": collect.run,
     "help": tohelp.run,
     "footprint": footprint.run,
@@ -169,8 +171,8 @@ def _quick() -> int:
 def _unavailable(name: str) -> str | None:
     if name in IN_LAB:
         return Lab.unavailable()
-    if name == "srun":
-        return srun.unavailable()
+    if name in ("srun", "pods"):
+        return {"srun": srun, "pods": pods}[name].unavailable()
     if name in TRAINS and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     if name == "traceml":

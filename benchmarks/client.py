@@ -1,7 +1,7 @@
 """Our side of the benchmarks: what cockpit's verbs do, without their output, in a fresh process.
 
-``python -m benchmarks.client VERB ARGS``; what it measured of itself is one JSON line on stderr. With
-``BENCH_JOB`` nodes are reached by steps of that SLURM job.
+``python -m benchmarks.client VERB ARGS``; what it measured of itself is one JSON line on stderr. How nodes
+are reached, if not as by default, is in ``BENCH_REACH``: kind and options, in JSON.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from cockpit.transport.base import Reach
 PYTHONS = [sys.executable]
 PREFLIGHTS = 5
 """Rounds of each side, after a first one that does not count."""
-JOB = os.environ.get("BENCH_JOB")
-REACH = Reach("srun", {"job": JOB}) if JOB else Reach()
+REACH = Reach(*json.loads(os.environ.get("BENCH_REACH", "[]")))
 
 
 async def connect(nodes: list[str]) -> dict[str, Any]:

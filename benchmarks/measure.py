@@ -6,6 +6,7 @@ import compileall
 import hashlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,8 +60,24 @@ def timed(
 
     :raises BenchmarkError: it failed
     """
-    runner = [lab.python, "-I", "-S", str(FOLDER / "timed.py"), output, *argv]
-    done = lab.run(runner, env=env, timeout=180)
+    return _cost(argv, lab.run(_timer(lab.python, output, argv), env=env, timeout=180))
+
+
+def timed_here(argv: Sequence[str], env: Mapping[str, str], output: str = "/dev/null") -> Cost:
+    """The same of a command on this machine, with these variables alone.
+
+    :raises BenchmarkError: it failed
+    """
+    words = _timer(sys.executable, output, argv)
+    done = subprocess.run(words, env=dict(env), capture_output=True, text=True, timeout=180, check=False)
+    return _cost(argv, done)
+
+
+def _timer(python: str, output: str, argv: Sequence[str]) -> list[str]:
+    return [python, "-I", "-S", str(FOLDER / "timed.py"), output, *argv]
+
+
+def _cost(argv: Sequence[str], done: subprocess.CompletedProcess[str]) -> Cost:
     if done.returncode:
         raise BenchmarkError(f"{argv[0]}: {done.stderr[-2000:]}")
     answer = json.loads(done.stdout)
@@ -96,6 +113,16 @@ def fake_run(lab: Lab, node: str, folder: str, *, alive: bool = False) -> Path:
     if alive:
         first = lab.run(["cat", "/proc/1/stat"], node=node).stdout
         pid, ticks = 1, int(first.rpartition(")")[2].split()[19])
+    for name, text in run_files(node, boot_id, pid, ticks).items():
+        lab.write(node, f"{folder}/{name}", text)
+    return lab.node_path(node, folder)
+
+
+def run_files(node: str, boot_id: str, pid: int, ticks: int) -> dict[str, str]:
+    """The record in such a folder: name of a file → text.
+
+    :param pid: what stands for the supervisor; ticks: when it was started
+    """
     events: list[dict[str, Any]] = [
         {"t": 1.0, "e": "supervisor_started", "pid": pid, "ticks": ticks, "ranks": [0], "node": node},
         {"t": 2.0, "e": "rank_started", "rank": 0, "local_rank": 0, "pid": 2, "ticks": 1, "attempt": 0},
@@ -112,9 +139,8 @@ def fake_run(lab: Lab, node: str, folder: str, *, alive: bool = False) -> Path:
         "supervisor": {"pid": pid, "ticks": ticks},
         "ranks": [0],
     }
-    lab.write(node, f"{folder}/record.json", json.dumps(record))
-    lab.write(node, f"{folder}/events.jsonl", "".join(json.dumps(event) + "\n" for event in events))
-    return lab.node_path(node, folder)
+    lines = "".join(json.dumps(event) + "\n" for event in events)
+    return {"record.json": json.dumps(record), "events.jsonl": lines}
 
 
 def fill(lab: Lab, path: Path, size: int) -> str:

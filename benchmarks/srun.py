@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 
 from benchmarks.measure import Cost, check, client, fake_run, fill, interleave
@@ -25,7 +26,7 @@ def run() -> Result:
     """Measure; needs the lab and SLURM."""
     with Lab(nodes=NODES) as lab, Slurm(lab) as slurm:
         job = slurm.allocate(f"-N{NODES}")
-        ways = {"srun": {**slurm.env, "BENCH_JOB": job}, "ssh": {}}
+        ways = {"srun": {**slurm.env, "BENCH_REACH": json.dumps(["srun", {"job": job}])}, "ssh": {}}
         interleave(_sides(lab, ways, "connect", *lab.nodes), 1)  # files into the cache
         costs = interleave(_sides(lab, ways, "connect", *lab.nodes), ROUNDS)
         trips = interleave(_sides(lab, ways, "trips", lab.nodes[0]), ROUNDS)

@@ -1,0 +1,1 @@
+"""Pods of a real Kubernetes as nodes: what only ``make k8s`` shows."""
