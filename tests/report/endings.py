@@ -61,16 +61,18 @@ class Ending(NamedTuple):
     :param how: one of :data:`ENDINGS`
     :param noted: its ranks note their steps; else only their logs tell of them
     :param bad: the rank that it happens to
+    :param again: ends the name of another run that ends so
     """
 
     how: str
     noted: bool
     bad: int
+    again: str = ""
 
     @property
     def name(self) -> str:
         """Of the run."""
-        return f"{self.how}-{'noted' if self.noted else 'told'}"
+        return f"{self.how}-{'noted' if self.noted else 'told'}{self.again}"
 
 
 Act = Callable[[Verbs, Ending], object]
@@ -178,6 +180,12 @@ def make_all(here: Verbs) -> list[Made]:
     (here.work / "train.py").write_text(TRAIN)
     with ThreadPoolExecutor(2 * AT_ONCE) as acts, ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(lambda ending: _make(here, ending, acts), runs()))
+
+
+def make_again(here: Verbs, ending: Ending) -> Made:
+    """Have another run end so, with no other beside it."""
+    with ThreadPoolExecutor(1) as acts:
+        return _make(here, ending._replace(again="-again"), acts)
 
 
 def _make(here: Verbs, ending: Ending, acts: ThreadPoolExecutor) -> Made:
