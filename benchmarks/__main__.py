@@ -171,8 +171,10 @@ def _quick() -> int:
 def _unavailable(name: str) -> str | None:
     if name in IN_LAB:
         return Lab.unavailable()
-    if name in ("srun", "pods"):
-        return {"srun": srun, "pods": pods}[name].unavailable()
+    if name == "srun":
+        return srun.unavailable()
+    if name == "pods":
+        return pods.unavailable()
     if name in TRAINS and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     if name == "traceml":

@@ -49,7 +49,10 @@ def run() -> Result:
         try:
             idle.create()
             names = idle.running()
-            sides = {"ours": partial(_client, "connect", *names), "theirs": _each(names)}
+            sides: dict[str, Callable[[], Cost]] = {
+                "ours": partial(_client, "connect", *names),
+                "theirs": _each(names),
+            }
             interleave(sides, 1)  # files into the cache
             costs = interleave(sides, ROUNDS)
             if size == SIZES[0]:
