@@ -10,7 +10,7 @@ JOBS ?= 6
 .PHONY: help venv demo test test-all quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s k8s-down bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
 
 help:  ## print this
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@echo "make test ARGS='-m \"not launch\"'    passes arguments on to pytest"
 	@echo "make venv PYTHON=/path/to/python3.11  takes that Python"
 

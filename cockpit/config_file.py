@@ -38,6 +38,7 @@ ABOUT = {
     "lang": "language that failures are explained in: en, zh; empty: that of the locale",
     "probe": "load the probe into ranks (--probe); auto: with the versions of torch it was tested with",
     "bell": "ring the terminal when a run fails, stalls or ends",
+    "git_diff": "a launch keeps the changes to tracked files (--git-diff)",
     "report": "write a report into a run's folder here when it has ended",
     "notify": "command that is run when a run fails, stalls or ends; only in your own settings",
     "trusted_group": "group that may write to the folders of cockpit's files; only in your own settings",

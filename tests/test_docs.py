@@ -182,8 +182,8 @@ def test_files_and_folders_of_the_code_are_where_a_page_says(path: Path) -> None
 
 
 def test_targets_of_make_are_there() -> None:
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    named = {name for path in PAGES for name in re.findall(r"[`$] ?make ([a-z-]+)", path.read_text())}
+    targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = {name for path in PAGES for name in re.findall(r"[`$] ?make ([a-z0-9-]+)", path.read_text())}
     assert named <= set(targets)
 
 

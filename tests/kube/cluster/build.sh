@@ -47,15 +47,15 @@ cat >"$CACHE/pause.go" <<'GO'
 package main
 
 import (
-	"os"
-	"os/signal"
-	"syscall"
+    "os"
+    "os/signal"
+    "syscall"
 )
 
 func main() {
-	end := make(chan os.Signal, 1)
-	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
-	<-end
+    end := make(chan os.Signal, 1)
+    signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+    <-end
 }
 GO
 nice -n 19 "$GOROOT/bin/go" build -ldflags "-s -w" -o "$CACHE/bin/pause" "$CACHE/pause.go"
