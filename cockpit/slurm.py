@@ -29,7 +29,7 @@ of another run."""
 PING = "try: scontrol ping"
 """What to type when SLURM does not answer as it should."""
 
-_BEFORE = re.compile(r"(?:\w+: (?:error|fatal): |slurm_\w+ error: )+")
+_BEFORE = re.compile(r"(?:\w{1,40}: (?:error|fatal): |slurm_\w{1,40} error: )+")
 """What SLURM's programs put before what they say."""
 
 _KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})

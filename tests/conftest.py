@@ -91,6 +91,7 @@ def quick_cockpit() -> Iterator[tuple[str, ...]]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-slow", action="store_true", help="leave out the tests that are marked slow")
+    parser.addoption("--campaigns", action="store_true", help="those that are marked campaign, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -105,10 +106,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, if asked to; with workers, each begins with some of the tests that wait."""
-    if config.getoption("--no-slow"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("slow")])
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    """Leave out what is slow, if asked to, and campaigns, if not; with workers, each begins with some of the
+    tests that wait.
+    """
+    without = ["slow"] * config.getoption("--no-slow") + ["campaign"] * (not config.getoption("--campaigns"))
+    left_out = [item for item in items if any(map(item.get_closest_marker, without))]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not any(map(item.get_closest_marker, without))]
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:
         return

@@ -99,7 +99,13 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, id=number.name, marks=[pytest.mark.campaign] * (number != signal.SIGINT))
+        for number in SIGNALS
+    ],
+)
 @pytest.mark.timeout(600)
 def test_interrupted_at_any_moment(home: Home, number: signal.Signals) -> None:
     seen = set()

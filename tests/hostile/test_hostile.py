@@ -77,6 +77,7 @@ def test_without_a_sanitiser_evidence_comes_through(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_whole_verbs() -> None:
     """A third of them: every verb with some mutations, every mutation with some verbs."""
@@ -97,6 +98,7 @@ def test_without_a_bound_frames_come_through(wall: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 def test_a_campaign_without_a_bound_says_what_came_through() -> None:
     # One frame in some hundred is as large as that: so many that one is there, whatever a seed draws.
     some = ("--seed", "3", "--cases", "0", "--screens", "0", "--frames", "6000", "--lines", "50")

@@ -107,7 +107,9 @@ class Rank(NamedTuple):
     told: dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=[pytest.param("plain", marks=pytest.mark.slow), "stack"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("plain", marks=[pytest.mark.slow, pytest.mark.campaign]), "stack"]
+)
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Rank]:
     require_module("torch")
     folder = tmp_path_factory.mktemp("traces")

@@ -125,7 +125,7 @@ def taken(folder: Path, site: str) -> Collection:
     [
         ("backward", "compute"),
         *(
-            pytest.param(*one, marks=pytest.mark.slow)
+            pytest.param(*one, marks=[pytest.mark.slow, pytest.mark.campaign])
             for one in (("input", "data"), ("forward", "idle"), ("update", "idle"))
         ),
     ],

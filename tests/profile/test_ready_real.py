@@ -32,8 +32,11 @@ PID = "SELECT DISTINCT (globalTid / 0x1000000) % 0x1000000 FROM OSRT_API"
 
 @pytest.mark.parametrize(
     ("launcher", "around"),
-    [("torchrun", []), ("deepspeed", []), ("torchrun", ["--per-rank"])],
-    ids=["torchrun", "deepspeed", "rank"],
+    [
+        pytest.param("torchrun", [], marks=pytest.mark.campaign, id="torchrun"),
+        pytest.param("deepspeed", [], id="deepspeed"),
+        pytest.param("torchrun", ["--per-rank"], marks=pytest.mark.campaign, id="rank"),
+    ],
 )
 def test_steps_and_seconds_of_ranks_that_step_on(launcher: str, around: list[str], tmp_path: Path) -> None:
     needs.require("nsys")

@@ -21,6 +21,7 @@ RIGHT = [(1, "input"), (2, "backward")]
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.launch
 def test_the_reason_is_right_at_the_input_and_in_the_backward_pass(tmp_path: Path) -> None:
     needs.require_module("torch")
