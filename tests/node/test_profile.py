@@ -170,11 +170,14 @@ def answered(run: runs.Run, rank: int) -> Any:
 
 @real
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> None:
     reports = training.folder / record.REPORTS
     # Before its first step.
     asked = Asked(training, ahead=10_000)
-    until(lambda: asked.states(0) == asked.states(1) == ["ready"], "both are ready", timeout=60)
+    until(
+        lambda: asked.states(0) == asked.states(1) == ["ready"], "both are ready", timeout=240
+    )  # torch loads its profiler
     other = Asked(training, collection="other").over()
     assert [item["what"] for item, _ in other] == ["another profile of it is running"] * 2
     assert [one.why for one in met(training)] == ["another profile of it is running"] * 2
