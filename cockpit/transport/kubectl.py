@@ -39,7 +39,7 @@ def typed(options: Mapping[str, str], node: str) -> tuple[str, ...]:
 
 
 def output(options: Mapping[str, str], node: str) -> tuple[str, ...]:
-    """What prints the output of a container to which there is, or was, a link; empty: none is known."""
+    """The command that prints the output of a container we have, or had, a link to; empty: no such link."""
     cluster = Cluster.of(options)
     pod, container = _pods.get((cluster, options.get("pods", ""), node), ("", ""))
     words = (*cluster.words, "logs", pod, "-c", container, "--timestamps", "--follow")

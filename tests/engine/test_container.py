@@ -1,4 +1,4 @@
-"""The output of a container by ``kubectl logs``: it goes on at the line that was read last."""
+"""The output of a container by ``kubectl logs``: reading continues after the last line read."""
 
 from __future__ import annotations
 

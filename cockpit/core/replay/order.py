@@ -65,7 +65,7 @@ class Clocks:
 
 
 def _asked(event: Event, at: float, asked: Iterable[Timed]) -> float:
-    """When a node was asked to do what it was told to at a moment; that moment if nobody here did so."""
+    """When this machine requested the stop that a node recorded; else the time of the record itself."""
     fact = event.fact
     if isinstance(fact, StopRequested):
         for when, cause in asked:

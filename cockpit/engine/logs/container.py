@@ -60,7 +60,7 @@ class _Reader:
     def feed(self, data: bytes) -> Lines | None:
         """The new lines in the next bytes; None: there are none."""
         *whole, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _LONG:  # it goes on in what looks like a line of its own
+        if len(self._rest) > _LONG:  # the rest counts as another line
             whole, self._rest = [*whole, self._rest], b""
         found: list[bytes] = []
         missing, end = False, self._after

@@ -48,7 +48,7 @@ class Memory:
 
     @property
     def full(self) -> tuple[float, int]:
-        """Which of some is the fullest: by the share that is used, or where none is known by bytes."""
+        """The fullest of several: by share used or, where no total is known, by bytes."""
         return self.used[-1] / self.total if self.total else 0.0, self.used[-1]
 
 

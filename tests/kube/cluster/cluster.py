@@ -66,7 +66,7 @@ def until(what: str, true: Callable[[], bool], within_s: float = 180) -> None:
 
 
 def kubectl(*words: str, stdin: str | None = None, user: str = "admin") -> subprocess.CompletedProcess[str]:
-    """Ask the cluster something; the caller looks at how it ended."""
+    """Run kubectl; the caller checks the exit code."""
     return subprocess.run(
         [str(FOLDER / "bin/kubectl"), f"--context={user}", *words],
         input=stdin,
