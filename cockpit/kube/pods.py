@@ -271,8 +271,8 @@ def read_pods(data: bytes, where: str) -> tuple[Pod, ...]:
 
     :raises CockpitError: it is none of these
     """
-    value = _json(data, where)
     try:
+        value = parsed(data)
         if isinstance(value, dict) and "items" not in value:
             return (read(Pod, value),)
         return tuple(read(_Pods, value).items)
@@ -286,14 +286,7 @@ def read_owner(data: bytes, where: str) -> OwnerObject:
     :raises CockpitError: it is none of these
     """
     try:
-        return read(OwnerObject, _json(data, where))
-    except Malformed as error:
-        raise _nonsense(str(error), where) from None
-
-
-def _json(data: bytes, where: str) -> object:
-    try:
-        return parsed(data)
+        return read(OwnerObject, parsed(data))
     except Malformed as error:
         raise _nonsense(str(error), where) from None
 
