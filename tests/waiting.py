@@ -12,8 +12,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 60
-"""Longest wait: far more than anything takes, on a busy machine too."""
+PATIENCE_S = 180
+"""Longest wait: far more than anything takes, also where six launches share two slow cores."""
 
 
 def until(condition: Callable[[], T], what: str = "", timeout: float = PATIENCE_S) -> T:

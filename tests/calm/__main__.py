@@ -22,7 +22,7 @@ from typing import Any
 from tests import tries
 from tests.lab.cockpits import Cockpits
 from tests.lab.lab import Lab
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SCORE = Path(__file__).with_name("SCORE.md")
 TRAIN = Path(__file__).with_name("train.py")
@@ -117,7 +117,7 @@ class Run:
     def stop(self) -> None:
         """End it."""
         self._cockpits.cockpit("stop", self._cockpits.name, "--now")
-        self.cockpit.wait(60)
+        self.cockpit.wait(PATIENCE_S)
 
 
 def tried(lab: Lab, kind: str, probe: str, minutes: float, leaving: threading.Event) -> Said:

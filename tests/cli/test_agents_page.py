@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.schemas import fits
 from tests.lab.lab import REPO
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 PAGE = (REPO / "docs" / "agents.md").read_text()
 
@@ -85,11 +85,11 @@ def running(tmp_path_factory: pytest.TempPathFactory, quick_cockpit: tuple[str, 
         return done.returncode == 0 and bool(json.loads(done.stdout)["findings"])
 
     try:
-        until(failed, "one rank has failed", timeout=60)
+        until(failed, "one rank has failed")
         yield folder
     finally:
         asked(quick_cockpit, folder, "stop", RUN, "--now")
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize(("command", "fields"), rows(), ids=[command for command, _ in rows()])

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.terminal import on_terminal
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 COCKPIT = [sys.executable, "-m", "cockpit"]
 SPILL = r"""import os, sys, time
@@ -49,7 +49,7 @@ def calls(folder: Path) -> list[dict[str, Any]]:
 def test_a_failure_and_the_end_are_called_with_data_only(tmp_path: Path) -> None:
     hook = "cat >> calls; echo 'no \033[2J way' >&2; exit 3"
     options = ("--headless", "--env", "LOGIN_AUTH=walrus-41", "--notify", hook)
-    done = subprocess.run(words(tmp_path, *options), cwd=tmp_path, capture_output=True, timeout=120)
+    done = subprocess.run(words(tmp_path, *options), cwd=tmp_path, capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 1
     failure, end = calls(tmp_path)
     assert (failure["kind"], failure["ranks"]) == ("failure", {"alive": 1, "total": 2})
@@ -67,7 +67,7 @@ def test_a_failure_and_the_end_are_called_with_data_only(tmp_path: Path) -> None
 
 def test_the_terminal_rings_once_for_each_call_inside_tmux_too(tmp_path: Path) -> None:
     env = {**os.environ, "TERM": "tmux-256color", "TMUX": "/tmp/none,1,0"}
-    code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=120)
+    code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=PATIENCE_S)
     assert code == 1
     pieces = shown.split(b"\x1bPtmux;\x1b\x1b]9;cockpit: ")[1:]
     assert len(pieces) == 2
@@ -84,14 +84,16 @@ def test_the_terminal_does_not_ring_where_the_settings_say_so(tmp_path: Path) ->
     settings.parent.mkdir(parents=True)
     settings.write_text("bell = false\n")
     env = {**os.environ, "TERM": "xterm", "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=120)
+    code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=PATIENCE_S)
     assert code == 1
     assert b"\a" not in shown
 
 
 def test_what_runs_a_command_is_a_persons_own_settings_only(tmp_path: Path) -> None:
     (tmp_path / "cockpit.toml").write_text('notify = "touch owned"\n')
-    done = subprocess.run(words(tmp_path, "--headless"), cwd=tmp_path, capture_output=True, timeout=60)
+    done = subprocess.run(
+        words(tmp_path, "--headless"), cwd=tmp_path, capture_output=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 2
     assert b"cockpit.toml: key 'notify': is a command, and a project's settings cannot set one" in done.stderr
     assert not (tmp_path / "owned").exists()
@@ -114,7 +116,7 @@ def test_the_app_rings_too(tmp_path: Path) -> None:
     env = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
     env.pop("TMUX", None)
     _, shown = on_terminal(
-        [*COCKPIT, *run, "--notify", hook, "--", "-c", "print(1)"], env, tmp_path, timeout=120
+        [*COCKPIT, *run, "--notify", hook, "--", "-c", "print(1)"], env, tmp_path, timeout=PATIENCE_S
     )
     assert b"\a\x1b]9;cockpit: app-" in shown
     assert shown.count(b"\x1b]9;") == 1
@@ -140,13 +142,15 @@ def test_a_cockpit_that_nobody_sees_leave_says_so(tmp_path: Path) -> None:
             [*COCKPIT, *run, "--notify", "cat >> calls", "--", "waits.py"], cwd=tmp_path, stdout=out
         )
     try:
-        until(lambda: b"here" in (tmp_path / "out").read_bytes(), "its output", timeout=120)
+        until(lambda: b"here" in (tmp_path / "out").read_bytes(), "its output")
         cockpit.send_signal(signal.SIGHUP)
-        assert cockpit.wait(60) == 130
+        assert cockpit.wait(PATIENCE_S) == 130
         (left,) = calls(tmp_path)
         assert (left["kind"], left["watched_by"]) == ("left", "")
         assert f"cockpit attach {name} --headless" in left["text"]
     finally:
         cockpit.kill()
         cockpit.wait()
-        subprocess.run([*COCKPIT, "stop", name, "--now"], cwd=tmp_path, capture_output=True, timeout=120)
+        subprocess.run(
+            [*COCKPIT, "stop", name, "--now"], cwd=tmp_path, capture_output=True, timeout=PATIENCE_S
+        )

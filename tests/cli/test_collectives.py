@@ -28,8 +28,8 @@ def test_the_rank_that_is_missing_is_named(warmed: Warm, tmp_path: Path) -> None
     words = ["run", "--headless", *HERE, *where, str(tmp_path / "hosts"), "--", warmed.python, TOY, "missing"]
     process = verbs.start(*words, env={"OMP_NUM_THREADS": "1"})
     try:
-        until(lambda: "hangs" in _printed(tmp_path, 3), "rank 3 hangs", timeout=120)
-        told = until(lambda: _waiting(verbs), "the others wait for a second", timeout=60)
+        until(lambda: "hangs" in _printed(tmp_path, 3), "rank 3 hangs")
+        told = until(lambda: _waiting(verbs), "the others wait for a second")
         assert told["missing"] == "3"
         waits = {(one["group"], one["number"]): one for one in told["waits"]}
         bucket, world = waits["4", 50], waits["0", 13]

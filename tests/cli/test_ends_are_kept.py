@@ -39,7 +39,7 @@ def left(verbs: Verbs, script: str, slots: int) -> None:
     assert verbs.end(run).code == 130
     (verbs.work / "go").touch()
     (folder,) = verbs.work.glob("nodes/cockpit-*/r/*")
-    until(lambda: b'"ended"' in (folder / "events.jsonl").read_bytes(), "the end", timeout=60)
+    until(lambda: b'"ended"' in (folder / "events.jsonl").read_bytes(), "the end")
 
 
 def shown(verbs: Verbs, *more: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import rewritten
+from tests.waiting import PATIENCE_S
 
 COMMANDS = (
     "29500; touch {} #",
@@ -60,7 +61,13 @@ def run(
     ]
     env = {**os.environ, **rewritten.answers(folder / "answers", changes)}
     return subprocess.run(
-        [*cockpit, *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
+        [*cockpit, *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.transport.sshserver import Place
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 ARCHIVE = 20_000
 """Bytes that are less than the agent's code, and more than a login."""
@@ -103,7 +103,7 @@ class Run:
         process = await self._cockpit(*words, str(hostfile), "--", "sleep", "600")
         assert process.stderr
         # Before that a signal takes the start back.
-        await asyncio.wait_for(process.stderr.readuntil(b" starting\n"), 60)
+        await asyncio.wait_for(process.stderr.readuntil(b" starting\n"), PATIENCE_S)
         await soon(lambda: sorted(self.ranks()) == ["bad", "good"], "both ranks run", 60)
         return process
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tests.said import messages
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 MOMENTS = [("connecting", 0.0), *(("ready", s / 100) for s in (0, 2, 5, 9, 15))]
 """A word of the narration, and seconds after it: the launch begins right after ``ready``."""
@@ -60,7 +60,7 @@ class Home:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
@@ -129,7 +129,7 @@ def interrupt(home: Home, run: str, number: signal.Signals, word: str, delay: fl
     process.send_signal(number)
     with process.stderr:
         said += process.stderr.read()
-    return process.wait(60), said
+    return process.wait(PATIENCE_S), said
 
 
 def check(home: Home, run: str, code: int, said: str, when: str) -> str:
@@ -174,7 +174,7 @@ def test_a_start_that_waits_for_a_launch_takes_back_what_was_launched(home: Home
         line = process.stderr.readline()
         assert line
     agent.resume()
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE_S) == 130
     with process.stderr:
         assert "nothing was started" in process.stderr.read()
     assert home.row("slow") is None

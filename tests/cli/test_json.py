@@ -19,6 +19,7 @@ from cockpit.cli.main import VERBS, main
 from cockpit.errors import Exit
 from tests.cli.schemas import PRINTED_IN, fits, validator
 from tests.json_schemas import FOLDER, SCHEMAS, schema
+from tests.waiting import PATIENCE_S
 
 ALSO = {
     "ps": {"ps", "ps-run", "ps-nccl"},
@@ -51,7 +52,7 @@ def test_the_files_are_what_the_tests_have(name: str) -> None:
 def test_a_run_prints_events(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:
     line = [*quick_cockpit, "run", "-w", "localhost:1", "--launcher", "command", "--json"]
     line += ["--node-dir", str(tmp_path), "--", sys.executable, "-c", "print('hello')"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == Exit.OK, done.stderr
     told = [json.loads(each) for each in done.stdout.splitlines()]
     for each in told:

@@ -30,7 +30,7 @@ from cockpit.transport.base import LinkError
 from tests.engine import test_foreign as foreign
 from tests.engine.pools import Fakes
 from tests.engine.test_session import Node, Part, Stream, lines, part
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 
 def folder_of(nodes: Mapping[str, object]) -> RunFolder:
@@ -52,7 +52,7 @@ def attach(folder: RunFolder, nodes: Mapping[str, Any], *, json: bool = False) -
         await session.close()
         return code
 
-    return asyncio.run(asyncio.wait_for(attached(), 60))
+    return asyncio.run(asyncio.wait_for(attached(), PATIENCE_S))
 
 
 def index(rank: int, *ticks: tuple[float, int]) -> bytes:
@@ -198,7 +198,7 @@ def test_no_node_holds_up_the_others_for_long(
         await asyncio.gather(watching, return_exceptions=True)
         await session.close()
 
-    asyncio.run(asyncio.wait_for(attached(), 60))
+    asyncio.run(asyncio.wait_for(attached(), PATIENCE_S))
     said = [line.split(" | ")[1] for line in capsys.readouterr().out.splitlines()]
     assert sorted(said) == ["one", "two"]
 

@@ -20,7 +20,7 @@ from cockpit.transport.local import LocalTransport
 from tests.cli.verbs import HERE, Verbs
 from tests.needs import require
 from tests.terminal import on_terminal
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 CUDA = """
 import ctypes, os
@@ -71,7 +71,7 @@ def piped(here: Verbs, text: str, *words: str) -> subprocess.CompletedProcess[st
         env={**os.environ, "XDG_STATE_HOME": str(here.state)},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import require_module
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 TELLS = """
 import json, os, sys
@@ -86,11 +86,11 @@ def test_the_ranks_that_a_program_has_spawned(tmp_path: Path, quick_cockpit: tup
     (tmp_path / "program.py").write_text(SPAWNS)
     process = subprocess.Popen(run(quick_cockpit, tmp_path, "localhost"), cwd=tmp_path)
     try:
-        until(lambda: len(list(tmp_path.glob("*.ready"))) == 2, "both ranks are there", timeout=120)
+        until(lambda: len(list(tmp_path.glob("*.ready"))) == 2, "both ranks are there")
         asked = [*quick_cockpit, "stacks", "once", "--json"]
         done = subprocess.run(asked, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert "rank 1 did not join barrier" in done.stdout
     finally:
         subprocess.run([*quick_cockpit, "stop", "once", "--now"], capture_output=True, check=False)
-        assert process.wait(60) == 1
+        assert process.wait(PATIENCE_S) == 1

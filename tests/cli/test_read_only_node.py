@@ -78,7 +78,7 @@ def words(verbs: Verbs, launcher: str) -> list[str]:
 
 def ready(verbs: Verbs) -> None:
     files = [verbs.spooled("r", rank) for rank in (0, 1)]
-    until(lambda: all(one.exists() and one.stat().st_size for one in files), "output", timeout=120)
+    until(lambda: all(one.exists() and one.stat().st_size for one in files), "output")
 
 
 @pytest.mark.parametrize("launcher", ["command", "torchrun", "deepspeed"])

@@ -56,7 +56,7 @@ def launched(verbs: Verbs, program: str) -> Iterator[None]:
         return sum("begun" in log for log in logs) == 2
 
     try:
-        until(begun, "both ranks have begun", timeout=120)
+        until(begun, "both ranks have begun")
         yield
     finally:
         verbs.call("stop", "silent", "--now")
@@ -83,7 +83,7 @@ def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path) -> None:
             assert all(one["collectives"] is one["behind_collectives"] is None for one in found)
             return [(one["source"], one["at_least"]) for one in found] == [("cpu", False), ("cpu", True)]
 
-        until(seen, "rank 0 runs and rank 1 sleeps", timeout=60)
+        until(seen, "rank 0 runs and rank 1 sleeps")
         text = verbs.call("ps", "silent").out
         assert "no step is known for ranks 0-1: AGE is since their main threads last ran" in text
         assert "~>" in text
@@ -102,7 +102,7 @@ def test_without_steps_recorders_tell_who_is_behind(tmp_path: Path) -> None:
             found = told(verbs)
             return [one["source"] for one in found] == ["recorder", "recorder"]
 
-        until(seen, "what recorders have is told", timeout=60)
+        until(seen, "what recorders have is told")
         first, second = told(verbs)
         assert (first["behind_collectives"], second["behind_collectives"]) == (0, 3)
         assert first["collectives"] == second["collectives"] + 3 >= 23

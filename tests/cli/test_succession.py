@@ -14,7 +14,7 @@ import pytest
 
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import Exit
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 RUN = "heirs"
 
@@ -50,7 +50,7 @@ class Cockpit:
     def told(self, text: str) -> None:
         """Wait until it has told this."""
         try:
-            until(lambda: text in self.said, text, timeout=90)
+            until(lambda: text in self.said, text)
         except AssertionError:
             print(self.said[-3000:])
             raise
@@ -89,30 +89,34 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
     tmp_path: Path, started: Callable[..., Cockpit], sent: signal.Signals, mode: str
 ) -> None:
     first = started("first", *run_words(tmp_path, mode, "--failure-wait", "2"))
-    until(lambda: first.lines.count(b"line") > 5, "lines", timeout=90)
+    until(lambda: first.lines.count(b"line") > 5, "lines")
     second = started("second", "attach", RUN, mode)
     second.told("read-only here")
     third = started("third", "attach", RUN, "--headless", "--json")
     third.told("read-only here")
-    until(lambda: second.lines.count(b"line") > 5, "lines", timeout=90)
+    until(lambda: second.lines.count(b"line") > 5, "lines")
 
     first.process.send_signal(sent)
-    first.process.wait(60)
+    first.process.wait(PATIENCE_S)
     if sent == signal.SIGHUP:
         assert "another attached cockpit takes over" in first.said
     pids = [second.process.pid, third.process.pid]
     path = RunFolder.find(RUN).path
-    heir_pid = until(lambda: _holder(path) in pids and _holder(path), "an heir", timeout=60)
+    heir_pid = until(lambda: _holder(path) in pids and _holder(path), "an heir")
     heir, other = (second, third) if heir_pid == second.process.pid else (third, second)
     until(
-        lambda: f"this cockpit (pid {heir_pid}" in heir.said + heir.lines.decode(), "it is said", timeout=60
+        lambda: f"this cockpit (pid {heir_pid}" in heir.said + heir.lines.decode(),
+        "it is said",
+        timeout=PATIENCE_S,
     )
     known = f"another cockpit (pid {heir_pid} on {os.uname().nodename}) now controls this run"
-    until(lambda: known in other.said + other.lines.decode(), "the other one knows", timeout=60)
+    until(lambda: known in other.said + other.lines.decode(), "the other one knows")
 
     (tmp_path / "fail").touch()
-    assert heir.process.wait(90) == Exit.RANK_FAILED, "the rest was stopped: rank 0 would go on for ever"
-    assert other.process.wait(90) == Exit.RANK_FAILED
+    assert heir.process.wait(PATIENCE_S) == Exit.RANK_FAILED, (
+        "the rest was stopped: rank 0 would go on for ever"
+    )
+    assert other.process.wait(PATIENCE_S) == Exit.RANK_FAILED
     run = RunFolder.find(RUN)
     (asked,) = [event for event in run.journal() if event.kind == "stop_asked"]
     assert "rank 1 on localhost exited 7" in str(asked.fact)
@@ -125,7 +129,7 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
 
 def test_that_the_one_that_acts_is_suspended_is_said(tmp_path: Path, started: Callable[..., Cockpit]) -> None:
     first = started("first", *run_words(tmp_path, "--headless"))
-    until(lambda: first.lines.count(b"line") > 5, "lines", timeout=90)
+    until(lambda: first.lines.count(b"line") > 5, "lines")
     second = started("second", "attach", RUN, "--headless")
     second.told("read-only here")
     first.process.send_signal(signal.SIGSTOP)

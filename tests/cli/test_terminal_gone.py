@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.verbs import Verbs
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SLOW = """
 import asyncio, sys
@@ -150,7 +150,7 @@ class Terminal:
 
     def ended(self) -> int:
         """Wait for the end of the program; its code."""
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.waiting import PATIENCE_S
+
 SCRIPT = """
 import atexit, concurrent.futures, datetime, faulthandler, os, resource, signal, sys, threading, time
 import torch, torch.distributed as dist
@@ -169,7 +171,7 @@ def _run(folder: Path, number: int, scene: Scene) -> tuple[bool, str]:
         words, env=env, capture_output=True, timeout=300, stdin=subprocess.DEVNULL, check=False
     )
     asked = [*cockpit, "ps", "--json", "--no-connect", name]
-    said = subprocess.run(asked, env=env, capture_output=True, timeout=100, check=False).stdout
+    said = subprocess.run(asked, env=env, capture_output=True, timeout=PATIENCE_S, check=False).stdout
     found: dict[str, str] = next(iter(json.loads(said)["findings"]), {}) if said else {}
     state = json.loads(said)["state"] if said else ""
     first = [line for line in done.stderr.decode().splitlines() if "first to fail" in line]

@@ -21,6 +21,7 @@ from cockpit.transport.base import Reach
 from tests.engine.test_session import Heard
 from tests.engine.watched import COCKPIT
 from tests.node.runs import program
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def crashed(tmp_path: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 1, done.stderr
     return name

@@ -18,7 +18,7 @@ import pytest
 from cockpit.node import procfs
 from cockpit.node.run.probing import SHARED_MEMORY, is_memory
 from tests.needs import require_module
-from tests.waiting import until, until_removed
+from tests.waiting import PATIENCE_S, until, until_removed
 
 COCKPIT = [sys.executable, "-m", "cockpit"]
 RUN = "night"
@@ -133,7 +133,7 @@ class Night:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done

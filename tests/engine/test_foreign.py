@@ -41,7 +41,7 @@ from cockpit.transport.base import LinkError, Reach
 from tests.engine.pools import Fakes, MadeUp
 from tests.engine.test_session import Heard
 from tests.engine.watched import Watched
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 KEY = ("at", "here", "1", "2", "ada", "")
 Part = tuple[dict[str, Any], bytes] | BaseException
@@ -186,7 +186,7 @@ def watch(
             while not (session.model.done or any(event.kind == until_ for event in heard.events)):
                 await session.wait()
 
-        await asyncio.wait_for(wait(), 60)
+        await asyncio.wait_for(wait(), PATIENCE_S)
         await session.close()
         return session, heard
 
@@ -239,7 +239,7 @@ def test_a_job_that_was_just_found_is_watched_over_the_same_links_and_not_looked
         session = session_of(known.folder, heard, known=known)
         await session.rejoin()
         session.watch()
-        await asyncio.wait_for(_until_both(session, heard), 60)
+        await asyncio.wait_for(_until_both(session, heard), PATIENCE_S)
         await session.close()
         again = await foreign_jobs.make_known(job, Fakes(nodes), [], "")
         assert (again.folder.name, again.told) == ("job", {})
@@ -584,7 +584,7 @@ def test_watched_killed_and_watched_again(job: str, tmp_path: Path) -> None:
     assert "mine" in two.said()
     (tmp_path / "go-end").touch()
     assert two.event("over")["exit"] == 0
-    assert two.process.wait(60) == 0
+    assert two.process.wait(PATIENCE_S) == 0
     assert {event["rank"] for event in two.events("rank_gone")} == {0, 1}
 
     folder = RunFolder.find("mine")
@@ -594,7 +594,7 @@ def test_watched_killed_and_watched_again(job: str, tmp_path: Path) -> None:
         assert spooled(folder, f"rank-{number}.log") == b"".join(mine)
         assert len(mine) == 400
     ps = [sys.executable, "-m", "cockpit", "ps", "mine", "--json"]
-    told = json.loads(subprocess.run(ps, capture_output=True, check=True, timeout=60).stdout)
+    told = json.loads(subprocess.run(ps, capture_output=True, check=True, timeout=PATIENCE_S).stdout)
     assert told["state"] == "ended"
     assert [rank["text"] for rank in told["ranks"]] == ["gone", "gone"]
 
@@ -643,7 +643,7 @@ def test_who_takes_over_goes_on_where_the_ledger_says(monkeypatch: pytest.Monkey
             while not true():  # noqa: ASYNC110 (asks)
                 await asyncio.sleep(0.01)
 
-        await asyncio.wait_for(wait(), 60)
+        await asyncio.wait_for(wait(), PATIENCE_S)
 
     whole = b"one\ntwo\nthree\nfour\n"
     assert asyncio.run(main()) == whole, "nothing is told twice, and nothing left out"

@@ -27,6 +27,7 @@ from cockpit.engine.run.session import Session
 from tests.engine.books import CREATED, Writer, all_after, all_before, by_source, run_folder
 from tests.engine.pools import Fakes
 from tests.engine.test_session import ENDED, Node, part
+from tests.waiting import PATIENCE_S
 
 RANK = ("gpu1", 0)
 LOG = rank_log(0)
@@ -191,7 +192,7 @@ def test_no_number_is_read_from_two_halves_of_lines() -> None:
         await session.rejoin()
         session.watch()
         while not session.model.done:
-            await asyncio.wait_for(session.wait(), 60)
+            await asyncio.wait_for(session.wait(), PATIENCE_S)
         await session.close()
         board.close()
         return session, board

@@ -26,6 +26,7 @@ from cockpit.engine.run.session import Session
 from tests.engine.books import run_folder
 from tests.engine.pools import Fakes
 from tests.engine.test_session import ENDED, Heard, Node, Part, part
+from tests.waiting import PATIENCE_S
 
 MANY_LOGS = """
 import asyncio, os, resource, sys
@@ -162,7 +163,7 @@ def follow(scripts: list[list[Part]], quotas: Quotas) -> tuple[Session, Heard, N
             while not (session.model.over and node.asked):
                 await session.wait(0.1)
 
-        await asyncio.wait_for(wait(), 60)
+        await asyncio.wait_for(wait(), PATIENCE_S)
         await session.close()
         return session, heard, node
 

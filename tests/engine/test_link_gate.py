@@ -15,7 +15,7 @@ from cockpit.base.frames import Decoder, encode
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError, Progress
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 HELLO: dict[str, Any] = {
     "version": "0",
@@ -102,7 +102,7 @@ def lost(
             if use is not None:
                 with pytest.raises(CockpitError):
                     await use(link)
-            return str(await asyncio.wait_for(asyncio.shield(link.lost), 60))
+            return str(await asyncio.wait_for(asyncio.shield(link.lost), PATIENCE_S))
         finally:
             await link.close()
 

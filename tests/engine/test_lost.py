@@ -20,6 +20,7 @@ from cockpit.engine.run.session import Session
 from cockpit.transport.base import LinkError, Reclaimed
 from tests.engine.pools import Fakes
 from tests.engine.test_session import Heard, Node, Part, lines, part
+from tests.waiting import PATIENCE_S
 
 STARTED = {"t": 1.0, "e": "rank_started", "rank": 0, "pid": 9, "ticks": 7}
 GONE = {"why": "run folder /none/a is gone", "ranks": [], "processes": []}
@@ -108,7 +109,7 @@ async def watched(
         while looks < before + 100 and not asked(heard):  # noqa: ASYNC110 (the policy looks by itself)
             await asyncio.sleep(0.001)
 
-    await asyncio.wait_for(settle(), 60)
+    await asyncio.wait_for(settle(), PATIENCE_S)
     return session, heard, list(nodes.values())
 
 

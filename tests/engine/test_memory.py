@@ -25,7 +25,7 @@ from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Session
 from tests.engine.watched import Watched
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 LIMIT = 1 << 30
 RATE = 4 << 20
@@ -112,7 +112,7 @@ async def filling(folder: RunFolder) -> Filling:
             await session.wait()
 
     try:
-        return await asyncio.wait_for(told(), 100)
+        return await asyncio.wait_for(told(), PATIENCE_S)
     finally:
         await session.close()
 
@@ -132,11 +132,13 @@ def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
     assert any(isinstance(event.fact, Filling) for event in RunFolder(folder.path).journal())
 
     ps = [sys.executable, "-m", "cockpit", "ps", "filled"]
-    text = subprocess.run(ps, capture_output=True, check=True, timeout=60, text=True).stdout
+    text = subprocess.run(ps, capture_output=True, check=True, timeout=PATIENCE_S, text=True).stdout
     assert "is full in about" in text
     assert "rank 1 grows by" in text
     assert "  cockpit logs filled: what was printed then" in text
-    told = json.loads(subprocess.run([*ps, "--json"], capture_output=True, check=True, timeout=60).stdout)
+    told = json.loads(
+        subprocess.run([*ps, "--json"], capture_output=True, check=True, timeout=PATIENCE_S).stdout
+    )
     loss, found = told["findings"]
     assert (loss["id"], loss["severity"], loss["certainty"]) == ("loss", "error", "sure")
     assert loss["what"].startswith("the loss is NaN since step ")
@@ -144,11 +146,11 @@ def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
     assert "limit of SLURM step 7.0" in found["what"]
 
     collect = [sys.executable, "-m", "cockpit", "collect", "filled", "out-*", "--json"]
-    told = json.loads(subprocess.run(collect, capture_output=True, check=True, timeout=60).stdout)
+    told = json.loads(subprocess.run(collect, capture_output=True, check=True, timeout=PATIENCE_S).stdout)
     assert {each["path"] for each in told["reports"]} == {str(tmp_path / f"out-{rank}") for rank in "01"}
     for each in told["reports"]:
         assert (Path(told["folder"]) / each["file"]).read_text().startswith("begun\n")
-    refused = subprocess.run([*collect, "typo"], capture_output=True, check=False, timeout=60)
+    refused = subprocess.run([*collect, "typo"], capture_output=True, check=False, timeout=PATIENCE_S)
     assert (refused.returncode, json.loads(refused.stdout)["reports"][0]["state"]) == (3, "collected")
 
     second = Watched(["attach", "filled", "--headless", "--json"], tmp_path)
@@ -157,7 +159,7 @@ def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
     gone = second.event("over")["gone"]
     assert (gone["what"], gone["nodes"]) == ("rank 1 is gone; its log ends with an error", found["nodes"])
     assert (gone["detail"], gone["certainty"]) == ("RuntimeError: no room for a batch", "likely")
-    assert second.process.wait(60) == 0
-    text = subprocess.run(ps, capture_output=True, check=True, timeout=60, text=True).stdout
+    assert second.process.wait(PATIENCE_S) == 0
+    text = subprocess.run(ps, capture_output=True, check=True, timeout=PATIENCE_S, text=True).stdout
     assert "rank 1 is gone; its log ends with an error: RuntimeError: no room for a batch" in text
     assert "(when the run ended)" in text

@@ -19,6 +19,7 @@ from tests.cli.schemas import fits
 from tests.engine.watched import COCKPIT
 from tests.nccl.samples import IB_2_18
 from tests.node.runs import program
+from tests.waiting import PATIENCE_S
 
 TRAIN = """
 said() {{ sed "s/ rank 0 / rank $RANK /" {sample}; }}
@@ -40,7 +41,7 @@ def cockpit(folder: Path, *words: str, code: int = 0, **environment: str) -> str
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

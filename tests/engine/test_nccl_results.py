@@ -21,6 +21,7 @@ from tests.engine.watched import COCKPIT
 from tests.nccl_tests import standin
 from tests.nccl_tests.standin import VERSIONS, printed
 from tests.node.runs import program
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(standin.__file__).resolve().parents[2]
 
@@ -33,7 +34,7 @@ def cockpit(folder: Path, *words: str, code: int = 0, **environment: str) -> tup
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout, done.stderr

@@ -24,7 +24,7 @@ from cockpit.engine.run import noticing
 from cockpit.engine.run.noticing import Noticing
 from cockpit.errors import CockpitError
 from tests.happened import happened
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 
 def made(
@@ -169,7 +169,7 @@ def test_where_slurm_does_not_answer_what_it_said_before_is_as_true(monkeypatch:
         look, ask = made(Notices(), []).works()
         look.close()
         work = asyncio.create_task(ask)
-        await asyncio.wait_for(twice.wait(), 60)
+        await asyncio.wait_for(twice.wait(), PATIENCE_S)
         work.cancel()
 
     asyncio.run(ask_twice())

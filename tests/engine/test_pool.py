@@ -281,7 +281,7 @@ def test_a_login_that_needs_a_person_is_not_tried_before_one_wants_it() -> None:
             await asyncio.sleep(0)
             assert pool.opened == ["a"]
             pool.again()
-            assert await asyncio.wait_for(waits, 60) is await pool.at_hand("a")
+            assert await asyncio.wait_for(waits, PATIENCE_S) is await pool.at_hand("a")
             assert (pool.waiting, pool.opened) == ([], ["a", "a"])
         assert [pools.link_state(error) for error in (CUT, REFUSED, NeedsPerson("", where="a"))] == [
             "stale",

@@ -20,6 +20,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.transport.local import LocalTransport
 from tests.engine.watched import COCKPIT, Watched
 from tests.pythons import VERSIONS, python
+from tests.waiting import PATIENCE_S
 
 # Python 2 and 3 alike: it is not our code.
 TRAIN = """
@@ -64,7 +65,7 @@ def test_a_whole_run(tmp_path: Path, version: str) -> None:
     subprocess.run([*COCKPIT, "stop", "last"], cwd=tmp_path, capture_output=True, check=True)
     assert run.event("rank_exited", rank=0)["signal"] == 15
     run.event("ended")
-    assert run.process.wait(60) == 1
+    assert run.process.wait(PATIENCE_S) == 1
     assert (Path(node.dir) / record.SUPERVISOR_LOG).read_text() == ""
     spool = folder.spool_dir(node)
     for name in ("rank-0.log", "rank-1.log", record.EVENTS):

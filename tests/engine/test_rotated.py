@@ -28,6 +28,7 @@ from tests.engine.pools import Fakes, MadeUp
 from tests.engine.test_session import Heard
 from tests.engine.test_succession import kill, until
 from tests.node import folders
+from tests.waiting import PATIENCE_S
 
 LOG = rank_log(0)
 
@@ -154,7 +155,7 @@ class Cockpit:
         """Join."""
         await self.session.rejoin()
         self.session.watch()
-        await asyncio.wait_for(self.node.idle.wait(), 60)
+        await asyncio.wait_for(self.node.idle.wait(), PATIENCE_S)
         return self
 
     async def take(self, turns: int) -> None:
@@ -162,7 +163,7 @@ class Cockpit:
         for _ in range(turns):
             self.node.turns.release()
             await asyncio.sleep(0)
-            await asyncio.wait_for(self.node.idle.wait(), 60)
+            await asyncio.wait_for(self.node.idle.wait(), PATIENCE_S)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 from tests.engine.pools import Fakes, MadeUp
+from tests.waiting import PATIENCE_S
 
 Part = tuple[dict[str, Any], bytes] | BaseException
 
@@ -139,7 +140,7 @@ def watch(
             while not (session.model.done or any(event.kind == until for event in heard.events)):
                 await session.wait()
 
-        await asyncio.wait_for(wait(), 60)
+        await asyncio.wait_for(wait(), PATIENCE_S)
         await session.close()
         return session, heard, made
 
@@ -256,7 +257,7 @@ def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.Mon
         await session.rejoin()
         session.watch()
         while not session.model.done:
-            await asyncio.wait_for(session.wait(), 60)
+            await asyncio.wait_for(session.wait(), PATIENCE_S)
         had.append(turns_had)
         await session.close()
         board = Board(folder)
@@ -352,7 +353,7 @@ def test_a_log_that_begins_anew_on_its_node_is_a_gap_and_no_end_of_anything() ->
         await session.rejoin()
         session.watch()
         while not heard.text.endswith(b"last\n"):
-            await asyncio.wait_for(session.wait(), 60)
+            await asyncio.wait_for(session.wait(), PATIENCE_S)
         await session.close()
         assert heard.text == b"one\ntwnew\nmore\nlast\n"
         gaps = [event.fact for event in heard.events if isinstance(event.fact, Gap)]
@@ -366,7 +367,7 @@ def test_a_log_that_begins_anew_on_its_node_is_a_gap_and_no_end_of_anything() ->
         await again.rejoin()
         again.watch()
         while not again.model.nodes["a"].done:
-            await asyncio.wait_for(again.wait(), 60)
+            await asyncio.wait_for(again.wait(), PATIENCE_S)
         await again.close()
         assert node.asked + late.asked == [{}, {log: 4}, {log: 5}]
         marks = [Trail(len(data), data, data).mark for data in (b"new\n", b"last\n")]
@@ -449,11 +450,11 @@ def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.M
         heard = asyncio.Event()
         session.accompany(companion(), "companion")
         with pytest.raises(CockpitError, match="No space left on device"):
-            await asyncio.wait_for(wait(), 60)
+            await asyncio.wait_for(wait(), PATIENCE_S)
         await session.resume()
         beside.set()
-        await asyncio.wait_for(heard.wait(), 60)
-        await asyncio.wait_for(wait(), 60)
+        await asyncio.wait_for(heard.wait(), PATIENCE_S)
+        await asyncio.wait_for(wait(), PATIENCE_S)
         assert full.refused == 1
         assert [asked.get("rank-0.log") for asked in node.asked] == [None, 4]
         assert (folder.spool_dir(entries[0]) / "rank-0.log").read_bytes() == b"one\ntwo\n"
@@ -471,10 +472,10 @@ def test_what_is_kept_running_is_not_stopped() -> None:
         await session.rejoin()
         session.watch()
         while session.stops_at is None:
-            await asyncio.wait_for(session.wait(0.05), 60)
+            await asyncio.wait_for(session.wait(0.05), PATIENCE_S)
         session.keep()
         policy = session._tasks[-1]
-        await asyncio.wait_for(policy, 60)
+        await asyncio.wait_for(policy, PATIENCE_S)
         assert session.stops_at is None
         assert nodes["a"].stops == nodes["b"].stops == []
         await session.close()
@@ -511,7 +512,7 @@ def test_a_listener_that_raises_keeps_nothing_from_the_others_and_is_told_once()
         await session.rejoin()
         session.watch()
         while not session.model.done:
-            await asyncio.wait_for(session.wait(), 60)
+            await asyncio.wait_for(session.wait(), PATIENCE_S)
         await session.close()
         for heard in (before, after):
             assert heard.text == b"one\n" * 10
@@ -538,7 +539,7 @@ def test_a_bug_while_connecting_to_one_node_ends_the_watch_over_no_other() -> No
         await session.rejoin()
         session.watch()
         while not (session.model.nodes["b"].done and session.model.nodes["a"].link == "gone"):
-            await asyncio.wait_for(session.wait(), 60)
+            await asyncio.wait_for(session.wait(), PATIENCE_S)
         assert session.model.nodes["a"].link_why.startswith("internal error: RecursionError: too deep")
         await session.close()
 

@@ -24,6 +24,7 @@ from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from tests.engine.pools import Fakes, MadeUp
 from tests.engine.test_session import ENDED, FAILED, Heard
+from tests.waiting import PATIENCE_S
 
 LOG = "rank-0.log"
 
@@ -154,7 +155,7 @@ async def until(true: Callable[[], object]) -> None:
         while not true():  # noqa: ASYNC110 (asks)
             await asyncio.sleep(0.005)
 
-    await asyncio.wait_for(wait(), 60)
+    await asyncio.wait_for(wait(), PATIENCE_S)
 
 
 def has_heard(one: Cockpit, end: bytes) -> bool:

@@ -24,7 +24,7 @@ from cockpit.node import procfs
 from tests.engine.watched import COCKPIT, Watched
 from tests.node.runs import alive, program
 from tests.said import messages
-from tests.waiting import until, until_removed
+from tests.waiting import PATIENCE_S, until, until_removed
 
 RANK = """trap 'exit 0' TERM
 echo ready
@@ -63,7 +63,12 @@ class Wiped:
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Another cockpit."""
         return subprocess.run(
-            [*COCKPIT, *words], cwd=self.folder, capture_output=True, text=True, check=False, timeout=100
+            [*COCKPIT, *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
         )
 
     def shown(self) -> dict[str, Any]:
@@ -146,7 +151,7 @@ def test_ranks_run_and_stop_ends_them(wiped: Wiped, supervisor: bool) -> None:
     assert not any(map(alive, [*wiped.pids, wiped.supervisor]))
     assert not procfs.tagged(wiped.name, "localhost")
     wiped.cockpit.event("node_lost")
-    assert wiped.cockpit.process.wait(60) == 1
+    assert wiped.cockpit.process.wait(PATIENCE_S) == 1
     assert not wiped.cockpit.events("link", state="gone")
     # Once more: there is nothing to stop.
     assert wiped.ask("stop", wiped.name).returncode == 0
@@ -159,7 +164,7 @@ def test_the_cockpit_that_watches_stops_it(wiped: Wiped, supervisor: bool) -> No
     os.kill(wiped.cockpit.process.pid, signal.SIGTERM)
     wiped.cockpit.event("stop_asked")
     wiped.cockpit.event("node_lost")
-    assert wiped.cockpit.process.wait(60) == 1
+    assert wiped.cockpit.process.wait(PATIENCE_S) == 1
     assert not any(map(alive, [*wiped.pids, wiped.supervisor]))
 
 
@@ -175,7 +180,7 @@ def test_who_attaches_sees_that_it_runs(wiped: Wiped) -> None:
         assert not second.events("rank_lost")
         assert wiped.ask("stop", wiped.name).returncode == 0
         second.event("node_lost")
-        assert second.process.wait(60) == 1
+        assert second.process.wait(PATIENCE_S) == 1
     finally:
         second.process.kill()
         second.process.wait()

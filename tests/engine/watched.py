@@ -42,7 +42,7 @@ class Watched:
                 raise AssertionError(f"no {kind} {facts}; it ended and said: {self.said()}")
             return events
 
-        return until(found, f"{kind} {facts}", timeout=100)[0]
+        return until(found, f"{kind} {facts}")[0]
 
     def said(self) -> str:
         """What it has told people so far."""

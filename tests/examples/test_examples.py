@@ -14,7 +14,7 @@ import pytest
 
 from tests.needs import require_module
 from tests.ports import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tests.warm import Warm
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -90,7 +90,7 @@ def test_hang_ends_on_term(started: list[subprocess.Popen[bytes]], tmp_path: Pat
     process = begin(started, log, "--hang", "0@2")
     until(lambda: b"hangs at step 2" in log.read_bytes(), "the hang")
     process.terminate()
-    assert process.wait(60) == -signal.SIGTERM
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
     assert b"step 2/" not in log.read_bytes()
 
 
@@ -206,7 +206,7 @@ def test_ranks_that_meet_wait_for_each_other_and_not_for_who_has_ended(
     until(lambda: b"step 3/6" in logs[0].read_bytes(), "the step before it")
     assert first.poll() is None
     second.kill()
-    assert first.wait(60) == 0
+    assert first.wait(PATIENCE_S) == 0
     assert b"step 6/6" in logs[0].read_bytes()
 
 
@@ -217,5 +217,5 @@ def test_without_rank_0_nobody_meets(
     monkeypatch.setenv("MASTER_PORT", str(free_port()))
     flags = ("--together", "--steps", "6", "--crash", "0@2")
     first, second = (begin(started, tmp_path / str(rank), *flags, rank=rank) for rank in range(2))
-    assert first.wait(60) == 1
-    assert second.wait(60) == 1
+    assert first.wait(PATIENCE_S) == 1
+    assert second.wait(PATIENCE_S) == 1

@@ -20,7 +20,7 @@ from cockpit.core.ranks import ranks_text
 from tests.faultpool import unasked
 from tests.faultpool.cases import Case
 from tests.faultpool.script import script
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 START_S = 240
 """Longest wait for a launch and the fault in it, on a busy machine."""
@@ -133,7 +133,7 @@ class Run:
         elif kind.every:
             begun = self._steps()
             with contextlib.suppress(AssertionError):
-                until(lambda: min(self._steps()) >= min(begun) + SLOW_STEPS, timeout=20)
+                until(lambda: min(self._steps()) >= min(begun) + SLOW_STEPS)
         else:
             time.sleep(STILL_S)
 
@@ -167,7 +167,7 @@ class Run:
         """
         done = subprocess.run(
             [*self._cockpit, "stacks", self.name, "--json"],
-            stdin=subprocess.DEVNULL, capture_output=True, env=self._env, timeout=90, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, env=self._env, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         said = done.stderr.decode()
         if not done.stdout and "the run has ended" in said:

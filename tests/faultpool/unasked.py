@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 HANG_AFTER_S = 6
 """Seconds without a step after which it is to look: far less than anybody would take."""
 LOOK_S, FIRST_LOOK_S = 40, 85
@@ -39,7 +41,7 @@ def of_end(cockpit: Sequence[str], run: str, env: Mapping[str, str]) -> dict[str
     """What is said of the first failure."""
     words = [*cockpit, "ps", run, "--json"]
     done = subprocess.run(
-        words, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=90, check=False
+        words, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=PATIENCE_S, check=False
     )
     try:
         findings: list[dict[str, Any]] = json.loads(done.stdout)["findings"]

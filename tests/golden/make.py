@@ -34,7 +34,7 @@ from tests.golden.folders import (
     python,
     shown,
 )
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 RANK = r'''#!/usr/bin/env python3
 """A rank of a golden run: prints, then does what its first word says."""
@@ -165,7 +165,7 @@ def _run(top: Path, name: str, what: str, *options: str) -> Iterator[subprocess.
         )
     try:
         yield process
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE_S)
     finally:
         process.kill()
         process.wait()

@@ -33,7 +33,7 @@ from tests.golden.folders import (
 )
 from tests.needs import lacking
 from tests.said import messages
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 REWORDED = {
     "its supervisor was killed: exits of ranks may go unrecorded": (
@@ -276,7 +276,7 @@ def test_a_live_run_is_watched_to_its_end(live: Live) -> None:
     try:
         until(lambda: live.here() > 350, "what was printed before")
         live.go_on()
-        out, err = attach.communicate(timeout=60)
+        out, err = attach.communicate(timeout=PATIENCE_S)
     finally:
         attach.kill()
         attach.wait()

@@ -25,7 +25,7 @@ from cockpit.node.recorder.recorder import recorder
 from tests.cli.verbs import HERE, Verbs
 from tests.gpu import parts
 from tests.gpu.parts import Lacking
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 TRAIN = Path(__file__).with_name("train.py")
 STEPS = 5
@@ -80,7 +80,7 @@ class Job:
         """Make it wait for its device, and look at it then; once."""
         if how not in self._looks:
             (self.folder / how).touch()
-            until(lambda: f"waits: {how}" in self.verbs.on_node("gpu", 0).read_text(), how, timeout=60)
+            until(lambda: f"waits: {how}" in self.verbs.on_node("gpu", 0).read_text(), how)
             told = [self.told("stacks", "gpu", *more) for more in ((), ("--native",))]
             plain, native = (saved.load(Path(one["snapshot"])) for one in told)
             self._looks[how] = Look(plain, native, *self._recorder())
@@ -135,7 +135,7 @@ def training(folder: Path, python: str, device: str, *options: str) -> Iterator[
         assert watching.poll() is None, "".join(watching.communicate())[-2000:]
         yield job
         (folder / "end").touch()
-        done = verbs.end(watching, timeout=120)
+        done = verbs.end(watching, timeout=PATIENCE_S)
         assert done.code == 0, f"the run ends well: {done.both[-2000:]}"
     finally:
         with suppress(AssertionError):
@@ -158,7 +158,7 @@ def measured(job: Job) -> str:
 
     if not gpus.sample():
         raise Lacking("NVML finds no GPU")
-    until(busy, "a GPU is busy", timeout=30)
+    until(busy, "a GPU is busy")
     return parts.measured(samples, job.pid)
 
 
@@ -169,7 +169,7 @@ def phases(job: Job) -> str:
         found: list[dict[str, Any]] = job.told("metrics", "gpu")["steps"][5:]
         return found if len(found) > 20 and found[-10]["forward_s"] is not None else []
 
-    return parts.phases(until(rows, "phases of steps", timeout=120), job.own)
+    return parts.phases(until(rows, "phases of steps"), job.own)
 
 
 def profiled(job: Job) -> str:

@@ -21,6 +21,7 @@ from cockpit.kube import asking
 from cockpit.transport.base import LinkError, Reach, Reclaimed
 from cockpit.transport.registry import TRANSPORTS
 from tests.kube.stub import Stub, shown
+from tests.waiting import PATIENCE_S
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 KILLED = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
@@ -57,7 +58,7 @@ def lost(stub: Stub, change: Callable[[], None], node: str = "train-0", **option
         async with pool(**options) as links:
             link = await links.lend(node)
             change()
-            return await asyncio.wait_for(asyncio.shield(link.lost), 60)
+            return await asyncio.wait_for(asyncio.shield(link.lost), PATIENCE_S)
 
     return asyncio.run(main())
 
@@ -202,7 +203,7 @@ def test_an_end_of_which_the_server_hears_late_is_said_at_the_next_connection(st
         async with pool() as links:
             link = await links.lend("train-0")
             cut(link)
-            first = await asyncio.wait_for(asyncio.shield(link.lost), 60)
+            first = await asyncio.wait_for(asyncio.shield(link.lost), PATIENCE_S)
             stub.show(shown("train-0", containerStatuses=again))
             with pytest.raises(Reclaimed) as late:
                 await links.lend("train-0", now=True)
@@ -226,7 +227,7 @@ def test_a_pod_that_was_replaced_keeps_its_place(stub: Stub) -> None:
         async with pool(pods="job/train") as links:
             link = await links.lend("train-0")
             replace()
-            error = await asyncio.wait_for(asyncio.shield(link.lost), 60)
+            error = await asyncio.wait_for(asyncio.shield(link.lost), PATIENCE_S)
             return error, await links.lend("train-0", now=True)
 
     error, _ = asyncio.run(main())
@@ -243,7 +244,7 @@ def test_an_exec_that_ends_in_a_pod_that_runs_on_is_a_lost_link(stub: Stub) -> N
         async with pool() as links:
             link = await links.lend("train-0")
             cut(link)
-            error = await asyncio.wait_for(asyncio.shield(link.lost), 60)
+            error = await asyncio.wait_for(asyncio.shield(link.lost), PATIENCE_S)
             await links.lend("train-0", now=True)
             return error
 
@@ -260,7 +261,7 @@ def test_a_server_that_is_away_for_a_while_ends_nothing(stub: Stub) -> None:
             link = await links.lend("train-0")
             stub.say("down", REFUSED)
             cut(link)
-            first = await asyncio.wait_for(asyncio.shield(link.lost), 60)
+            first = await asyncio.wait_for(asyncio.shield(link.lost), PATIENCE_S)
             with pytest.raises(LinkError) as again:
                 await links.lend("train-0", now=True)
             stub.say("down", "")

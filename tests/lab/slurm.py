@@ -107,7 +107,7 @@ class Slurm:
     def cancel(self, job: str) -> None:
         """End a job, and wait for that."""
         self.run("scancel", job)
-        until(lambda: self.state(job) == "", f"the end of job {job}", timeout=60)
+        until(lambda: self.state(job) == "", f"the end of job {job}")
 
     # -- inner
 
@@ -186,7 +186,7 @@ class Slurm:
         self._daemon([require("slurmctld"), "-D", "-i"], None)
         for node in self.lab.nodes:
             self.start_node(node)
-        until(self._idle, "all nodes are idle", timeout=60)
+        until(self._idle, "all nodes are idle")
 
     def start_node(self, node: str) -> None:
         """Start the slurmd of a node."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.terminals import Terminal, terminal
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -29,7 +29,7 @@ def opened(live: Cockpits) -> Iterator[Terminal]:
 def trains_on(made: Terminal) -> Terminal:
     """Wait for output of the ranks on a terminal that is large enough for it."""
     made.resize(120, 40)
-    until(lambda: "/100000 loss" in made.text, "output on the screen", timeout=90)
+    until(lambda: "/100000 loss" in made.text, "output on the screen")
     return made
 
 
@@ -81,7 +81,7 @@ def test_ctrl_z_and_fg(cockpits: Cockpits) -> None:
     with terminal(cockpits.lab, ["bash", "--norc", "-i"], "xterm-256color") as shell:
         shell.resize(120, 40)
         shell.type(shlex.join(words) + "\n")
-        until(lambda: "/100000 loss" in shell.text, "output on the screen", timeout=90)
+        until(lambda: "/100000 loss" in shell.text, "output on the screen")
         shell.type("\x1a")
         until(lambda: "Stopped" in shell.text and well(shell), "the shell is back")
         before = len(shell.shown)
@@ -104,7 +104,7 @@ def test_kill_9_leaves_terminal_and_run_well(live: Cockpits, opened: Terminal) -
 
 def test_a_closed_terminal_leaves_the_run(live: Cockpits, opened: Terminal) -> None:
     opened.hang_up()
-    assert opened.process.wait(60) == 130
+    assert opened.process.wait(PATIENCE_S) == 130
     assert alive(live)
 
 
@@ -122,7 +122,7 @@ def test_attach_goes_on_and_stops_when_asked(cockpits: Cockpits) -> None:
         again.type("s")
         until(lambda: "enter: stop the run" in again.text, "it is chosen")
         again.type("\r")
-        until(lambda: "ranks 0-3 killed by SIGTERM" in again.text, "how it ended", timeout=90)
+        until(lambda: "ranks 0-3 killed by SIGTERM" in again.text, "how it ended")
         again.type("q")
         assert again.end() == 1
     assert not cockpits.left_over()

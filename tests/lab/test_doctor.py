@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab.lab import USER, Lab
 from tests.needs import require_module
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -53,7 +53,7 @@ def leftover(lab: Lab, node: str) -> Iterator[None]:
     env = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": node, "MASTER_PORT": "29500"}
     process = lab.popen([lab.python, "-c", HOLDS, str(sign)], node, env=env)
     try:
-        until(sign.exists, "the port is held", timeout=60)
+        until(sign.exists, "the port is held")
         yield
     finally:
         process.kill()
@@ -163,16 +163,18 @@ def test_torch_is_tried_between_nodes_and_who_is_to_blame_is_named(make_lab: Cal
     }
     assert told["deep"]["backend"] == "gloo"
     assert len(told["deep"]["pairs"]) >= 3
-    until(lambda: not torch_left(lab), "nothing is left", timeout=60)
+    until(lambda: not torch_left(lab), "nothing is left")
 
     two = ["cockpit", "doctor", "-w", ",".join(lab.nodes[:2]), "--timeout", "60", *deep]
     for number in (signal.SIGINT, signal.SIGKILL):
         process = lab.popen(two, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             until(
-                lambda: any("-c" in each for each in torch_left(lab)), "torch is being imported", timeout=90
+                lambda: any("-c" in each for each in torch_left(lab)),
+                "torch is being imported",
+                timeout=PATIENCE_S,
             )
         finally:
             process.send_signal(number)
-            process.wait(60)
-        until(lambda: not torch_left(lab), "nothing is left", timeout=60)
+            process.wait(PATIENCE_S)
+        until(lambda: not torch_left(lab), "nothing is left")

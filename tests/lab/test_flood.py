@@ -11,6 +11,7 @@ import pytest
 
 from tests.lab.cockpits import ENV, EXAMPLES, Cockpits
 from tests.lab.terminals import terminal
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -52,7 +53,7 @@ def test_a_flood_from_eight_ranks(cockpits: Cockpits, tmp_path: Path) -> None:
             chunks.append(chunk)
             memory = max(memory, peak(process.pid))
         process.stdout.close()
-        assert process.wait(60) == 0, Path(errors.name).read_text()
+        assert process.wait(PATIENCE_S) == 0, Path(errors.name).read_text()
     assert 0 < memory < MEMORY
     cockpits.assert_spools_equal()
     logs = {**cockpits.logs("node1"), **cockpits.logs("node2")}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.lab.cockpits import ENV, EXAMPLES
 from tests.lab.lab import OTHER, USER, Lab
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch]
 
@@ -131,17 +131,17 @@ def watch_like_a_run(lab: Lab, launcher: str) -> None:
     finally:
         cockpit.terminate()
         cockpit.communicate()
-    told = json.loads(lab.run(["cockpit", "ps", launcher, "--json"], timeout=60).stdout)
+    told = json.loads(lab.run(["cockpit", "ps", launcher, "--json"], timeout=PATIENCE_S).stdout)
     assert told["state"] == "running", told
     assert {rank["text"] for rank in told["ranks"]} == {"running"}
     assert all(rank["sample"]["rss_bytes"] > 1e6 for rank in told["ranks"])
-    refused = lab.run(["cockpit", "stop", launcher], timeout=60)
+    refused = lab.run(["cockpit", "stop", launcher], timeout=PATIENCE_S)
     assert refused.returncode == 2
     assert {"deepspeed": "deepspeed.launcher.launch", "torchrun": "torch.distributed.run"}.get(
         launcher, "accelerate.commands.launch"
     ) in refused.stderr
     assert "--foreign" in refused.stderr
-    done = lab.run(["cockpit", "stop", launcher, "--foreign", "--grace", "5"], timeout=90)
+    done = lab.run(["cockpit", "stop", launcher, "--foreign", "--grace", "5"], timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     assert "processes ended" in done.stdout
 
@@ -178,7 +178,7 @@ def in_order(launcher: str, log: str, data: bytes) -> list[bytes]:
 
 def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
     """``cockpit stacks HOSTFILE --json``: exit code, answer, narration."""
-    done = lab.run(["cockpit", "stacks", str(hostfile(lab)), "--json", *words], timeout=120)
+    done = lab.run(["cockpit", "stacks", str(hostfile(lab)), "--json", *words], timeout=PATIENCE_S)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 
@@ -198,7 +198,7 @@ def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher:
             enough = ("sure",) if launcher == "torchrun" else ("sure", "likely")
             return found if found["verdict"]["certainty"] in enough else None
 
-        found = until(judged, "a sure verdict", timeout=60)
+        found = until(judged, "a sure verdict")
         watch_like_a_run(lab2, launcher)
     assert found is not None
     assert found["verdict"]["ranks"] == "0", found["verdict"]
@@ -215,7 +215,7 @@ def test_a_job_of_somebody_else_is_refused_by_name(lab2: Lab) -> None:
     program = ["train_plain.py", "--steps", "100000", "--step-time", "1"]
     with running(lab2, "torchrun", program, "step 1/", user=OTHER):
         code, found, said = stacks(lab2)
-        attached = lab2.run(["cockpit", "attach", str(hostfile(lab2)), "--headless"], timeout=60)
+        attached = lab2.run(["cockpit", "attach", str(hostfile(lab2)), "--headless"], timeout=PATIENCE_S)
     assert code == 3
     assert not found
     assert attached.returncode == 3
@@ -270,7 +270,7 @@ def others_may_look(lab: Lab, file: str) -> None:
         (["collect", "lonely", file], 3, alone),
     ):
         env = {"XDG_STATE_HOME": str(state)}
-        done = lab.run(["cockpit", *words], user=OTHER, env=env, timeout=90)
+        done = lab.run(["cockpit", *words], user=OTHER, env=env, timeout=PATIENCE_S)
         assert (done.returncode, said in done.stdout + done.stderr) == (code, True), (words, done)
 
 
@@ -323,7 +323,7 @@ def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> No
             others_may_look(lab2, str(out))
             done = lab2.run(["cockpit", "stop", "lonely", "--foreign"])
             assert done.returncode == 0, done.stderr
-            watch.communicate(timeout=60)
+            watch.communicate(timeout=PATIENCE_S)
         finally:
             watch.kill()
             watch.communicate()

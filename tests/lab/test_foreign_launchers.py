@@ -18,7 +18,7 @@ from cockpit.core.logs.metrics import Metrics
 from tests.lab.cockpits import ENV
 from tests.lab.lab import Lab
 from tests.needs import require, require_module
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch]
 
@@ -205,19 +205,19 @@ def test_what_others_started_is_found_read_and_ended(lab2: Lab, name: str) -> No
         watch = Watch(lab2, job)
         try:
             watch.sees_training()
-            stacks = json.loads(lab2.run(["cockpit", "stacks", name, "--json"], timeout=120).stdout)
+            stacks = json.loads(lab2.run(["cockpit", "stacks", name, "--json"], timeout=PATIENCE_S).stdout)
             assert sorted(map(int, stacks["ranks"])) == scene.numbers
             assert any("train" in json.dumps(each) for each in stacks["classes"]), stacks
-            told = json.loads(lab2.run(["cockpit", "ps", name, "--json"], timeout=60).stdout)
+            told = json.loads(lab2.run(["cockpit", "ps", name, "--json"], timeout=PATIENCE_S).stdout)
             assert {one["rank"]: one["node"] for one in told["ranks"]} == {
                 rank: node for node, ranks in scene.ranks.items() for rank in ranks
             }
             assert {one["text"] for one in told["ranks"]} == {"running"}
-            refused = lab2.run(["cockpit", "stop", name], timeout=60)
+            refused = lab2.run(["cockpit", "stop", name], timeout=PATIENCE_S)
             assert refused.returncode == 2
             assert "--foreign" in refused.stderr
             assert job.processes()
-            done = lab2.run(["cockpit", "stop", name, "--foreign", "--grace", "5"], timeout=90)
+            done = lab2.run(["cockpit", "stop", name, "--foreign", "--grace", "5"], timeout=PATIENCE_S)
             assert done.returncode == 0, done.stderr
             until(lambda: not job.processes(), "nothing is left behind")
             assert watch.ends() == 0
@@ -241,7 +241,7 @@ class Watch:
         words = ["cockpit", "attach", "-w", ",".join(scene.ranks), "--match", job.program.name]
         words += ["--name", job.name, "--headless", "--json"]
         files = [scene.own % rank for rank in scene.numbers] if scene.own else ["out"]
-        until(lambda: all(b"step 2 loss" in job.file(name) for name in files), "it trains", timeout=120)
+        until(lambda: all(b"step 2 loss" in job.file(name) for name in files), "it trains")
         self._process = lab.popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self._process.stdout is not None
         wanted = set(scene.numbers) if scene.own or scene.tag else {None}
@@ -252,14 +252,14 @@ class Watch:
                 wanted.discard(event["rank"])
             if not wanted:
                 break
-        assert not wanted, self._process.wait(60)
+        assert not wanted, self._process.wait(PATIENCE_S)
         assert self._metrics.latest.step is not None
         assert self._metrics.latest.loss is not None
 
     def ends(self) -> int:
         """Wait until it has seen the job's end."""
         assert self._process is not None
-        self._process.communicate(timeout=120)
+        self._process.communicate(timeout=PATIENCE_S)
         return self._process.returncode
 
     def close(self) -> None:

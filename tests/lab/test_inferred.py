@@ -13,7 +13,7 @@ import pytest
 
 from tests.lab.cockpits import ENV
 from tests.lab.lab import Lab
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch]
 
@@ -95,9 +95,9 @@ def attached(lab: Lab) -> None:
             lines.append(json.loads(line))
             if lines[-1]["event"] == "log":
                 heard.add(lines[-1]["node"])
-        done = lab.run(["cockpit", "stop", "spawns", "--foreign", "--grace", "5"], timeout=90)
+        done = lab.run(["cockpit", "stop", "spawns", "--foreign", "--grace", "5"], timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
-        lines += [json.loads(line) for line in cockpit.communicate(timeout=90)[0].splitlines()]
+        lines += [json.loads(line) for line in cockpit.communicate(timeout=PATIENCE_S)[0].splitlines()]
     finally:
         cockpit.kill()
         cockpit.wait()
@@ -111,7 +111,7 @@ def stacks(lab: Lab) -> tuple[dict[str, Any], str]:
     """``cockpit stacks HOSTFILE --json``: answer and narration."""
     hosts = lab.home() / "hostfile-inferred"
     lab.write(None, hosts, "".join(f"{node} slots=2\n" for node in lab.nodes))
-    done = lab.run(["cockpit", "stacks", str(hosts), "--json"], timeout=120)
+    done = lab.run(["cockpit", "stacks", str(hosts), "--json"], timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -119,7 +119,7 @@ def stacks(lab: Lab) -> tuple[dict[str, Any], str]:
 @pytest.mark.timeout(300)
 def test_the_odd_one_of_inferred_ranks_is_named(lab2: Lab) -> None:
     with running(lab2, "--node_rank"):
-        answer = until(lambda: judged(lab2), "a likely verdict", timeout=60)
+        answer = until(lambda: judged(lab2), "a likely verdict")
         attached(lab2)
     assert answer is not None
     found, said = answer
@@ -228,7 +228,7 @@ def pool(lab: Lab) -> Iterator[Path]:
         for node in lab.nodes:
             start(["bash", str(folder / "raylet"), lab.python, str(folder), node], node)
         workers = [f"{node}-{at}" for node in lab.nodes for at in range(3)]
-        until(lambda: ready(workers), "its workers wait", timeout=60)
+        until(lambda: ready(workers), "its workers wait")
         # Not in the order of their start: only the driver knows.
         start([*python, "drive", str(folder), "node1-2", "node2-1", "node1-0", "node2-2"], "node1")
 
@@ -253,7 +253,7 @@ def pool(lab: Lab) -> Iterator[Path]:
 def test_a_pool_of_workers_as_ray_has_it(lab2: Lab) -> None:
     """Only the driver knows who is which rank: they are one job, and only that is said."""
     with pool(lab2) as folder:
-        until(lambda: judged(lab2), "a likely verdict", timeout=60)
+        until(lambda: judged(lab2), "a likely verdict")
         found, said = stacks(lab2)
         assert "found: ray job at " in said
         assert ":36479, 4 processes on 2 nodes" in said
@@ -280,14 +280,14 @@ def watched(lab: Lab, folder: Path) -> None:
     try:
         theirs = [(folder / f"{name}.out").read_bytes() for name in files]
         until(lambda: logs() == theirs, "all logs are here")
-        refused = lab.run(["cockpit", "stop", "pool"], timeout=60)
+        refused = lab.run(["cockpit", "stop", "pool"], timeout=PATIENCE_S)
         assert refused.returncode == 2
         assert "raylet" not in refused.stderr
         assert "SIGTERM to ranks without a launcher of their own: " in refused.stderr
-        done = lab.run(["cockpit", "stop", "pool", "--foreign", "--grace", "5"], timeout=90)
+        done = lab.run(["cockpit", "stop", "pool", "--foreign", "--grace", "5"], timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
         # Its launcher lives; the job is over.
-        assert cockpit.wait(90) == 0, cockpit.communicate()[1]
+        assert cockpit.wait(PATIENCE_S) == 0, cockpit.communicate()[1]
     finally:
         cockpit.kill()
         cockpit.communicate()

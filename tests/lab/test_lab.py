@@ -18,7 +18,7 @@ import pytest
 from tests.lab import keeper
 from tests.lab.fixtures import need_lab
 from tests.lab.lab import BASE, OTHER, REPO, USER, Lab, LabError
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -144,12 +144,12 @@ def test_sshd_can_be_stopped_with_or_without_its_sessions(lab: Lab, sessions: bo
         try:
             assert "Connection refused" in ssh(lab, "node1", "true").stderr
             if sessions:
-                assert session.wait(60) == 255
+                assert session.wait(PATIENCE_S) == 255
             else:
                 print("two", file=session.stdin, flush=True)
                 assert session.stdout.readline() == "two\n"
                 session.stdin.close()
-                assert session.wait(60) == 0
+                assert session.wait(PATIENCE_S) == 0
         finally:
             lab.start_sshd("node1")
     assert ssh(lab, "node1", "true").returncode == 0
@@ -180,7 +180,7 @@ def test_a_node_dies_with_all_it_has_and_comes_back_empty(lab: Lab) -> None:
         until(lambda: sleeps(lab, "node2"), "sleep")
         first = ssh(lab, "node2", BOOT_ID).stdout
         lab.kill_node("node2")
-        assert program.wait(60) != 0
+        assert program.wait(PATIENCE_S) != 0
     with pytest.raises(LabError, match="node2 is not up"):
         lab.processes("node2")
     assert silent(lab, "node2")
@@ -210,7 +210,7 @@ def test_nothing_is_left(make_lab: Callable[[int], Lab]) -> None:
     index = socket.if_nametoindex(lab.interface)
     lab.stop()
     for program in programs:
-        program.wait(60)
+        program.wait(PATIENCE_S)
     assert all(keeper.ticks(pid) is None for pid in pids)
     assert not mark.exists()
     assert index not in indexes()
@@ -303,7 +303,7 @@ def test_the_program_says_how_to_enter() -> None:
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
         assert done.stdout == f"{USER}\n", done.stderr
         program.send_signal(signal.SIGTERM)
-        assert program.wait(60) == 0
+        assert program.wait(PATIENCE_S) == 0
 
 
 def test_a_node_that_is_killed_at_its_start_is_named() -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import Lab
 from tests.said import messages
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -99,7 +99,7 @@ def test_a_killed_ssh_is_a_lost_link_that_comes_back(cockpits: Cockpits) -> None
     first = clients(cockpits)["node2"]
     os.kill(first, signal.SIGKILL)
     until(lambda: clients(cockpits).get("node2", first) != first, "another ssh takes its place")
-    assert process.wait(120) == 0
+    assert process.wait(PATIENCE_S) == 0
     journal = (cockpits.folder / "journal.jsonl").read_text()
     assert "its ssh was ended here by signal 9" in journal
     assert "step 150/150" in (next((cockpits.folder / "spool").glob("0001-*")) / "rank-3.log").read_text()
@@ -185,7 +185,7 @@ def test_a_node_that_is_cut_off_and_comes_back(cockpits: Cockpits) -> None:
     process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "400"])
     lab.link_down("node2")
     try:
-        until(lambda: '"state":"stale"' in journal(cockpits), "the link is lost", timeout=60)
+        until(lambda: '"state":"stale"' in journal(cockpits), "the link is lost")
     finally:
         lab.link_up("node2")
     assert process.wait(180) == 0

@@ -13,7 +13,7 @@ from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import USER, Lab
 from tests.lab.terminals import Terminal, terminal
 from tests.needs import lacking, require
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -68,7 +68,7 @@ def test_a_password_is_asked_once_and_kept_nowhere(make_lab: Callable[[int], Lab
         screen.wait_for("Refused; this is try 2 of 3.")
         assert sorted(tries(lab).values()) == [[0, 0], [1, 0]], "the other node has not heard of it"
         screen.type(f"{SECRET}\r")
-        until(cockpits.all_started, "it runs", timeout=90)
+        until(cockpits.all_started, "it runs")
         assert sorted(tries(lab).values()) == [[0, 1], [1, 1]]
         lab.stop_sshd("node2", sessions=True)
         lab.start_sshd("node2", *WANTS)
@@ -149,7 +149,7 @@ def test_a_login_host_that_wants_a_one_time_code(make_lab: Callable[[int], Lab])
             screen.type(f"{SECRET}\r")
             screen.wait_for("Verification code: ")
             screen.type(f"{first}\r")
-            screen.wait_for("step 3/100000", timeout=90)
+            screen.wait_for("step 3/100000", timeout=PATIENCE_S)
             assert screen.text.count("Verification code: ") == 1
             log = lab.sshd_log("node1")
             lab.stop_sshd("node1", sessions=True)

@@ -15,7 +15,7 @@ from cockpit.engine.profile.store import Store
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.needs import require_module
 from tests.profile.training import SCRIPT
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(400)]
 
@@ -49,7 +49,7 @@ def step_on(cockpits: Cockpits, node: str, ranks: int = 2) -> None:
         now = steps(cockpits, node)
         return len(now) == ranks and all(now[rank] >= before.get(rank, 0) + 3 for rank in now)
 
-    until(further, f"ranks of {node} step on", timeout=120)
+    until(further, f"ranks of {node} step on")
 
 
 def profiled(cockpits: Cockpits, *words: str, code: int = 0) -> dict[str, Any]:
@@ -116,10 +116,10 @@ def test_a_cable_that_is_pulled(cockpits: Cockpits, kind: str) -> None:
     profile = cockpits.lab.popen(["cockpit", "profile", cockpits.name, "--ranks", "0,2", *words])
     store = Store(cockpits.folder / "profiles")
     for node in cockpits.lab.nodes:
-        until(partial(_under_way, cockpits, node, kind), f"a rank of {node} is profiled", timeout=120)
+        until(partial(_under_way, cockpits, node, kind), f"a rank of {node} is profiled")
     cockpits.lab.link_down("node2")
     try:
-        assert profile.wait(timeout=120) == 3
+        assert profile.wait(timeout=PATIENCE_S) == 3
     finally:
         cockpits.lab.link_up("node2")
     found = store.load(1)
@@ -130,8 +130,8 @@ def test_a_cable_that_is_pulled(cockpits: Cockpits, kind: str) -> None:
     if kind == "torch":
         # Its number of steps has ended it: the trace is there.
         reports = cockpits.node_folder("node2") / "reports"
-        until(lambda: list(reports.glob(f"*{found.id}*.gz")), "its trace", timeout=60)
-    until(lambda: not _spied(cockpits, "node2"), "no py-spy is left", timeout=120)
+        until(lambda: list(reports.glob(f"*{found.id}*.gz")), "its trace")
+    until(lambda: not _spied(cockpits, "node2"), "no py-spy is left")
     told = profiled(cockpits, "--kind", kind, *(["--steps", "2"] if kind == "torch" else ["--seconds", "1"]))
     assert told["missing"] == {}
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import Lab
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -32,7 +32,7 @@ def test_a_rebooted_node_has_lost_its_ranks(make_lab: Callable[[int], Lab]) -> N
         "--launcher", "command", "--failure-wait", "1", program=program, stderr=subprocess.PIPE
     )
     reboot(lab, "node2")
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, said
     assert "node2: connection lost (the run continues)" in said
     assert re.search(f"first to fail: rank 2 on node2, lost: {REBOOTED}", said), said

@@ -16,7 +16,7 @@ from tests.lab.cockpits import Cockpits
 from tests.lab.lab import OTHER
 from tests.lab.slurm import Slurm, without_sshd
 from tests.needs import beyond, require
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -161,7 +161,7 @@ def test_the_end_of_the_job_is_recorded(slurm: Slurm, allocate: Callable[..., st
     }
     slurm.run("scancel", *jobs.values())
     for name, cockpits in runs.items():
-        assert processes[name].wait(60) == 1, name
+        assert processes[name].wait(PATIENCE_S) == 1, name
         for node in cockpits.lab.nodes:
             exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
             assert {event["signal"] for event in exits} <= {signal.SIGTERM, signal.SIGKILL}, name
@@ -180,7 +180,7 @@ def test_the_end_of_its_srun_is_the_end_of_the_run(
     # Its child, which has the same words, ends the step when it is gone.
     srun = min(each.pid for each in slurm.lab.processes(None) if "--job-name=cockpit" in each.cmdline)
     os.kill(srun, signal.SIGKILL)
-    assert process.wait(60) == 1
+    assert process.wait(PATIENCE_S) == 1
     until(lambda: not cockpits.left_over(), "SLURM has ended what the step had")
 
 
@@ -207,14 +207,16 @@ def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate:
     words = ["srun", "--overlap", f"--jobid={theirs}", "-N2", "/bin/sh", "-c", pretend]
     other = lab.popen(words, user=OTHER, env=slurm.env, stdin=subprocess.DEVNULL)
     try:
-        until(lambda: len(cockpits.left_over()) == 2, "their processes say that they are ours", timeout=60)
+        until(lambda: len(cockpits.left_over()) == 2, "their processes say that they are ours")
         job = allocate()
         python = ["--python", lab.python, "--launcher", "command"]
         done = cockpits.cockpit(
-            "run", "--slurm", theirs, *python, "--slots", "2", "--", *program(), timeout=100
+            "run", "--slurm", theirs, *python, "--slots", "2", "--", *program(), timeout=PATIENCE_S
         )
         assert f"job {theirs}: belongs to 'mallory" in done.stderr
-        hostfile = cockpits.run("--slurm", theirs, "--launcher", "command", program=program(), timeout=100)
+        hostfile = cockpits.run(
+            "--slurm", theirs, "--launcher", "command", program=program(), timeout=PATIENCE_S
+        )
         assert f"node1: SLURM job {theirs} belongs to another user" in hostfile.stderr
         assert done.returncode == 2
         assert hostfile.returncode == 3
@@ -230,11 +232,11 @@ def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate:
         stacks = json.loads(cockpits.cockpit("stacks", "--slurm", job, "--json").stdout)
         assert (set(stacks["ranks"]), stacks["missing"]) == ({"0", "1", "2", "3"}, {})
         assert cockpits.cockpit("stop", "--slurm", job).returncode == 0
-        process.wait(60)
+        process.wait(PATIENCE_S)
         assert len(cockpits.left_over()) == 2, "theirs are not ours to end, and ours are gone"
     finally:
         lab.run(["scancel", theirs], user="root", env=slurm.env)
-        other.wait(60)
+        other.wait(PATIENCE_S)
 
 
 def test_nodes_and_ranks_are_those_of_the_job(
@@ -294,7 +296,7 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
     array = slurm.run(*words, str(slurm.lab.home() / "array.sh")).strip()
     try:
         element = f"{array}_5"  # which has the array's number
-        until(lambda: slurm.state(f"{array}_3") == slurm.state(element) == "RUNNING", "both run", timeout=60)
+        until(lambda: slurm.state(f"{array}_3") == slurm.state(element) == "RUNNING", "both run")
         python = ["--python", slurm.lab.python]
         said = ["--", "/bin/sh", "-c", "echo in ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"]
         job = ["--slurm", element, "--name", cockpits.name, "--launcher", "command"]
@@ -311,7 +313,7 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
         assert "has no running step 5" in wrong.stderr
     finally:
         slurm.run("scancel", array)
-        until(lambda: slurm.state(array) == "", "it has ended", timeout=60)
+        until(lambda: slurm.state(array) == "", "it has ended")
 
 
 @pytest.mark.parametrize(
@@ -338,7 +340,7 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
         until(
             lambda: f"{tag % 3}step 1" in slurm.lab.run(["cat", f"{home}/batch.out"]).stdout,
             "it runs",
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         watched = ["cockpit", "attach", "--slurm", job, "--name", name, "--headless", "--json"]
         watch = slurm.lab.popen(
@@ -355,7 +357,7 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
                 break
         assert seen == {0, 1, 2, 3}
         watch.terminate()
-        watch.communicate(timeout=60)
+        watch.communicate(timeout=PATIENCE_S)
         assert watch.returncode == 130
         refused = cockpits.cockpit("stop", name)
         assert refused.returncode == 2
@@ -369,7 +371,7 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
             with watch:
                 watch.wait()
         slurm.run("scancel", job, check=False)
-        until(lambda: slurm.state(job) == "", "it has ended", timeout=60)
+        until(lambda: slurm.state(job) == "", "it has ended")
     lines = slurm.lab.run(["cat", f"{home}/batch.out"]).stdout.splitlines(keepends=True)
     ours = cockpits.cockpit("logs", name, "--rank", "3", "--raw").stdout
     theirs = "".join(line for line in lines if line.startswith(tag % 3))
@@ -397,8 +399,8 @@ def test_what_srun_prints_on_the_machine_where_it_was_typed(
         for word, file in zip(("red", "blue"), files, strict=True)
     ]
     try:
-        until(lambda: b"1: red 1" in Path(files[0].name).read_bytes(), "one runs", timeout=60)
-        until(lambda: b"1: blue 1" in os.read(master, 4096), "the other runs", timeout=60)
+        until(lambda: b"1: red 1" in Path(files[0].name).read_bytes(), "one runs")
+        until(lambda: b"1: blue 1" in os.read(master, 4096), "the other runs")
         told = slurm.run("squeue", "-h", "-s", "-j", job, "-o", "%i").split()
         numbers = sorted(step for step in told if step.partition(".")[2].isdigit())
         seen = {}
@@ -445,4 +447,4 @@ def test_it_is_found_from_a_machine_that_did_not_start_it(
     assert set(json.loads(stacks.stdout)["ranks"]) == {"0", "1", "2", "3"}, stacks.stderr
     stopped = cockpits.cockpit("stop", cockpits.name, env=elsewhere)
     assert stopped.returncode == 0, stopped.stderr
-    process.wait(60)
+    process.wait(PATIENCE_S)

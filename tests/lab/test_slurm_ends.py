@@ -13,7 +13,7 @@ import pytest
 
 from tests.lab.cockpits import Cockpits
 from tests.lab.slurm import Slurm, without_sshd
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -64,7 +64,7 @@ def batch(script: str, *options: str) -> Callable[[Slurm], str]:
         path = slurm.lab.home() / "job.sh"
         slurm.lab.write(None, path, f"#!/bin/sh\n{script}\n")
         job = slurm.run("sbatch", "--parsable", "-N2", "--output=/dev/null", *options, str(path)).strip()
-        until(lambda: slurm.state(job) == "RUNNING", "the job runs", timeout=60)
+        until(lambda: slurm.state(job) == "RUNNING", "the job runs")
         return job
 
     return make
@@ -167,7 +167,7 @@ def test_every_end_of_a_job_is_called_by_its_name(slurm: Slurm) -> None:
 
 def ends_as_it_should(slurm: Slurm, name: str, job: str, process: subprocess.Popen[str]) -> None:
     cockpits = Cockpits(slurm.lab, name, slurm.env)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     if name == "node":
         slurm.start_node("node2")  # a slurmd that comes back ends what is left of jobs that are over
@@ -212,7 +212,7 @@ def told_by_a_signal(slurm: Slurm, cockpits: Cockpits, job: str) -> None:
 
 def over(slurm: Slurm, job: str) -> None:
     """Wait for the end of a job."""
-    until(lambda: slurm.state(job) == "", "the job has ended", timeout=90)
+    until(lambda: slurm.state(job) == "", "the job has ended")
 
 
 def recorded(cockpits: Cockpits) -> None:
@@ -222,7 +222,7 @@ def recorded(cockpits: Cockpits) -> None:
         return cockpits.count(node, "ended") == 1
 
     for node in cockpits.lab.nodes:
-        until(partial(ended, node), "all of it is recorded", timeout=60)
+        until(partial(ended, node), "all of it is recorded")
         exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
         assert [event["signal"] for event in exits] == [signal.SIGTERM] * 2
 
@@ -287,7 +287,7 @@ def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
         for name in ("well", "failed", "unseen"):
             slurm.lab.write(None, slurm.lab.home() / f"go-{name}", "")
         for name in ("well", "failed", "unseen"):
-            until(runs[name].ended, f"the end of {name}", timeout=90)
+            until(runs[name].ended, f"the end of {name}")
         assert runs["stopped"].cockpit("stop", "stopped").returncode == 0
         seen = ("well", "failed", "stopped")
         before = {name: shown(runs[name]) for name in seen}
@@ -299,7 +299,7 @@ def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
         # Within two seconds SLURM tells why; after that only how its step has ended is known.
         assert cancelled.startswith((f"SLURM job {job} was cancelled", f"SLURM cancelled step {job}."))
         preempted_with_grace(slurm)  # in the minute after which SLURM forgets
-        until(lambda: "Invalid job id" in forgotten(slurm, job), "SLURM has forgotten it", timeout=60)
+        until(lambda: "Invalid job id" in forgotten(slurm, job), "SLURM has forgotten it")
         for name in seen:
             after = shown(runs[name])
             assert {one: after[one] for one in KEPT} == {one: before[name][one] for one in KEPT}
@@ -317,7 +317,7 @@ def preempted_with_grace(slurm: Slurm) -> None:
     process = begun(cockpits, job)
     cockpits.wait_for_start()
     preempt(slurm, job)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert f"SLURM preempted job {job} for another one" in said
     assert f"SLURM preempted job {job} for another one" in shown(cockpits)["state"]
 

@@ -54,7 +54,7 @@ def home(slurm: Slurm, job: str) -> Iterator[Terminal]:
 
 
 def shows(home: Terminal, pattern: str) -> None:
-    until(lambda: re.search(pattern, home.text), f"{pattern!r} in {home.text[-3000:]!r}", timeout=90)
+    until(lambda: re.search(pattern, home.text), f"{pattern!r} in {home.text[-3000:]!r}")
 
 
 def test_a_job_of_ones_own_is_listed_and_watched(slurm: Slurm, home: Terminal, job: str) -> None:
@@ -66,7 +66,7 @@ def test_a_job_of_ones_own_is_listed_and_watched(slurm: Slurm, home: Terminal, j
         shows(home, r"ranks 4/4")
         before = len(home.text)
         home.type("q")
-        until(lambda: "your jobs" in home.text[before:], "home again", timeout=90)
+        until(lambda: "your jobs" in home.text[before:], "home again")
     finally:
         slurm.cancel(waits)
     assert slurm.state(job) == "RUNNING"

@@ -14,7 +14,7 @@ import pytest
 from tests.lab.cockpits import Cockpits
 from tests.lab.lab import Process
 from tests.lab.slurm import Slurm, without_sshd
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -151,7 +151,7 @@ def test_what_each_death_ends_and_what_is_said_of_it(slurm: Slurm) -> None:
     for name, one in fatal.items():
         if name == "supervisor":
             without_supervisor(slurm, runs[name])
-        _, said = processes[name].communicate(timeout=120)
+        _, said = processes[name].communicate(timeout=PATIENCE_S)
         assert processes[name].returncode == 1, f"{name}: {said}"
         assert one.said.format(pid=pids[name]) in said, f"{name}: {said}"
         nothing_is_left(runs[name])
@@ -179,13 +179,13 @@ def without_the_step_of_a_node(
     slurm: Slurm, cockpits: Cockpits, process: subprocess.Popen[str], job: str
 ) -> None:
     """Without its slurmstepd nothing would end a run with its job: it ends by itself, also on other nodes."""
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert "the slurmstepd that held it has ended" in said, said
     nothing_is_left(cockpits)
     assert all(cockpits.count(node, "ended") == 1 for node in slurm.lab.nodes)
     cockpits.assert_spools_equal()
     slurm.run("scancel", job)
-    until(lambda: slurm.state(job) == "", "the job has ended", timeout=90)
+    until(lambda: slurm.state(job) == "", "the job has ended")
 
 
 def nothing_is_left(cockpits: Cockpits) -> None:

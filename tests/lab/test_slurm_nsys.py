@@ -16,7 +16,7 @@ from tests.lab.cockpits import Cockpits
 from tests.lab.slurm import Slurm, without_sshd
 from tests.needs import require, require_module
 from tests.profile.training import SCRIPT
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.lab,
@@ -57,12 +57,12 @@ def train(slurm: Slurm, cockpits: Cockpits) -> Iterator[Callable[..., None]]:
         words = ["--slurm", job, "--launcher", "command", "--probe", "on", "--headless", "--trace", "osrt"]
         program = [cockpits.lab.python, str(SCRIPT), "gloo", "0.2"]
         started.append(cockpits.start(*words, *options, program=program))
-        until(lambda: min(step(cockpits)) > 2, "all ranks step", timeout=120)
+        until(lambda: min(step(cockpits)) > 2, "all ranks step")
 
     yield start
     for process in started:
         end(cockpits)
-        process.wait(60)
+        process.wait(PATIENCE_S)
     slurm.cancel(job)
 
 

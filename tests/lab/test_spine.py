@@ -12,7 +12,7 @@ import pytest
 from cockpit.base.progress import ring
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.needs import require, require_module
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -86,7 +86,7 @@ def test_a_lost_link_costs_nothing(cockpits: Cockpits) -> None:
         until(lambda: b"step 300/400" in cockpits.logs("node2")["rank-3.log"], "the ranks go on")
     finally:
         lab.link_up("node2")
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     cockpits.assert_spools_equal()
 
@@ -105,7 +105,7 @@ def test_a_restarted_sshd_costs_nothing(cockpits: Cockpits) -> None:
             assert line, "the cockpit ended"
     finally:
         lab.start_sshd("node1")
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     assert "link is back" in said
     cockpits.assert_spools_equal()
@@ -129,7 +129,7 @@ def test_stop_ends_ranks_that_ignore_it(cockpits: Cockpits) -> None:
     )
     done = cockpits.cockpit("stop", cockpits.name, "--grace", "1")
     assert done.returncode == 0, done.stderr
-    assert process.wait(60) == 1
+    assert process.wait(PATIENCE_S) == 1
     assert not cockpits.left_over()
     for node in cockpits.lab.nodes:
         exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
@@ -140,7 +140,7 @@ def test_headless_sigterm_stops_and_sighup_leaves(cockpits: Cockpits) -> None:
     words = ("--launcher", "command", "--headless")
     process = cockpits.start(*words, program=[PLAIN, "--steps", "100000"])
     process.send_signal(signal.SIGHUP)
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE_S) == 130
     assert len(cockpits.left_over()) >= 4
     again = cockpits.lab.popen(
         ["cockpit", "attach", cockpits.name, "--headless"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -148,7 +148,7 @@ def test_headless_sigterm_stops_and_sighup_leaves(cockpits: Cockpits) -> None:
     assert again.stdout
     again.stdout.readline()
     again.send_signal(signal.SIGTERM)
-    again.communicate(timeout=60)
+    again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 1
     assert not cockpits.left_over()
 
@@ -212,7 +212,7 @@ def test_a_killed_supervisor_is_said_and_its_ranks_are_stopped(cockpits: Cockpit
         assert line, "the cockpit ended"
     assert len(cockpits.left_over()) > 4
     assert cockpits.cockpit("stop", cockpits.name).returncode == 0
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert not cockpits.left_over()
 

@@ -13,7 +13,7 @@ import pytest
 from tests.lab.cockpits import Cockpits
 from tests.lab.faulty import KINDS
 from tests.lab.lab import REPO, Lab
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(240)]
 
@@ -66,7 +66,7 @@ class Training:
     def begin(self, kind: str, rank: int = RANK) -> None:
         """Return once that rank has that fault."""
         self.tell(rank, signal.SIGRTMIN + 1 + KINDS.index(kind))
-        until(lambda: self.said(rank, f": {kind} at step"), f"rank {rank} has {kind}", timeout=60)
+        until(lambda: self.said(rank, f": {kind} at step"), f"rank {rank} has {kind}")
 
     @contextmanager
     def fault(self, kind: str, rank: int = RANK) -> Iterator[None]:
@@ -76,7 +76,7 @@ class Training:
             yield
         finally:
             self.tell(rank, signal.SIGCONT if kind == "stop" else signal.SIGUSR1)
-            until(lambda: self.said(rank, f": {kind} is over"), f"the end of {kind}", timeout=60)
+            until(lambda: self.said(rank, f": {kind} is over"), f"the end of {kind}")
 
     def stacks(self) -> tuple[int, dict[str, Any]]:
         """``cockpit stacks RUN --json``: exit status and answer."""
@@ -99,7 +99,7 @@ class Training:
             return said["kind"] == kind and sure
 
         try:
-            until(judge, f"{kind}, {certainty}", timeout=90)
+            until(judge, f"{kind}, {certainty}")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{json.dumps(last, indent=1)[:6000]}") from None
         return last
@@ -112,11 +112,11 @@ def trained(lab: Lab, name: str, launcher: str, mode: str) -> Iterator[Training]
     try:
         training = Training(cockpits)
         ready = lambda: all(training.said(rank, "is ready") for rank in range(4))  # noqa: E731
-        until(ready, "all ranks are ready", timeout=120)
+        until(ready, "all ranks are ready")
         yield training
     finally:
         cockpits.cockpit("stop", name, "--now")
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
 
 @pytest.mark.timeout(600)

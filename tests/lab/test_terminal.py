@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.terminals import Terminal, terminal
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -25,7 +25,7 @@ def asked(cockpits: Cockpits) -> Iterator[Terminal]:
     script = f'echo "r$RANK waits"; until [ -e {cockpits.lab.home()}/go-{cockpits.name} ]; do sleep 0.1; done'
     words = cockpits.words("--launcher", "command", "--grace", "5", program=["/bin/sh", "-c", script])
     with terminal(cockpits.lab, words) as made:
-        made.wait_for("r3 waits", timeout=90)
+        made.wait_for("r3 waits", timeout=PATIENCE_S)
         made.type("\x03")
         made.wait_for(QUESTION)
         assert b"[s] stop the run" in made.shown
@@ -70,9 +70,9 @@ def test_ctrl_c_then_c_stays(cockpits: Cockpits, asked: Terminal) -> None:
 def test_a_closed_terminal_leaves(cockpits: Cockpits) -> None:
     words = cockpits.words("--launcher", "command", program=[PLAIN, "--steps", "100000"])
     with terminal(cockpits.lab, words) as made:
-        made.wait_for("step 5/100000", timeout=90)
+        made.wait_for("step 5/100000", timeout=PATIENCE_S)
         made.hang_up()
-        assert made.process.wait(60) == 130
+        assert made.process.wait(PATIENCE_S) == 130
     assert len(cockpits.left_over()) >= 4
 
 
@@ -86,7 +86,7 @@ def test_a_reader_that_ends_leaves(cockpits: Cockpits) -> None:
     )
     assert process.stdout
     process.stdout.close()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
     assert f"cockpit attach {cockpits.name}" in said
     assert len(cockpits.left_over()) >= 4

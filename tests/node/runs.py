@@ -76,7 +76,7 @@ class Run:
     def event(self, kind: str, **facts: object) -> Event:
         """Wait for an event and return the first such one."""
         what = f"{kind} {facts} in {self.folder}"
-        return until(lambda: self.events(kind, **facts), what, timeout=150)[0]
+        return until(lambda: self.events(kind, **facts), what)[0]
 
     def ended(self) -> list[Event]:
         """Wait for the end; return all events."""
@@ -91,7 +91,7 @@ class Run:
     def says(self, rank: int, text: str) -> None:
         """Wait until a rank has written something, and its wrapper that it has started."""
         started = self.folder / record.rank_start(rank)
-        until(lambda: text in self.log(rank) and started.exists(), f"{text!r} from rank {rank}", timeout=150)
+        until(lambda: text in self.log(rank) and started.exists(), f"{text!r} from rank {rank}")
 
     def stop(self, **wish: object) -> None:
         """Ask to stop as the agent does."""

@@ -25,7 +25,7 @@ from cockpit.base.stacks.unpacking import unpack
 from cockpit.core.run.jobs import group
 from tests.needs import lacking, require
 from tests.node.spies import REAL
-from tests.waiting import until, until_removed
+from tests.waiting import PATIENCE_S, until, until_removed
 
 PYTHON = "/usr/bin/python3"
 """One that every user may run."""
@@ -101,7 +101,7 @@ class Place:
         words = [PYTHON, str(self.folder / "look.py"), str(self.folder), self.addr, *more]
         env = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
         done = subprocess.run(
-            [*self._as_user, *words], env=env, check=False, capture_output=True, text=True, timeout=120
+            [*self._as_user, *words], env=env, check=False, capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)

@@ -63,11 +63,11 @@ def test_the_supervisor_goes_on(launch: Launch, tmp_path: Path, what: str) -> No
     (tmp_path / "write.py").write_text(WRITE % DAMAGE[what])
     run = launch("set -- 1\n" + COMMAND % f"{sys.executable} {tmp_path / 'write.py'}")
     run.says(0, "written")
-    started = until(lambda: events(run, "rank_started"), "the start", timeout=60)[0]
+    started = until(lambda: events(run, "rank_started"), "the start")[0]
     # It has looked at all that is there once its time index has the size of what was printed last.
-    until(lambda: '"rank-0.log": 8' in (run.folder / record.TIMES).read_text(), "a look", timeout=60)
+    until(lambda: '"rank-0.log": 8' in (run.folder / record.TIMES).read_text(), "a look")
     run.stop()
-    until(lambda: events(run, "ended"), "the end", timeout=60)
+    until(lambda: events(run, "ended"), "the end")
     [end] = events(run, "rank_exited")
     assert (end["rank"], end["pid"], end["signal"]) == (0, started["pid"], signal.SIGTERM)
     assert len(events(run, "note")) <= 1

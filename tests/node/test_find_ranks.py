@@ -455,7 +455,7 @@ def test_the_one_who_looks_is_no_rank(stage: Stage) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert said.stdout == "[]\n", said.stderr
 
@@ -605,7 +605,7 @@ def test_real_launchers_and_data_loaders(
     words += ["--master_port" if launcher == "deepspeed" else "--master-port", port]
     stage.addr = "127.0.0.1"
     stage.start([*words, *program], {**runs.clean_environment(), "TOLD": str(stage.folder)})
-    told = stage.told(2, timeout=120)
+    told = stage.told(2, timeout=PATIENCE_S)
     ranks = [rank for rank in stage.found() if rank["job"]["port"] == port]
     assert [(rank["rank"], rank["local_rank"], rank["launcher"]) for rank in ranks] == [
         (0, 0, launcher),

@@ -102,7 +102,7 @@ def test_a_disk_full_from_the_start_stops_no_rank(launch: Launch, tmp_path: Path
     done = tmp_path / "done"
     rank = program(tmp_path / "rank", f"sleep 1; echo $RANK >{done}; exit 5\n")
     run = launch(text + command(1, rank), dir=str(small / "run" / "node1"))
-    until(lambda: run.events("launcher_exited"), "the end of the launcher", timeout=60)
+    until(lambda: run.events("launcher_exited"), "the end of the launcher")
     assert done.read_text() == "0\n"
     assert run.event("launcher_exited")["code"] == 5
     assert not (run.folder / record.rank_environ(0)).exists()

@@ -24,7 +24,7 @@ from cockpit.node.stacks.tcp_peers import Wire
 from tests.needs import require_module
 from tests.node import runs
 from tests.ports import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 HERE = "0100007F"
 LAN = "0100000A"
@@ -537,7 +537,7 @@ def test_torchs_own_processes(tmp_path: Path, started: list[Started]) -> None:
     require_module("torch")
     port = str(free_port())
     started.append(Started(tmp_path, TORCH, port))
-    pids = started[0].told(2, timeout=120)
+    pids = started[0].told(2, timeout=PATIENCE_S)
     answer = started[0].answer()
     assert [(one.pid, one.rank, one.inferred) for one in answer.ranks] == [
         (pids[0], 0, "order"),

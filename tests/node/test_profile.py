@@ -74,7 +74,7 @@ def training(launch: Launch, tmp_path: Path, pyz: bytes, monkeypatch: pytest.Mon
     (tmp_path / "train.py").write_text(TRAIN)
     rank = program(tmp_path / "rank", f"exec {sys.executable} {tmp_path}/train.py\n")
     run = launch(command(2, rank), probe="auto", env={"OMP_NUM_THREADS": "1"})
-    until(lambda: sum(bool(one.step) for one in met(run)) == 2, "both ranks make steps", timeout=150)
+    until(lambda: sum(bool(one.step) for one in met(run)) == 2, "both ranks make steps")
     return run
 
 
@@ -186,12 +186,12 @@ def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> No
     assert [answered(training, rank).state for rank in (0, 1)] == ["cancelled", "cancelled"]
     # Within.
     asked = Asked(training, ahead=20, steps=100)
-    until(lambda: asked.states(0)[-1:] == asked.states(1)[-1:] == ["profiling"], "both began", timeout=60)
+    until(lambda: asked.states(0)[-1:] == asked.states(1)[-1:] == ["profiling"], "both began")
     asked.call.cancel()
     assert [item["state"] for item, _ in asked.over()] == ["cancelled", "cancelled"]
     # They hang within: nobody waits for them, and they end it once they go on.
     asked = Asked(training, ahead=20, steps=100)
-    until(lambda: asked.states(0)[-1:] == asked.states(1)[-1:] == ["profiling"], "both began", timeout=60)
+    until(lambda: asked.states(0)[-1:] == asked.states(1)[-1:] == ["profiling"], "both began")
     (training.folder / "hang").touch()
     until(lambda: all((training.folder / f"hangs-{rank}").exists() for rank in (0, 1)), "both hang")
     asked.call.cancel()
@@ -211,7 +211,7 @@ def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> No
     assert {name.split(".")[-4] for name in os.listdir(reports)} == {"last-1"}
     # A rank that is killed within; the other one is not held up.
     asked = Asked(training, ahead=20, steps=20, collection="killed-1")
-    until(lambda: asked.states(0)[-1:] == ["profiling"], "it began", timeout=60)
+    until(lambda: asked.states(0)[-1:] == ["profiling"], "it began")
     (reports / f"x.rank-0.torch.step-{asked.request.first}.killed-1.trace.json.part").touch()
     os.kill(targets(training)[0].pid, signal.SIGKILL)
     killed, other_rank = asked.over()

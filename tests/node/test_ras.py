@@ -24,7 +24,7 @@ from cockpit.node.recorder.ras_reading import ANSWER, answer
 from cockpit.node.recorder.ras_text import text_answer
 from tests.ports import free_port
 from tests.recorder.ras import Comm, Missing, Rank, Server, Talk, body, job, lines, named, nccl, text
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ME = os.getpid()
 MINE = nccl(body(job([ME, ME + 1, ME + 2], behind=1)))
@@ -135,7 +135,7 @@ def test_a_port_at_which_somebody_else_listens_is_left_alone(monkeypatch: pytest
             assert ask(sleeper.pid).kind == "absent"
             assert server.connections == 0
     finally:
-        sleeper.communicate(b"\n", timeout=60)
+        sleeper.communicate(b"\n", timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(

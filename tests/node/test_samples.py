@@ -30,7 +30,7 @@ from cockpit.node.measure.progress import Rings
 from tests.core.simulated import BEGAN, World
 from tests.needs import require
 from tests.node import folders
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def looks(folder: Path, enough: Callable[[dict[str, Any]], object]) -> list[dict[str, Any]]:
@@ -360,4 +360,4 @@ def test_the_real_nsys_records_there(tmp_path: Path) -> None:
         until(lambda: (nsys_files.recorded(place, since) or 0) > before, "more than before", 60)
     finally:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-        process.wait(120)
+        process.wait(PATIENCE_S)

@@ -23,6 +23,7 @@ from cockpit.plans.plan import LaunchJob, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script
 from cockpit.plans.words import DIR
+from tests.waiting import PATIENCE_S
 
 HOSTS = parse("gpu[01-02] slots=2")
 FACTS = NodeFacts(
@@ -170,13 +171,15 @@ def run(plan: NodePlan, folder: Path) -> None:
         script = launch_script(plan, wrapped).encode("utf-8", "surrogateescape")
         (folder / "launch.sh").write_bytes(script)
         command = ["bash", str(folder / "launch.sh")]
-        subprocess.run(command, env=env, cwd=folder, capture_output=True, check=False, timeout=60)
+        subprocess.run(command, env=env, cwd=folder, capture_output=True, check=False, timeout=PATIENCE_S)
     (folder / "secrets").write_text("")
     for secrets, show in ((None, False), (str(folder / "secrets"), False), (None, True)):
         text = paste_script(plan, secrets, show)
         command = ["bash", "--norc", "-i"] if show else ["bash"]
         data = text.encode("utf-8", "surrogateescape")
-        subprocess.run(command, input=data, env=env, cwd=folder, capture_output=True, check=False, timeout=60)
+        subprocess.run(
+            command, input=data, env=env, cwd=folder, capture_output=True, check=False, timeout=PATIENCE_S
+        )
 
 
 def no_canary(make: Any, launcher: str, field: str, poison: Poison, *, builtin: bool = False) -> None:

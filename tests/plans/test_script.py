@@ -28,7 +28,7 @@ from cockpit.plans.script import launch_script, paste_script, plan_json, secrets
 from cockpit.plans.words import split
 from tests.needs import lacking, require, require_module
 from tests.ports import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tests.warm import Warm
 
 RANK_PY = str(Path(__file__).with_name("rank.py"))
@@ -60,7 +60,7 @@ def execute(plan: NodePlan, folder: Path, wrapped: bool, env: dict[str, str] | N
     (folder / "rankwrap").write_text(RANKWRAP)
     (folder / "rankwrap").chmod(0o700)
     env = {**HERE, **plan.secrets, "COCKPIT_DIR": str(folder), **(env or {})}
-    return subprocess.run(["bash", folder / "launch.sh"], env=env, check=False, timeout=150).returncode
+    return subprocess.run(["bash", folder / "launch.sh"], env=env, check=False, timeout=PATIENCE_S).returncode
 
 
 def paste(text: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -74,7 +74,7 @@ def paste(text: str, env: dict[str, str] | None = None) -> subprocess.CompletedP
         capture_output=True,
         encoding="utf-8",
         errors="surrogateescape",
-        timeout=150,
+        timeout=PATIENCE_S,
     )
 
 
@@ -188,7 +188,7 @@ def test_a_signal_reaches_every_slot(tmp_path: Path) -> None:
         # It has its traps once it waits: its slots may be there before.
         until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S")
         process.terminate()
-        assert process.wait(60) == 143
+        assert process.wait(PATIENCE_S) == 143
 
 
 def test_secrets(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cockpit.plans import setup
 from tests.needs import require_modules
+from tests.waiting import PATIENCE_S
 
 # As conda's own does it: a function, since a program cannot change its shell.
 CONDA_SH = """
@@ -24,7 +25,7 @@ def bash(text: str, path: str = "/usr/bin:/bin", **variables: str) -> subprocess
     script = f"{{\n{text}\n}} || exit 93\ncommand -v python\n"
     env = {"PATH": path, "HOME": "/nonexistent", **variables}
     command = ["/bin/bash", "--norc", "-c", script]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 def python(folder: Path) -> str:

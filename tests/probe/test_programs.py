@@ -22,6 +22,7 @@ from cockpit.node.run import become, wrapper
 from tests.needs import lacking, require
 from tests.probe.programs import PROGRAMS, STATE, Program
 from tests.pythons import VERSIONS, python
+from tests.waiting import PATIENCE_S
 
 STUB = Path(__file__).parent / "stub"
 PROBE = Path(wrapper.__file__).parents[1] / "probe"
@@ -81,7 +82,9 @@ def outcome(program: Program, folder: Path, place: Place | None, executable: str
     environ |= {**paths, **given}
     words = [executable, *program.options, "main.py"]
     env = place.environment(environ) if place else environ
-    done = subprocess.run(words, cwd=work, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        words, cwd=work, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     files = sorted(str(path.relative_to(work)) for path in work.rglob("*"))
     out, err = (re.sub(r"0x[0-9a-f]{6,}", "0x", text) for text in (done.stdout, done.stderr))
     return Outcome(done.returncode, out, err, files)

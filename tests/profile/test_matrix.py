@@ -21,7 +21,7 @@ from cockpit.base.profile import order
 from tests import needs
 from tests.profile.ready import Nsys, keepers
 from tests.profile.training import Training, agents, gone, spies, training
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(300)]
 
@@ -64,7 +64,7 @@ class Profiling:
         self.kind = kind
         self.pids = [ranks.pid(rank) for rank in (0, 1)]
         self.cockpit = ranks.verbs.start("profile", ranks.name, *WORDS[kind])
-        until(lambda: all(map(self.under_way, (0, 1))), "both ranks are profiled", timeout=120)
+        until(lambda: all(map(self.under_way, (0, 1))), "both ranks are profiled")
         self.agents = agents(self.cockpit.pid)
         assert len(self.agents) == 2
 
@@ -90,7 +90,7 @@ class Profiling:
 
     def ended(self, code: int) -> str:
         """Wait until cockpit has; all it said."""
-        done = self.ranks.verbs.end(self.cockpit, timeout=120)
+        done = self.ranks.verbs.end(self.cockpit, timeout=PATIENCE_S)
         assert done.code == code, done.both
         return done.both
 

@@ -27,7 +27,7 @@ from tests import needs
 from tests.cli.verbs import Verbs
 from tests.profile.test_matrix import small
 from tests.profile.training import NODES, Training, agents, gone, training
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 __all__ = ["small"]
 
@@ -124,7 +124,7 @@ def tagged(ranks: Training) -> Iterator[psutil.Process]:
 
 def test_ctrl_c(ranks: Training) -> None:
     ranks.watching.send_signal(signal.SIGINT)
-    ranks.watching.communicate(timeout=60)
+    ranks.watching.communicate(timeout=PATIENCE_S)
     for rank in (0, 1):
         ranks.steps_on(rank)
     done(ranks)
@@ -262,7 +262,7 @@ def test_steps(tmp_path: Path, launcher: str) -> None:
     needs.require_module(launcher.replace("torchrun", "torch"))
     with profiled(tmp_path, RANK, "--profile-steps", "60-63", launcher=launcher, kind="gloo") as ranks:
         for rank in (0, 1):
-            until(partial(_past, ranks, rank), f"rank {rank} is past them", timeout=150)
+            until(partial(_past, ranks, rank), f"rank {rank} is past them")
         records = [ring.read(ranks.ring_of(rank)).steps for rank in (0, 1)]
         done(ranks)
         for rank in (0, 1):
@@ -280,7 +280,7 @@ def test_two_ranks_a_node(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Each report has its own rank, and not that of the neighbour."""
     how = {"launcher": "torchrun", "kind": "gloo", "step_s": 0.2, "slots": 2}
     with profiled(tmp_path, RANK, *words, **how) as ranks:
-        until(lambda: all(ranks.step(rank) > 25 for rank in ranks.ranks), "all are past them", timeout=150)
+        until(lambda: all(ranks.step(rank) > 25 for rank in ranks.ranks), "all are past them")
         pids = {rank: ranks.pid(rank) for rank in ranks.ranks}
         records = {rank: ring.read(ranks.ring_of(rank)).steps for rank in ranks.ranks}
         (ranks.verbs.work / "end").touch()

@@ -13,7 +13,7 @@ from cockpit.core.profile.collection import DONE
 from tests import needs
 from tests.profile.ready import Nsys, keepers, ready
 from tests.profile.training import NODES, Training, training
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(300)]
 
@@ -71,12 +71,12 @@ def test_steps_then_seconds(ranks: Training, nsys: Nsys) -> None:
 def test_an_nsys_that_is_late_records_as_many_later_steps(ranks: Training, nsys: Nsys) -> None:
     (nsys.folder / "late").touch()
     asked = ranks.verbs.start("profile", "r", "--kind", "nsys", "--steps", "4")
-    until(lambda: (nsys.folder / "asked").read_text().count("\nstart ") == 2, "nsys starts", timeout=60)
+    until(lambda: (nsys.folder / "asked").read_text().count("\nstart ") == 2, "nsys starts")
     # The first step that was asked for is at most so far ahead.
     ahead = [ranks.step(rank) + 200 for rank in (0, 1)]
     until(lambda: all(ranks.step(rank) > ahead[rank] for rank in (0, 1)), "the steps are over")
     (nsys.folder / "late").unlink()
-    done = ranks.verbs.end(asked, timeout=60)
+    done = ranks.verbs.end(asked, timeout=PATIENCE_S)
     assert done.code == 0, done.both
     one = ranks.collection(1)
     assert one.first is not None
@@ -90,7 +90,7 @@ def test_an_nsys_that_is_late_records_as_many_later_steps(ranks: Training, nsys:
 def test_reports_are_fetched_and_shown(ranks: Training) -> None:
     assert ranks.profile("--kind", "nsys", "--seconds", "1", "--fetch").code == 0
     (ranks.verbs.work / "end").touch()
-    ranks.verbs.end(ranks.watching, timeout=60)
+    ranks.verbs.end(ranks.watching, timeout=PATIENCE_S)
     assert len(list((ranks.folder / "reports").glob("*/*.nsys-rep"))) == 2
     shown = json.loads(ranks.verbs.call("profile", "show", "r", "--json").out)
     assert (shown["kind"], shown["finding"]["id"]) == ("nsys", "recorded")
@@ -102,7 +102,7 @@ def test_reports_are_fetched_and_shown(ranks: Training) -> None:
 
 def test_a_run_that_is_not_recorded_leaves_no_report_and_lacks_none(ranks: Training) -> None:
     (ranks.verbs.work / "end").touch()
-    done = ranks.verbs.end(ranks.watching, timeout=60)
+    done = ranks.verbs.end(ranks.watching, timeout=PATIENCE_S)
     assert done.code == 0, done.both
     assert "no report" not in done.both
     assert ranks.verbs.call("collect", "r").code == 0
@@ -152,13 +152,13 @@ def test_an_nsys_that_fails_is_said_and_leaves_nothing(ranks: Training, nsys: Ns
 def test_bytes_are_shown_while_nsys_writes_and_a_second_profile_waits(ranks: Training, nsys: Nsys) -> None:
     (nsys.folder / "hold").touch()
     first = ranks.verbs.start("profile", "r", "--kind", "nsys", "--seconds", "1")
-    until(lambda: any(line.startswith("stop") for line in nsys.asked), "nsys writes", timeout=60)
+    until(lambda: any(line.startswith("stop") for line in nsys.asked), "nsys writes")
     second = ranks.profile("--kind", "nsys", "--seconds", "1")
     assert second.code == 2
     assert "another nsys profile of it is running" in second.err
     ranks.steps_on(0)
     (nsys.folder / "hold").unlink()
-    done = ranks.verbs.end(first, timeout=60)
+    done = ranks.verbs.end(first, timeout=PATIENCE_S)
     assert done.code == 0, done.both
     assert all(one.state == DONE for one in ranks.collection(1).results.values())
 
@@ -195,7 +195,7 @@ def test_each_rank_on_its_own(nsys: Nsys, tmp_path: Path) -> None:
         assert list(ranks.collection(2).results) == [1]
         assert keepers(ranks.verbs.work) == []
         (ranks.verbs.work / "end").touch()
-        done = ranks.verbs.end(ranks.watching, timeout=60)
+        done = ranks.verbs.end(ranks.watching, timeout=PATIENCE_S)
         assert done.code == 0, done.both
         assert "no report" not in done.both
 

@@ -17,7 +17,7 @@ from cockpit.base import record
 from tests import needs
 from tests.profile.ready import keepers
 from tests.profile.training import Training, training
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -123,4 +123,4 @@ def _traced(report: Path, target: Path) -> set[int]:
 def _ends(ranks: Training) -> int:
     """Let it end; the exit code of who has watched it."""
     (ranks.verbs.work / "end").touch()
-    return ranks.verbs.end(ranks.watching, timeout=120).code
+    return ranks.verbs.end(ranks.watching, timeout=PATIENCE_S).code

@@ -9,7 +9,7 @@ import pytest
 
 from tests import needs
 from tests.profile.training import NODES, Training, told, training
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.launch, pytest.mark.timeout(400)]
 
@@ -41,7 +41,7 @@ def test_twice_in_a_row(tmp_path: Path) -> None:
             ranks.steps_on(rank)
         # All files are fetched, verified.
         (tmp_path / "end").touch()
-        out, err = ranks.watching.communicate(timeout=60)
+        out, err = ranks.watching.communicate(timeout=PATIENCE_S)
         assert ranks.watching.returncode == 0, out + err
         collected = ranks.verbs.call("collect", "r", "--json")
         reports = told(collected.out)["reports"]

@@ -15,7 +15,7 @@ from typing import Any
 from cockpit.base.progress import ring
 from tests.slowpool.cases import Launch
 from tests.slowpool.watching import begun, left
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 STEPS = 40
 """Of a phase: it takes a while until a profile begins."""
@@ -35,9 +35,9 @@ def profiled(launch: Launch, folder: Path) -> Iterator[dict[str, Any]]:
             began = time.monotonic()
             (folder / f"{number}.go").touch()
             start = _front(folder)
-            until(lambda start=start: _front(folder) >= start + SETTLED, "the phase", timeout=60)  # type: ignore[misc]
+            until(lambda start=start: _front(folder) >= start + SETTLED, "the phase")  # type: ignore[misc]
             words = [sys.executable, "-m", "cockpit", "profile", name, "--kind", "torch", "--json"]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
             assert done.returncode == 0, done.stderr[-2000:]
             told = json.loads(done.stdout.splitlines()[-1])
             inside = STEPS * number < min(told["steps"]) and max(told["steps"]) <= STEPS * (number + 1)

@@ -34,6 +34,7 @@ from cockpit.core.report.page import as_page
 from cockpit.engine.report.gather import report_of
 from tests import needs
 from tests.report.made import HOSTILE, made
+from tests.waiting import PATIENCE_S
 
 
 class Tags(HTMLParser):
@@ -158,7 +159,7 @@ def test_a_browser_runs_and_loads_nothing_of_it(tmp_path: Path) -> None:
     ]
     done = subprocess.run(
         [*words, "--dump-dom", (tmp_path / "page.html").as_uri()],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert "<script" not in done.stdout
     assert "&lt;script src=" in done.stdout

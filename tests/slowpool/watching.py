@@ -24,7 +24,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
 from cockpit.engine.work_sampler import watch_works
 from tests.slowpool.cases import LAYERS, STEP_S, STEPS, Launch
-from tests.waiting import soon, until
+from tests.waiting import PATIENCE_S, soon, until
 
 FIRST_S, EVERY_S = 1.0, 3.0
 """Seconds until the first look at recorders, and between two: phases are short."""
@@ -92,11 +92,13 @@ def left(launch: Launch, folder: Path, steps: int) -> Iterator[str]:
         first = _cockpit(words, said)
         try:
             until(
-                lambda: begun(folder, launch, 0) or first.poll() is not None, "ranks are ready", timeout=150
+                lambda: begun(folder, launch, 0) or first.poll() is not None,
+                "ranks are ready",
+                timeout=PATIENCE_S,
             )
             assert first.poll() is None, (folder / "said").read_text()[-3000:]
             first.send_signal(signal.SIGHUP)
-            first.wait(60)
+            first.wait(PATIENCE_S)
             yield name
         finally:
             first.kill()
@@ -122,9 +124,9 @@ async def _phases(session: Session, launch: Launch, folder: Path) -> AsyncIterat
         began = time.monotonic()
         (folder / f"{number}.go").touch()
         at = partial(begun, folder, launch, number + 1)
-        await soon(at, f"the end of phase {number}", timeout=120)
+        await soon(at, f"the end of phase {number}")
         last = STEPS * (number + 1)
-        await soon(partial(_looked, session.pace, last), f"a look at step {last}", timeout=60)
+        await soon(partial(_looked, session.pace, last), f"a look at step {last}")
         pace, seconds = session.pace, time.monotonic() - began
         slow = pace.slow()
         reasons = [pace.why(one) for one in slow]

@@ -42,6 +42,7 @@ from cockpit.tui.run.top_bar import TopBar
 from tests.tui.scenes import Scene, choose, healthy, notes, played, text_of, trains, until
 from tests.tui.scenes import fails as fails_first
 from tests.tui.stage import Stage
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.internal_errors
 
@@ -425,7 +426,7 @@ def test_without_a_screen_it_ends_with_one_line(
     stage.runs()
     app = CockpitApp(stage, terminal_config())
 
-    asyncio.run(asyncio.wait_for(app.run_async(headless=True, size=SIZE), 60))
+    asyncio.run(asyncio.wait_for(app.run_async(headless=True, size=SIZE), PATIENCE_S))
     assert app.error is not None
     assert len(str(app.error).splitlines()) == 1
     assert "the app had to end: internal error in" in str(app.error)

@@ -16,7 +16,7 @@ import pytest
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
 from cockpit.errors import Exit
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tests.watch.ranks import RANKS, let_go, written
 
 RUN = "stalls"
@@ -53,7 +53,7 @@ class Cockpit:
             return events[-1] if events and fits(events[-1]) else None
 
         try:
-            found = until(newest, what, timeout=120)
+            found = until(newest, what)
         except AssertionError:
             print(self._errors.read_text()[-3000:], self.events("watch"))
             raise
@@ -62,7 +62,7 @@ class Cockpit:
 
     def ends(self) -> int:
         """Its exit code."""
-        return self.process.wait(120)
+        return self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_two_cockpits_see_a_stall_that_one_of_them_looks_at_and_that_resolves_it
     folder: Path, started: Callable[..., Cockpit]
 ) -> None:
     first = started("first", *run_words(folder))
-    until(lambda: first.steps() > ENOUGH, "steps", timeout=90)
+    until(lambda: first.steps() > ENOUGH, "steps")
     second = started("second", "attach", RUN)
 
     (folder / "spin").touch()
@@ -116,7 +116,7 @@ def test_two_cockpits_see_a_stall_that_one_of_them_looks_at_and_that_resolves_it
     first.told("steps again", lambda event: event["state"] == "going")
     # Those that came together after the pause do not tell how long one takes.
     told = first.steps()
-    until(lambda: first.steps() > told + ENOUGH, "more steps", timeout=90)
+    until(lambda: first.steps() > told + ENOUGH, "more steps")
 
     (folder / "hang").touch()
     stalled = first.told("a stall", lambda event: event["state"] == "stalled")
@@ -164,7 +164,7 @@ def test_a_run_that_is_proven_to_be_stuck_is_stopped_if_that_was_wanted(
     folder: Path, started: Callable[..., Cockpit]
 ) -> None:
     cockpit = started("stops", *run_words(folder, "--on-hang", "stop"))
-    until(lambda: cockpit.steps() > ENOUGH, "steps", timeout=90)
+    until(lambda: cockpit.steps() > ENOUGH, "steps")
     pid = RunFolder.find(RUN).model().ranks[2].pid
     assert pid
     os.kill(pid, signal.SIGSTOP)
@@ -179,7 +179,7 @@ def test_a_call_that_blocks_stops_a_run_only_after_the_time_that_was_named(
     folder: Path, started: Callable[..., Cockpit]
 ) -> None:
     cockpit = started("stops", *run_words(folder, "--on-hang", "stop", "--stop-after", "20"))
-    until(lambda: cockpit.steps() > ENOUGH, "steps", timeout=90)
+    until(lambda: cockpit.steps() > ENOUGH, "steps")
     (folder / "hang").touch()
     asked, told = stopped(cockpit)
     assert told["found"]["proof"] == ""
@@ -191,9 +191,9 @@ def test_a_call_that_blocks_stops_a_run_only_after_the_time_that_was_named(
 @pytest.mark.slow
 def test_the_watch_is_kept_by_the_one_that_takes_over(folder: Path, started: Callable[..., Cockpit]) -> None:
     first = started("first", *run_words(folder, "--on-hang", "stop"))
-    until(lambda: first.steps() > ENOUGH, "steps", timeout=90)
+    until(lambda: first.steps() > ENOUGH, "steps")
     second = started("second", "attach", RUN, "--hang-after", "3", "--on-hang", "stop", "--stop-after", "15")
-    until(lambda: second.steps() > ENOUGH, "steps", timeout=90)
+    until(lambda: second.steps() > ENOUGH, "steps")
     first.process.kill()
     first.process.wait()
     until(lambda: any("controls the run" in event["text"] for event in second.events("note")), "an heir")
@@ -205,7 +205,7 @@ def test_the_watch_is_kept_by_the_one_that_takes_over(folder: Path, started: Cal
 
 def test_without_the_watch_nothing_is_looked_at(folder: Path, started: Callable[..., Cockpit]) -> None:
     cockpit = started("blind", *run_words(folder, "--no-watch"))
-    until(lambda: cockpit.steps() > 5, "steps", timeout=90)
+    until(lambda: cockpit.steps() > 5, "steps")
     (folder / "end").touch()
     assert cockpit.ends() == Exit.OK
     assert cockpit.events("watch") == []

@@ -152,7 +152,7 @@ class Object:
             names = [item["metadata"]["name"] for item in pods if item["status"].get("phase") == "Running"]
             return names if len(names) == self.size else []
 
-        return until(all_run, f"the pods of {self.word}", timeout=120)
+        return until(all_run, f"the pods of {self.word}")
 
     def delete(self) -> None:
         """Away with it and its pods, whatever they do."""

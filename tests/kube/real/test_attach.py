@@ -53,7 +53,7 @@ def test_the_hung_rank_of_a_jobs_torchrun_is_named_and_its_logs_are_exact(
             logs = written(names)
             return all(logs) and [log for log in user.spooled("hang") if log in logs] == logs
 
-        until(exact, "the logs of all ranks here, byte for byte", timeout=120)
+        until(exact, "the logs of all ranks here, byte for byte")
     finally:
         process.terminate()
         process.wait()

@@ -31,7 +31,7 @@ class Run:
         words += ["--headless", "--failure-wait", "0"]
         program = ["python3", "-u", "-c", jobs.TRAINS]
         self.process = user.start(out, *words, program=program)
-        until(self.trained, "all ranks train", timeout=120)
+        until(self.trained, "all ranks train")
 
     def spooled(self) -> list[bytes]:
         return [log for log in self.user.spooled("train") if log.startswith(b"step 1\n")]
@@ -129,7 +129,7 @@ def test_an_api_server_that_is_away_for_half_a_minute_loses_nothing(run: Run) ->
 def test_a_pod_that_is_deleted_in_mid_run_is_named_and_the_others_go_on(run: Run) -> None:
     gone = run.pods[1]
     pods.asked("delete", "pod", gone, "--grace-period=0", "--force")
-    until(lambda: f"pod {gone} " in run.out.read_text(), "what is said of the pod", timeout=120)
+    until(lambda: f"pod {gone} " in run.out.read_text(), "what is said of the pod")
     run.idle.running()  # another one of its name, in which nothing of the run is
     before = run.out.stat().st_size
     until(lambda: b"step" in run.out.read_bytes()[before:], "more of the others")

@@ -11,7 +11,7 @@ import pytest
 from tests.kube.cluster import cluster
 from tests.kube.real import jobs, pods
 from tests.kube.real.pods import Cockpit, Object
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -29,7 +29,7 @@ for _ in range(400):
 
 def refused(user: Cockpit, *words: str) -> str:
     """What ``ps`` of pods says when it cannot be had."""
-    done = user.run("stacks", *words, timeout=120)
+    done = user.run("stacks", *words, timeout=PATIENCE_S)
     assert done.returncode not in (0, 1), done
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -115,7 +115,7 @@ def test_a_container_that_is_killed_for_its_memory(make: Make, user: Cockpit, tm
     out = tmp_path / "attach"
     process = user.start(out, "attach", "-w", "pod/eats", "--name", "eats", "--headless")
     try:
-        until(lambda: "OOMKilled" in out.read_text(), "what killed it", timeout=120)
+        until(lambda: "OOMKilled" in out.read_text(), "what killed it")
     finally:
         process.terminate()
         process.wait()
