@@ -123,17 +123,17 @@ def test_a_node_gets_what_it_imports_and_nothing_else() -> None:
     assert sent == needed
 
 
-@pytest.mark.parametrize("path", NODE_SIDE, ids=name_of)
-def test_node_side_is_python_3_8_and_the_standard_library(path: Path) -> None:
-    tree = ast.parse(path.read_text(), filename=str(path), feature_version=(3, 8))
-    top = {name.partition(".")[0] for name in imported(tree)}
-    # These run in the ranks' own Python.
-    theirs = {"torch"} if path.name in ("rehearser.py", "hooks.py") else set()
-    if path.name == "gate.py":
-        theirs = {"typing_extensions"}  # for type checkers alone
-    assert top <= sys.stdlib_module_names | {"cockpit"} | theirs
-    # New names for old things, which parse everywhere and then fail on the node.
-    assert not top & {"tomllib", "zoneinfo", "graphlib"}
+def test_node_side_is_python_3_8_and_the_standard_library() -> None:
+    for path in NODE_SIDE:
+        tree = ast.parse(path.read_text(), filename=str(path), feature_version=(3, 8))
+        top = {name.partition(".")[0] for name in imported(tree)}
+        # These run in the ranks' own Python.
+        theirs = {"torch"} if path.name in ("rehearser.py", "hooks.py") else set()
+        if path.name == "gate.py":
+            theirs = {"typing_extensions"}  # for type checkers alone
+        assert top <= sys.stdlib_module_names | {"cockpit"} | theirs, path
+        # New names for old things, which parse everywhere and then fail on the node.
+        assert not top & {"tomllib", "zoneinfo", "graphlib"}, path
 
 
 def test_the_wheel_is_complete(tmp_path: Path) -> None:
@@ -258,13 +258,34 @@ def test_what_opens_a_file_is_seen(code: str, count: int) -> None:
     assert opens(ast.parse(code)) == count
 
 
-@pytest.mark.parametrize("path", TEXT, ids=name_of)
-def test_text_is_clean(path: Path) -> None:
+def unclean(path: Path) -> Iterator[str]:
+    """What is wrong with the text of a file."""
     text = path.read_bytes().decode()
-    lines = text.splitlines()
-    if path.name != "Makefile":
-        assert "\t" not in text, "a tab"
-    assert not [line for line in lines if re.match("(<{7}|>{7})( |$)", line)], "a merge marker"
-    assert not [number for number, line in enumerate(lines, 1) if line != line.rstrip()], "space at line end"
-    assert "\r" not in text
-    assert not text or text.endswith("\n")
+    if text and not text.endswith("\n"):
+        yield f"{name_of(path)}: no line end at its end"
+    for number, line in enumerate(text.split("\n"), 1):
+        where = f"{name_of(path)}:{number}"
+        if "\t" in line and path.name != "Makefile":
+            yield f"{where}: a tab"
+        if re.match("(<{7}|>{7})( |$)", line):
+            yield f"{where}: a merge marker"
+        if line != line.rstrip():
+            yield f"{where}: space at line end"
+
+
+def test_text_is_clean() -> None:
+    assert len(TEXT) > 1000
+    assert [wrong for path in TEXT for wrong in unclean(path)] == []
+
+
+def test_unclean_text_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    file = tmp_path / "a.py"
+    file.write_bytes(b"a\tb\n<<<<<<< x\nend \nline\r\nlast")
+    assert list(unclean(file)) == [
+        "a.py: no line end at its end",
+        "a.py:1: a tab",
+        "a.py:2: a merge marker",
+        "a.py:3: space at line end",
+        "a.py:4: space at line end",
+    ]
