@@ -1,4 +1,7 @@
-"""Whether a node was booted anew since a run was started on it: its run folder may be gone with its /tmp."""
+"""Whether a node was booted anew since a run was started on it: its run folder may be gone with its /tmp.
+
+A pod shares the boot of its machine, and its place may have another container, on this machine or another.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from cockpit.engine.records.folder import Manifest, NodeEntry
 SLACK_S = 60.0
 """Clocks are set at boot: a first process may seem to have begun this much earlier than it did."""
 _DAY_S = 86400
+_PODS = "kubectl"
+"""The transport whose nodes are containers."""
 
 
 def lost(link: Link | None, manifest: Manifest, entry: NodeEntry, what: str) -> NodeLost:
@@ -24,8 +29,11 @@ def lost(link: Link | None, manifest: Manifest, entry: NodeEntry, what: str) -> 
 def booted(link: Link | None, manifest: Manifest, entry: NodeEntry) -> bool:
     """Whether the machine that ran the ranks of a node was booted anew since: none of them runs any more.
 
-    Where it cannot be seen when that was, such as with ``hidepid``, it may be another machine.
+    Where it cannot be seen when that was, such as with ``hidepid``, it may be another machine. Of a pod it is
+    never known: one that was deleted by force may run on where nobody looks any more.
     """
+    if entry.transport == _PODS:
+        return False
     before = entry.facts.get("boot_id")
     if link is None or not before or not link.hello.boot_id or before == link.hello.boot_id:
         return False
@@ -54,6 +62,8 @@ def why_lost(link: Link, manifest: Manifest, entry: NodeEntry, what: str) -> str
 
 def rebooted(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
     """That the node was booted anew since the run was started there, and when; empty: it was not."""
+    if entry.transport == _PODS:
+        return _another_container(link, manifest, entry)
     before, now = entry.facts.get("boot_id"), link.hello.boot_id
     if not before or not now or before == now:
         return ""
@@ -63,6 +73,14 @@ def rebooted(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
     if at < manifest.created - SLACK_S:
         return f"{entry.name} is a different machine now, which was booted at {_clock(at)}"
     return f"{entry.name} was rebooted at {_clock(at)}"
+
+
+def _another_container(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
+    """That the place of a pod has another container now; empty: that cannot be seen."""
+    at = _booted_at(link)  # when the container's first process began
+    if at is None or at <= manifest.created:
+        return ""
+    return f"{entry.name} is a new container, started at {_clock(at)}"
 
 
 def _clock(at: float) -> str:
