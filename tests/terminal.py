@@ -14,12 +14,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 
 def on_terminal(
     words: Sequence[str],
     env: Mapping[str, str],
     cwd: Path,
-    timeout: float = 60,
+    timeout: float = PATIENCE_S,
 ) -> tuple[int, bytes]:
     """Run a program whose controlling terminal this is; return its exit status and what it wrote there."""
     master, slave = pty.openpty()

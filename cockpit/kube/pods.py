@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
+from cockpit.base import gate
 from cockpit.base.gate import (
     RANKS_A_NODE,
     Definition,
@@ -40,6 +42,7 @@ GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 """Resources that are whole GPUs."""
 
 _PODS = 10_000
+_MOST = 1 << 62
 _PARTS = 1000
 _REASON = Text(200, cut=True)
 _MESSAGE = Text(400, cut=True)
@@ -47,13 +50,37 @@ _KEYED = MapOf(Text(400), Text(1 << 18), 10_000)
 _DIGITS = re.compile(r"([0-9]{1,18})")
 
 
+_QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?(?:[eE][0-9]{1,2})?)(m|k|[MGTPE]|[KMGTPE]i)?", re.ASCII)
+_TIMES = {
+    "m": Fraction(1, 1000),
+    "k": Fraction(1000),
+    **{unit: Fraction(1000**power) for power, unit in enumerate("MGTPE", 2)},
+    **{f"{unit}i": Fraction(1024**power) for power, unit in enumerate("KMGTPE", 1)},
+}
+
+
 class _Quantity(FieldKind):
-    """An amount of a resource: ``8`` or ``"8"``; others (``500m``, ``1Gi``) count no GPUs."""
+    """An amount of a resource, as Kubernetes writes it: ``8``, ``"8"``, ``500m``, ``1.5Gi``, ``2e9``. Of a
+    fraction, and of what makes no sense, the whole part: nobody has half a GPU or byte."""
 
     def read(self, value: object) -> int:
         """See :meth:`cockpit.base.gate.FieldKind.read`."""
-        text = str(value) if isinstance(value, int | str) else ""
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+        found = _QUANTITY.fullmatch(str(value)) if isinstance(value, int | str) else None
+        return min(int(Fraction(found[1]) * _TIMES.get(found[2], 1)), _MOST) if found else 0
+
+
+class _Mount(Definition):
+    name: str = bound(Text(253), "")
+    mountPath: str = bound(gate.PATH)
+
+
+class _EmptyDir(Definition):
+    sizeLimit: int | None = maybe(_Quantity())
+
+
+class _Volume(Definition):
+    name: str = bound(Text(253), "")
+    emptyDir: _EmptyDir | None = maybe(Of(_EmptyDir))
 
 
 class _Resources(Definition):
@@ -63,6 +90,7 @@ class _Resources(Definition):
 class _Container(Definition):
     name: str = bound(CONTAINER)
     resources: _Resources | None = maybe(Of(_Resources))
+    volumeMounts: Sequence[_Mount] | None = maybe(ListOf(Of(_Mount), _PARTS))
 
 
 class _Owner(Definition):
@@ -82,6 +110,7 @@ class _Meta(Definition):
 
 class _Spec(Definition):
     containers: Sequence[_Container] = bound(ListOf(Of(_Container), _PARTS))
+    volumes: Sequence[_Volume] | None = maybe(ListOf(Of(_Volume), _PARTS))
     nodeName: str | None = maybe(Text(253))
 
 
@@ -169,9 +198,21 @@ class Pod(Definition):
 
     def gpus(self, container: str) -> int:
         """GPUs of a container; 0: it asks for none."""
-        found = next((each for each in self.spec.containers if each.name == container), None)
+        found = self._spec_of(container)
         limits = (found and found.resources and found.resources.limits) or {}
-        return min(sum(limits.get(name, 0) for name in GPUS), RANKS_A_NODE)
+        asked = sum(limits.get(name, 0) for name in GPUS)
+        return asked if asked <= RANKS_A_NODE else 0
+
+    def volumes(self, container: str) -> dict[str, int]:
+        """Bytes that fit into each volume of a container of which more would evict the pod, by path."""
+        limits = {
+            each.name: each.emptyDir.sizeLimit
+            for each in self.spec.volumes or ()
+            if each.emptyDir and each.emptyDir.sizeLimit
+        }
+        found = self._spec_of(container)
+        mounts = (found and found.volumeMounts) or ()
+        return {each.mountPath: limits[each.name] for each in mounts if each.name in limits}
 
     def restarts(self, container: str) -> int:
         """How often a container was started again."""
@@ -200,6 +241,9 @@ class Pod(Definition):
         """How a container ended that runs again; empty: it is not known."""
         own = self._status_of(container)
         return str((own and own.lastState and own.lastState.terminated) or "")
+
+    def _spec_of(self, container: str) -> _Container | None:
+        return next((each for each in self.spec.containers if each.name == container), None)
 
     def _status_of(self, container: str) -> _ContainerStatus | None:
         statuses = self.status.containerStatuses or ()

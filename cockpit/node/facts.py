@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from cockpit.base import record, verbs
 from cockpit.base.gate import SIZE
 from cockpit.base.shared_fields import PACKAGES_TOLD
-from cockpit.node import private_folder, procfs, usermask
+from cockpit.node import private_folder, procfs, space, usermask
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.run.place import trouble
 
@@ -257,8 +257,7 @@ def _cause(said: str) -> str:
 def _free_bytes(folder: str) -> int:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    room = os.statvfs(folder)
-    return SIZE.nearest(room.f_bavail * room.f_frsize)
+    return SIZE.nearest(space.free(folder))
 
 
 def _tool(places: Tuple[str, ...], on_path: Dict[str, Optional[str]]) -> Optional[str]:

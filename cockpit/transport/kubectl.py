@@ -7,11 +7,13 @@ is asked once what has become of the pod: that says more than the end of a pipe.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cockpit.base.shell import join
+from cockpit.base import record
+from cockpit.base.shell import join, quote_posix
 from cockpit.errors import CockpitError
 from cockpit.kube.asking import Absent, Cluster, Unanswered, ask
 from cockpit.kube.pods import Pod, read_pods
@@ -90,6 +92,9 @@ class _Exec(ChildTransport):
         )
         self.progress.reach(ConnectStage.SHELL)
         said = Tail()
+        if limits := seen.pod.volumes(seen.container):
+            told = quote_posix(json.dumps(limits))
+            command = f"export {record.ENV_VOLUMES}={told}; {command}"
         return await self._start(command, said, lambda _: self._broken(seen, said))
 
     async def _broken(self, before: _Seen, said: Tail) -> LinkError | None:

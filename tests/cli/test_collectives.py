@@ -19,7 +19,6 @@ TOY = str(REPO / "tests/recorder/toy.py")
 
 @pytest.mark.slow
 @pytest.mark.launch
-@pytest.mark.timeout(300)
 def test_the_rank_that_is_missing_is_named(warmed: Warm, tmp_path: Path) -> None:
     needs.require_module("torch")
     verbs = Verbs(tmp_path / "state", tmp_path)

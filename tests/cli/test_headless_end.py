@@ -179,7 +179,6 @@ def play(folder: Path, name: str, story: Story) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["flaps", "hangs"])
-@pytest.mark.timeout(300)
 def test_it_ends_and_names_the_node_that_it_could_not_stop(tmp_path: Path, mode: str) -> None:
     async def story(run: Run) -> None:
         # Also for a busy machine to tell that the other node was asked to stop.
@@ -204,7 +203,6 @@ def test_it_ends_and_names_the_node_that_it_could_not_stop(tmp_path: Path, mode:
     play(tmp_path, f"ends-{mode}", story)
 
 
-@pytest.mark.timeout(300)
 def test_the_third_sigterm_leaves_at_once(tmp_path: Path) -> None:
     async def story(run: Run) -> None:
         process = await run.start()

@@ -106,7 +106,6 @@ def home(tmp_path: Path) -> Iterator[Home]:
         for number in SIGNALS
     ],
 )
-@pytest.mark.timeout(600)
 def test_interrupted_at_any_moment(home: Home, number: signal.Signals) -> None:
     seen = set()
     for index, (word, delay) in enumerate(SIGNALS[number]):

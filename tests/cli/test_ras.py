@@ -50,7 +50,6 @@ def job() -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.launch
-@pytest.mark.timeout(120)
 def test_what_ras_says_is_shown_and_kept(job: str, tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:
     verbs = Verbs(tmp_path / "state", tmp_path, quick_cockpit)
     (tmp_path / "hosts").write_text("localhost slots=2\n")

@@ -73,7 +73,6 @@ def told(verbs: Verbs) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.launch
-@pytest.mark.timeout(300)
 def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path) -> None:
     verbs = Verbs(tmp_path / "state", tmp_path)
     with launched(verbs, SPINS):
@@ -91,7 +90,6 @@ def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.launch
-@pytest.mark.timeout(300)
 def test_without_steps_recorders_tell_who_is_behind(tmp_path: Path) -> None:
     """The server is there because the probe started it; the hook never sees a step."""
     needs.require_module("torch")

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 HERE = ["--transport", "local", "--launcher", "command"]
 
 
@@ -101,7 +103,7 @@ class Verbs:
             text=True,
         )
 
-    def end(self, process: subprocess.Popen[str], timeout: float = 90) -> Done:
+    def end(self, process: subprocess.Popen[str], timeout: float = PATIENCE_S) -> Done:
         """Wait for a verb; however it failed, it said so in lines."""
         try:
             out, err = process.communicate(timeout=timeout)
@@ -112,6 +114,6 @@ class Verbs:
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 
-    def call(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 90) -> Done:
+    def call(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = PATIENCE_S) -> Done:
         """Run a verb to its end."""
         return self.end(self._start([*self.quick, *words], env), timeout)

@@ -568,7 +568,6 @@ def job(tmp_path: Path) -> Iterator[str]:
         launcher.wait()
 
 
-@pytest.mark.timeout(300)
 def test_watched_killed_and_watched_again(job: str, tmp_path: Path) -> None:
     words = ["--headless", "--json"]
     (tmp_path / "one").mkdir()

@@ -118,7 +118,6 @@ async def filling(folder: RunFolder) -> Filling:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
     first = Watched(["attach", "--match", job, "--name", "filled", "--headless", "--json"], tmp_path)
     first.event("sample")

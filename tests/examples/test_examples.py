@@ -153,7 +153,7 @@ def launched(python: str, argv: list[str], folder: Path) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=170,
+        timeout=PATIENCE_S,
         check=False,
     )
     return done.returncode, done.stdout

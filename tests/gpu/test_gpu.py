@@ -170,7 +170,6 @@ def test_a_part_that_fails_costs_no_other(
 
 @pytest.mark.slow
 @pytest.mark.launch
-@pytest.mark.timeout(400)
 def test_the_same_run_without_a_gpu(tmp_path: Path) -> None:
     """Over gloo, on the CPU: everything that the parts look at is there but for what is a GPU's."""
     needs.require_module("torch")

@@ -108,7 +108,6 @@ def test_a_campaign_without_a_bound_says_what_came_through() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_without_the_sanitiser_whole_verbs_fail() -> None:
     quick = ("--seed", "1", "--cases", "4", "--frames", "0", "--lines", "0", "--screens", "0")
     done = campaign(*quick, "--verbs", "attach", "--mutations", "text", "--without", "sanitiser")

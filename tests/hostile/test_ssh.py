@@ -66,7 +66,6 @@ async def cockpit(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", ["dropped", "retyped", "text", "garbage"])
 def test_every_verb_ends_as_it_may(
     mutation: str, world: World, quick_cockpit: tuple[str, ...], tmp_path: Path

@@ -89,8 +89,14 @@ def shown(name: str, **more: Any) -> dict[str, Any]:
     """A pod as a 1.32 server shows it, running.
 
     :param more: ``labels``, ``annotations``, ``owner`` (kind and name), ``containers`` (names), ``gpus``,
-        ``uid``, ``phase``, ``created``, and other parts of its status
+        ``uid``, ``phase``, ``created``, ``volumes`` (limits by path), and other parts of its status
     """
+    limited = list(more.pop("volumes", {}).items())
+    mounts = [{"name": f"v{n}", "mountPath": path} for n, (path, _) in enumerate(limited)]
+    empty = [
+        {"name": f"v{n}", "emptyDir": {"sizeLimit": size} if size else {}}
+        for n, (_, size) in enumerate(limited)
+    ]
     containers = more.pop("containers", ["main"])
     limits = {"nvidia.com/gpu": str(more.pop("gpus"))} if "gpus" in more else {"cpu": "500m"}
     owner = more.pop("owner", None)
@@ -109,7 +115,10 @@ def shown(name: str, **more: Any) -> dict[str, Any]:
         },
         "spec": {
             "nodeName": "node1",
-            "containers": [{"name": each, "resources": {"limits": limits}} for each in containers],
+            "containers": [
+                {"name": each, "resources": {"limits": limits}, "volumeMounts": mounts} for each in containers
+            ],
+            "volumes": [*empty, {"name": "other", "hostPath": {"path": "/data"}}],
         },
         "status": {
             "phase": more.pop("phase", "Running"),

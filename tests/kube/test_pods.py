@@ -156,6 +156,27 @@ def test_gpus_of_the_container_are_slots() -> None:
     assert pod(gpus=8).gpus("nope") == 0
 
 
+@pytest.mark.parametrize(
+    ("limit", "size"),
+    [
+        ("200Mi", 200 << 20),
+        ("1.5Gi", 3 << 29),
+        ("2e9", 2 * 10**9),
+        ("500m", None),
+        (1000, 1000),
+        ("1E", 10**18),
+        (None, None),
+        ("9" * 18 + "Ei", 1 << 62),
+        ("1Gi; rm -rf /", None),
+        (["1Gi"], None),
+    ],
+)
+def test_volumes_of_which_more_would_evict_the_pod(limit: object, size: int | None) -> None:
+    found = pod(volumes={"/scratch": limit, "/free": None}).volumes("main")
+    assert found == ({} if size is None else {"/scratch": size})
+    assert pod(volumes={"/scratch": limit}).volumes("nope") == {}
+
+
 def waiting(reason: str, message: str = "", last: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """The status of a container that waits."""
     state = {"waiting": {"reason": reason, "message": message}}

@@ -245,6 +245,21 @@ def test_plan_says_what_ends_a_run_in_pods(idle: Stub, cockpit: Cockpit) -> None
     assert not [words for words in idle.calls if "exec" in words], "it contacts no node"
 
 
+def test_the_limit_of_a_volume_is_the_room_of_a_run(tmp_path: Path, stub: Stub, cockpit: Cockpit) -> None:
+    """Its file system has more, but the pod would be evicted."""
+    volume = tmp_path / "it's scratch"
+    volume.mkdir()
+    (volume / "data").write_bytes(bytes(3 << 20))
+    for name, limit in (("small", "4Mi"), ("large", "1Gi")):
+        stub.start(shown(name, volumes={str(volume): limit}))
+    words = ("--slots", "1", "--launcher", "command", "--node-dir", str(volume / "runs"), "--headless")
+    done = cockpit.run("run", "-w", "pod/small", *words, "--", "true")
+    assert done.returncode != 0
+    assert f"no room for run folders in {volume}" in done.stderr, done.stderr
+    done = cockpit.run("run", "-w", "pod/large", *words, "--", "true")
+    assert done.returncode == 0, done.stderr
+
+
 def test_doctor_looks_into_pods(idle: Stub, cockpit: Cockpit) -> None:
     done = cockpit.run("doctor", "-w", "pod/idle-[0-1]", "--slots", "1", "--launcher", "command", "--json")
     assert "Traceback" not in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.lab import REPO, USER, Lab
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 EXAMPLES = REPO / "examples"
 ENV = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
@@ -55,7 +55,7 @@ class Cockpits:
         *options: str,
         program: list[str],
         nodes: str | None = None,
-        timeout: float = 170,
+        timeout: float = PATIENCE_S,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """A whole ``cockpit run``."""
@@ -82,10 +82,10 @@ class Cockpits:
 
     def wait_for_start(self) -> None:
         """Return once all ranks have started, which takes longer where several runs begin."""
-        until(self.all_started, f"all ranks of {self.name} started", timeout=180)
+        until(self.all_started, f"all ranks of {self.name} started")
 
     def cockpit(
-        self, *words: str, timeout: float = 170, env: Mapping[str, str] | None = None
+        self, *words: str, timeout: float = PATIENCE_S, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Any other verb; ``env`` is added to what this shell has."""
         return self.lab.run(["cockpit", *words], env={**self._env, **(env or {})}, timeout=timeout)

@@ -38,6 +38,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from tests.lab import keeper
+from tests.waiting import PATIENCE_S
 
 REPO = Path(__file__).resolve().parents[2]
 BASE = Path(os.path.realpath("/var/tmp")) / "cockpit-lab"
@@ -435,7 +436,7 @@ class Lab:
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         input: str | None = None,
-        timeout: float = 60,
+        timeout: float = PATIENCE_S,
         check: bool = False,
         **kw: Any,
     ) -> subprocess.CompletedProcess[str]:

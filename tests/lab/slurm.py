@@ -18,7 +18,7 @@ from types import TracebackType
 
 from tests.lab.lab import USER, Lab
 from tests.needs import PATH, beyond, lacking, require
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 CGROUPS = ("freezer", "cpuset", "memory", "devices", "cpuacct")
 _ROOT = Path("/sys/fs/cgroup")
@@ -82,7 +82,7 @@ class Slurm:
 
     # -- what a user does
 
-    def run(self, *words: str, timeout: float = 60, check: bool = True) -> str:
+    def run(self, *words: str, timeout: float = PATIENCE_S, check: bool = True) -> str:
         """Output of a command of the lab's user on the login node."""
         done = self.lab.run(list(words), env=self.env, timeout=timeout, check=False)
         assert not check or done.returncode == 0, f"{words}: {done.stderr}"

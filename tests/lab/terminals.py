@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 from tests.lab.cockpits import ENV
 from tests.lab.lab import Lab
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|P.*?\x1b\\|[@-_])", re.DOTALL)
 
@@ -79,7 +79,7 @@ class Terminal:
         """Press keys; ``\\x03`` is Ctrl-C."""
         os.write(self._master, text.encode())
 
-    def wait_for(self, text: str, timeout: float = 60) -> None:
+    def wait_for(self, text: str, timeout: float = PATIENCE_S) -> None:
         """Wait until the terminal shows a text."""
         until(
             lambda: text.encode() in self._shown or (self.process.poll() is not None and self._fail(text)),
@@ -92,7 +92,7 @@ class Terminal:
         assert text.encode() in self._shown, f"ended without {text!r}: {self.shown[-2000:]!r}"
         return True
 
-    def end(self, timeout: float = 60) -> int:
+    def end(self, timeout: float = PATIENCE_S) -> int:
         """Wait for the program's end and for all it printed; return its exit status."""
         status = self.process.wait(timeout)
         self._reader.join(timeout)

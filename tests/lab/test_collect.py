@@ -15,7 +15,7 @@ import pytest
 from tests.lab.cockpits import ENV, Cockpits
 from tests.lab.fixtures import unused
 from tests.lab.lab import Lab
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -159,7 +159,6 @@ def connected(address: str) -> bool:
     return any(row[2] == wanted and row[3] == "01" for row in rows)
 
 
-@pytest.mark.timeout(400)
 def test_a_cut_in_mid_transfer_is_resumed(cockpits: Cockpits) -> None:
     lab = cockpits.lab
     profiled(cockpits, "1,1,200,1")
@@ -181,7 +180,7 @@ def test_a_cut_in_mid_transfer_is_resumed(cockpits: Cockpits) -> None:
         lab.link_up("node2")
     assert part.stat().st_size >= so_far
     inode = part.stat().st_ino
-    said, errors = process.communicate(timeout=200)
+    said, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said + errors
     for report in json.loads(said)["reports"]:
         data = (here(cockpits) / report["file"]).read_bytes()

@@ -28,7 +28,7 @@ time.sleep(600)
 """What is left of a run: it has the port, and the environment of a rank."""
 
 
-def doctor(lab: Lab, *words: str, timeout: float = 180) -> tuple[int, dict[str, Any]]:
+def doctor(lab: Lab, *words: str, timeout: float = PATIENCE_S) -> tuple[int, dict[str, Any]]:
     """The doctor's exit code and what it tells programs."""
     command = ["cockpit", "doctor", str(lab.hostfile), "--json", "--launcher", "torchrun", "--timeout", "60"]
     done = lab.run([*command, *words], timeout=timeout)
@@ -143,7 +143,6 @@ def torch_left(lab: Lab) -> list[str]:
     ]
 
 
-@pytest.mark.timeout(600)
 def test_torch_is_tried_between_nodes_and_who_is_to_blame_is_named(make_lab: Callable[[int], Lab]) -> None:
     """Six nodes of which three things are wrong, all found at once; then whoever ends it leaves nothing."""
     require_module("torch")

@@ -41,7 +41,6 @@ def peak(pid: int) -> int:
     return int(found[1]) if found else 0
 
 
-@pytest.mark.timeout(400)
 def test_a_flood_from_eight_ranks(cockpits: Cockpits, tmp_path: Path) -> None:
     with (tmp_path / "stderr").open("w+") as errors:
         process = cockpits.lab.popen(

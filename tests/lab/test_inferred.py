@@ -64,7 +64,7 @@ def running(lab: Lab, *words: str) -> Iterator[None]:
             assert all(job.poll() is None for job in jobs), said
             return all(text.count("ready\n") == 2 for text in said)
 
-        until(ready, "its ranks have met", timeout=200)
+        until(ready, "its ranks have met")
         yield
     finally:
         for node in lab.nodes:
@@ -116,7 +116,6 @@ def stacks(lab: Lab) -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.timeout(300)
 def test_the_odd_one_of_inferred_ranks_is_named(lab2: Lab) -> None:
     with running(lab2, "--node_rank"):
         answer = until(lambda: judged(lab2), "a likely verdict")
@@ -237,7 +236,7 @@ def pool(lab: Lab) -> Iterator[Path]:
             texts = [(folder / f"{name}.out").read_text() for name in ("node1-2", "node2-1", "node1-0")]
             return all("step 3" in text for text in texts)
 
-        until(trains, "they train", timeout=200)
+        until(trains, "they train")
         yield folder
     finally:
         for node in lab.nodes:
@@ -249,7 +248,6 @@ def pool(lab: Lab) -> Iterator[Path]:
             one.wait()
 
 
-@pytest.mark.timeout(300)
 def test_a_pool_of_workers_as_ray_has_it(lab2: Lab) -> None:
     """Only the driver knows who is which rank: they are one job, and only that is said."""
     with pool(lab2) as folder:

@@ -7,6 +7,7 @@ import pytest
 from tests.cli.test_nodes import CUDA
 from tests.lab.cockpits import ENV, EXAMPLES, Cockpits
 from tests.needs import require_module
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -23,7 +24,7 @@ def run_listed(cockpits: Cockpits, *words: str) -> tuple[int, str, str]:
     where = ["--name", cockpits.name, "--plain", "--python", cockpits.lab.python, "--setup", setup]
     command = ["cockpit", "run", "-", *where, *sent, *words]
     lists = "printf '%s\\n' node1 node2 | \"$@\""
-    done = cockpits.lab.run(["sh", "-c", lists, "sh", *command], env=ENV, timeout=200)
+    done = cockpits.lab.run(["sh", "-c", lists, "sh", *command], env=ENV, timeout=PATIENCE_S)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from tests.lab.cockpits import ENV, Cockpits
 from tests.needs import require_module
+from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PROBE = """\
 import glob, json, os, sys
@@ -84,7 +85,7 @@ def dumps(folder: Path) -> dict[str, dict[str, Any]]:
 
 def paste(cockpits: Cockpits, script: str, node: str) -> subprocess.CompletedProcess[str]:
     """Give the script to an interactive shell on the node, with the environment that a login has there."""
-    return cockpits.lab.run(["ssh", node, "bash -i"], input=script, timeout=200)
+    return cockpits.lab.run(["ssh", node, "bash -i"], input=script, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_pasted_plan_is_the_run(cockpits: Cockpits, launcher: str, module: str
     options += [word for name in env if name.startswith("PLAN") for word in ("--env", name)]
     program = ["probe script.py", *ARGS]
 
-    done = cockpits.run(*options, program=program, env=env, timeout=200)
+    done = cockpits.run(*options, program=program, env=env, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     ran = dumps(out)
     assert list(ran) == [f"rank-{rank}.json" for rank in range(4)]

@@ -17,7 +17,7 @@ from tests.needs import require_module
 from tests.profile.training import SCRIPT
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch]
 
 SCRIPTS = {"deepspeed": "train_deepspeed.py", "torchrun": "train_torch.py"}
 
@@ -60,7 +60,7 @@ def profiled(cockpits: Cockpits, *words: str, code: int = 0) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("launcher", SCRIPTS)
+@pytest.mark.parametrize("launcher", [pytest.param("deepspeed", marks=pytest.mark.campaign), "torchrun"])
 def test_twice_in_a_row(cockpits: Cockpits, launcher: str) -> None:
     require_module(launcher.replace("torchrun", "torch"))
     program = [str(EXAMPLES / SCRIPTS[launcher]), "--steps", "100000"]

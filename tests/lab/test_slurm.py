@@ -18,7 +18,7 @@ from tests.lab.slurm import Slurm, without_sshd
 from tests.needs import beyond, require
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TRAINS = (
     "import os, time\n"

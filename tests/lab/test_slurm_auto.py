@@ -15,7 +15,7 @@ from tests.lab.slurm import Slurm, without_sshd
 from tests.needs import lacking
 from tests.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 ADOPT = "Access denied by pam_slurm_adopt: you have no active jobs on this node"
 SHORT = ["/bin/sh", "-c", "echo rank $RANK in job $SLURM_JOB_ID"]

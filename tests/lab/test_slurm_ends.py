@@ -15,7 +15,7 @@ from tests.lab.cockpits import Cockpits
 from tests.lab.slurm import Slurm, without_sshd
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TRAINS = (
     "import signal, time\n"

@@ -11,7 +11,7 @@ from tests.lab.slurm import Slurm, without_sshd
 from tests.lab.terminals import Terminal, terminal
 from tests.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TRAINS = (
     "import time\nfor step in range(1, 100000):\n    print('step', step, flush=True)\n    time.sleep(0.1)\n"

@@ -16,7 +16,7 @@ from tests.lab.lab import Process
 from tests.lab.slurm import Slurm, without_sshd
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TRAINS = "import time\nfor step in range(1, 100000):\n    print('step', step)\n    time.sleep(0.1)\n"
 

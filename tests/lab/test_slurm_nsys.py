@@ -123,7 +123,7 @@ def pids(cockpits: Cockpits, node: str) -> dict[int, int]:
 def over(cockpits: Cockpits) -> None:
     """Let it end, and fetch its reports."""
     end(cockpits)
-    until(cockpits.ended, "the run has ended", timeout=200)
+    until(cockpits.ended, "the run has ended")
     found = cockpits.cockpit("collect", cockpits.name)
     assert found.returncode == 0, found.stdout + found.stderr
     assert not cockpits.left_over()

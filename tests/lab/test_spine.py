@@ -41,7 +41,6 @@ def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:
 
 @pytest.mark.launch
 @pytest.mark.nsys
-@pytest.mark.timeout(420)
 def test_profiled_run_brings_two_reports_that_open(cockpits: Cockpits) -> None:
     nsys = require("nsys")
     require_module("deepspeed")

@@ -456,7 +456,7 @@ class Started:
             start_new_session=True,
         )
 
-    def told(self, number: int, timeout: float = 60) -> list[int]:
+    def told(self, number: int, timeout: float = PATIENCE_S) -> list[int]:
         """The pid of each rank, once all have told it."""
         paths = [self.folder / f"told-{rank}" for rank in range(number)]
         until(lambda: all(path.exists() and path.read_text() for path in paths), "all have told", timeout)

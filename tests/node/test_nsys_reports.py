@@ -19,7 +19,7 @@ from cockpit.base.answers import ProfileItem
 from cockpit.base.gate import plain, read
 from cockpit.base.profile.summary import RankProfile
 from cockpit.base.shared_fields import Target
-from cockpit.node import procfs
+from cockpit.node import procfs, space
 from cockpit.node.calls import Call, at_end
 from cockpit.node.profile import child, nsys_reports
 from cockpit.node.run.reports import importers
@@ -161,7 +161,7 @@ def test_a_report_that_is_a_link_or_gone(node: Node) -> None:
 
 
 def test_without_room_nothing_is_exported(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nsys_reports, "_free", lambda folder: 1000)
+    monkeypatch.setattr(space, "free", lambda folder: 1000)
     assert "of disk, 0.0 GB are free; make room" in node.sum_up(node.report())[0].what
     assert not (node.folder / "asked").exists()
 
@@ -178,7 +178,7 @@ def test_memory_is_left_to_ranks_that_run(node: Node, monkeypatch: pytest.Monkey
 
 def test_an_export_that_fills_the_disk_is_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     free = iter([1 << 40])
-    monkeypatch.setattr(nsys_reports, "_free", lambda folder: next(free, 0))
+    monkeypatch.setattr(space, "free", lambda folder: next(free, 0))
     node.be('echo begun >"$out"; exec sleep 600')
     assert node.sum_up(node.report())[0].what == "its export filled the disk"
 
@@ -288,7 +288,6 @@ def real_report(folder: Path, nsys: str) -> Path:
 
 @pytest.mark.nsys
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_real_report(node: Node) -> None:
     nsys = require("nsys")
     report = real_report(node.folder, nsys)

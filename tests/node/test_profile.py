@@ -170,7 +170,6 @@ def answered(run: runs.Run, rank: int) -> Any:
 
 @real
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> None:
     reports = training.folder / record.REPORTS
     # Before its first step.

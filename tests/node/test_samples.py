@@ -341,7 +341,6 @@ def launched(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.nsys
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_real_nsys_records_there(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     (tmp_path / "program.py").write_text("import os\nprint(os.getpid(), file=open('pid', 'w'))\n" + REAL)

@@ -22,7 +22,7 @@ from cockpit.base.progress.phases import NAMES, Phases, Reader
 from tests.needs import lacking, require_module
 from tests.probe.loops import ALL_COMPILED, BROKEN, COMPILED, END, FRAMES, LOOPS, PLAIN, PRELUDE, Loop
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow]
 
 MOST_OFF = 0.05
 """Of a step; half of all steps may be further off, which on a busy machine is between two of their clocks."""

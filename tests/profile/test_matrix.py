@@ -23,7 +23,7 @@ from tests.profile.ready import Nsys, keepers
 from tests.profile.training import Training, agents, gone, spies, training
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 KINDS = ("torch", "cpu", "nsys")
 

@@ -31,7 +31,7 @@ from tests.waiting import PATIENCE_S, until
 
 __all__ = ["small"]
 
-pytestmark = [pytest.mark.nsys, pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.nsys, pytest.mark.slow, pytest.mark.launch]
 
 NODE, RANK = "node", "rank"
 KINDS = (NODE, RANK)
@@ -87,7 +87,7 @@ def done(ranks: Training, *lost: int) -> None:
 def over(ranks: Training, *lost: int) -> None:
     """The run ends by itself; what is left: reports that open, but those of some, and no process."""
     for rank in (0, 1):
-        until(partial(events, ranks, rank, "ended"), f"node {rank} has ended", timeout=200)
+        until(partial(events, ranks, rank, "ended"), f"node {rank} has ended")
     found = ranks.verbs.call("collect", "r")
     assert found.code == (3 if lost else 0), found.both
     for rank in (0, 1):
@@ -285,7 +285,7 @@ def test_two_ranks_a_node(tmp_path: Path, words: tuple[str, ...]) -> None:
         records = {rank: ring.read(ranks.ring_of(rank)).steps for rank in ranks.ranks}
         (ranks.verbs.work / "end").touch()
         for rank in ranks.ranks:
-            until(partial(events, ranks, rank, "ended"), "its node has ended", timeout=200)
+            until(partial(events, ranks, rank, "ended"), "its node has ended")
         assert ranks.verbs.call("collect", "r").code == 0
         for rank, pid in pids.items():
             stem = f"r.{ranks.host(rank)}.rank-{rank}"

@@ -15,7 +15,7 @@ from tests.profile.ready import Nsys, keepers, ready
 from tests.profile.training import NODES, Training, training
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 
 @pytest.fixture

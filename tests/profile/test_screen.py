@@ -18,7 +18,7 @@ from tests import needs
 from tests.profile.training import training
 from tests.tui.scenes import text_of, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 
 def test_a_key_takes_a_profile_of_real_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

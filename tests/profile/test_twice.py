@@ -11,7 +11,7 @@ from tests import needs
 from tests.profile.training import NODES, Training, told, training
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.launch, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.launch]
 
 
 def test_twice_in_a_row(tmp_path: Path) -> None:

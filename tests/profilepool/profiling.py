@@ -41,7 +41,7 @@ def profiled(launch: Launch, folder: Path) -> Iterator[dict[str, Any]]:
             assert done.returncode == 0, done.stderr[-2000:]
             told = json.loads(done.stdout.splitlines()[-1])
             inside = STEPS * number < min(told["steps"]) and max(told["steps"]) <= STEPS * (number + 1)
-            until(partial(begun, folder, launch, number + 1), f"the end of phase {number}", timeout=180)
+            until(partial(begun, folder, launch, number + 1), f"the end of phase {number}")
             yield {
                 "phase": number,
                 "finding": told["finding"],

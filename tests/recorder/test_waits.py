@@ -20,7 +20,7 @@ from tests.ports import free_port
 from tests.waiting import until
 from tests.warm import warm
 
-pytestmark = [pytest.mark.launch, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.launch, pytest.mark.slow]
 
 SCRIPT = str(Path(__file__).with_name("waits.py"))
 KINDS = {

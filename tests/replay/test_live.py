@@ -27,7 +27,7 @@ from tests.needs import require_module
 from tests.replay.test_recorded import reopened
 from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 STEPS, STEP_S = 120, 0.25
 LOOKS = 50

@@ -12,7 +12,7 @@ from tests.cli.verbs import Verbs
 from tests.report.endings import ENDINGS, MET, Made, make_again, make_all
 from tests.report.recount import Recount, numbers_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 POINTS, LINES, EXACT = 240, 25, 1e-6
 INDEX_S = 0.5

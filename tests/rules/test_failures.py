@@ -28,9 +28,9 @@ from tests.rules.failures import (
     WITHOUT_SHARED_MEMORY,
     Failure,
 )
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow]
 
 REPO = Path(__file__).parents[2]
 AT_ONCE = 3
@@ -73,7 +73,7 @@ def cockpit(*words: str, cwd: Path, within: Sequence[str] = (), ends: Sequence[i
         env=environment(cwd),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE_S,
     )
     assert done.returncode in ends, done.stdout + done.stderr
     return done.stdout

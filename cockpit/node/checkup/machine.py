@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import openfiles, users, verbs
 from cockpit.base.gate import SIZE
-from cockpit.node import cgroups, private_folder, procfs
+from cockpit.node import cgroups, private_folder, procfs, space
 from cockpit.node.checkup.within import Silent, within
 
 _LINGER = "/var/lib/systemd/linger"
@@ -135,7 +135,7 @@ def _disk(role: str, path: str, mounts: Dict[str, str]) -> Optional[Dict[str, An
         place = os.path.dirname(place)
     if not os.path.isdir(place):
         return None
-    room = os.statvfs(place)
+    disk, (free, whole) = os.statvfs(place), space.measured(place)
     real = os.path.realpath(place)
     while real not in mounts and real != "/":
         real = os.path.dirname(real)
@@ -143,10 +143,10 @@ def _disk(role: str, path: str, mounts: Dict[str, str]) -> Optional[Dict[str, An
         "role": role,
         "path": path,
         "type": mounts.get(real, "")[:100],
-        "total_bytes": SIZE.nearest(room.f_blocks * room.f_frsize),
-        "free_bytes": SIZE.nearest(room.f_bavail * room.f_frsize),
-        "inodes": SIZE.nearest(room.f_files),
-        "inodes_free": SIZE.nearest(room.f_favail),  # CephFS says 2**64 - 1
+        "total_bytes": SIZE.nearest(whole),
+        "free_bytes": SIZE.nearest(free),
+        "inodes": SIZE.nearest(disk.f_files),
+        "inodes_free": SIZE.nearest(disk.f_favail),  # CephFS says 2**64 - 1
     }
 
 

@@ -20,7 +20,7 @@ from cockpit.base.progress import ring
 from cockpit.base.shared_fields import Target
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import pack
-from cockpit.node import procfs, safefiles
+from cockpit.node import procfs, safefiles, space
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.recorder.recorder import recorder
 from cockpit.node.run.evidence import used
@@ -128,8 +128,7 @@ class _Room:
         data = evidence_file.written(head, stacks, recorders)
         if len(data) > min(self._left, evidence_file.LIMIT):
             raise OSError(0, "%d kB are more than this run may still save" % (len(data) // 1000))
-        disk = os.fstatvfs(self._number)
-        if disk.f_bavail * disk.f_frsize - len(data) < int(self._asked["floor"]):
+        if space.free("/proc/self/fd/%d" % self._number) - len(data) < int(self._asked["floor"]):
             raise OSError(0, "the disk would be too full")
         name = self._asked["name"]
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

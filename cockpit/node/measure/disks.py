@@ -7,6 +7,7 @@ import threading
 from typing import Any, Dict, Iterable, List, Optional
 
 from cockpit.base.gate import SIZE
+from cockpit.node import space
 from cockpit.node.measure import nsys_files
 
 MOST = 4
@@ -75,9 +76,10 @@ def measured(place: str) -> Dict[str, Any]:
     """
     disk = os.statvfs(place)
     files = disk.f_files > 0
+    free, whole = space.measured(place)
     return {
-        "free_bytes": SIZE.nearest(disk.f_bavail * disk.f_frsize),
-        "total_bytes": SIZE.nearest(disk.f_blocks * disk.f_frsize),
+        "free_bytes": SIZE.nearest(free),
+        "total_bytes": SIZE.nearest(whole),
         "free_files": SIZE.nearest(disk.f_favail) if files else None,
         "total_files": SIZE.nearest(disk.f_files) if files else None,
     }

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import record, verbs
 from cockpit.base.gate import SIZE, TIME
-from cockpit.node import memory_limits, procfs, safefiles
+from cockpit.node import memory_limits, procfs, safefiles, space
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.measure import gpu
 from cockpit.node.measure.disks import Disks
@@ -80,8 +80,7 @@ class _Sampler:
     def sample(self) -> Dict[str, Any]:
         free = whole = None
         try:
-            disk = os.statvfs(self._folder)
-            free, whole = (SIZE.nearest(blocks * disk.f_frsize) for blocks in (disk.f_bavail, disk.f_blocks))
+            free, whole = map(SIZE.nearest, space.measured(self._folder))
         except OSError as error:
             if not self._targets:
                 raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None

@@ -21,7 +21,7 @@ from cockpit.base import record
 from cockpit.base.progress import ring
 from cockpit.base.progress.whole import WholeSteps
 from cockpit.base.shared_fields import Target
-from cockpit.node import procfs, safefiles, usermask
+from cockpit.node import procfs, safefiles, space, usermask
 from cockpit.node.profile import rings
 from cockpit.node.run import nsys_session, reports
 from cockpit.node.run.nsys_session import NoSession
@@ -221,8 +221,7 @@ class Keeper:
     def _short(self) -> bool:
         for folder in (self._place, self._session.temporary):
             with contextlib.suppress(OSError):
-                disk = os.statvfs(folder)
-                if disk.f_bavail * disk.f_frsize < LEAVE:
+                if space.free(folder) < LEAVE:
                     return True
         return False
 

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 from cockpit.base import record, verbs
 from cockpit.base.gate import RANKS_A_NODE
-from cockpit.node import archive, memory_limits, procfs, safefiles
+from cockpit.node import archive, memory_limits, procfs, safefiles, space
 from cockpit.node.calls import Call, at_end
 from cockpit.node.profile.child import Child, Turn
 from cockpit.node.profile.profile import SUMMARY
@@ -188,7 +188,7 @@ class _Sums:
         words = [*([nice, "-n", "19"] if nice else []), *words, source]
 
         def trouble() -> str:
-            return "its export filled the disk" if _free(folder) < SPARE else ""
+            return "its export filled the disk" if space.free(folder) < SPARE else ""
 
         said = self._run(Child(words, limit_s=EXPORT_S, folder=folder), 1 << 20, trouble)
         if not safefiles.size(target):
@@ -201,7 +201,7 @@ class _Sums:
 
         :raises OSError: there is not
         """
-        free, needs = _free(folder), TIMES * size + SPARE
+        free, needs = space.free(folder), TIMES * size + SPARE
         elsewhere = "or fetch it: cockpit collect, then profile show --report FILE"
         if free < needs:
             text = f"its export may take {needs / 1e9:.1f} GB of disk, {free / 1e9:.1f} GB are free"
@@ -267,12 +267,6 @@ def _pids(asked: verbs.SumUp) -> Iterator[Tuple[int, Optional[int]]]:
 
 def _running(asked: verbs.SumUp) -> Iterator[Tuple[int, int]]:
     return ((pid, ticks) for _, pid, ticks in _processes(asked))
-
-
-def _free(folder: str) -> int:
-    """Bytes of disk that this user may write there."""
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
 
 
 def _available() -> Optional[int]:

@@ -8,7 +8,7 @@ from typing import Any, Dict
 from cockpit.base import record, verbs
 from cockpit.base.gate import SIZE
 from cockpit.base.shared_fields import Target
-from cockpit.node import procfs
+from cockpit.node import procfs, space
 from cockpit.node.calls import Call
 from cockpit.node.profile import rings
 
@@ -57,7 +57,6 @@ def _of(finder: rings.Finder, target: Target, kind: str) -> Dict[str, Any]:
 
 def _free(folder: str) -> int:
     try:
-        disk = os.statvfs(folder)
+        return SIZE.nearest(space.free(folder))
     except OSError:
         return 0
-    return SIZE.nearest(disk.f_bavail * disk.f_frsize)

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cockpit.base import record
 from cockpit.base.stillness import AFTER_S, ASLEEP
-from cockpit.node import procfs, safefiles
+from cockpit.node import procfs, safefiles, space
 from cockpit.node.run.ranks import Attempt, Emit, Ranks
 from cockpit.node.run.standing import APART_S, Standing
 
@@ -257,12 +257,11 @@ class Evidence:
         if used(self._place) + LEAST > self._wish.quota:
             return "this run has used its %d MB" % (self._wish.quota // 1_000_000)
         try:
-            disk = os.statvfs(self._folder)
+            disk, free = os.statvfs(self._folder), space.free(self._folder)
         except OSError as error:
             return str(error.strerror)
         if disk.f_flag & os.ST_RDONLY:
             return "the run folder's file system is read-only"
-        free = disk.f_bavail * disk.f_frsize
         if free < self._wish.floor:
             return "only %d MB free on the run folder's file system" % (free // 1_000_000)
         return ""

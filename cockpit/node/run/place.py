@@ -9,6 +9,7 @@ import stat
 from typing import Sequence
 
 from cockpit.base import owners, users
+from cockpit.node import space
 
 _ROOM_BYTES = 2_000_000
 """What a run folder begins with: the code, scripts."""
@@ -43,11 +44,11 @@ def trouble(base: str, groups: Sequence[str] = ()) -> str:
     try:
         if place == base:
             make(base, groups)
-        room = os.statvfs(place)
+        disk = os.statvfs(place)
         if not os.access(place, os.W_OK | os.X_OK):
-            why = errno.EROFS if room.f_flag & os.ST_RDONLY else errno.EACCES
+            why = errno.EROFS if disk.f_flag & os.ST_RDONLY else errno.EACCES
             return "%s cannot be written: %s" % (place, os.strerror(why))
-        if room.f_bavail * room.f_frsize < _ROOM_BYTES or (room.f_files and not room.f_favail):
+        if space.free(place) < _ROOM_BYTES or (disk.f_files and not disk.f_favail):
             return "no room for run folders in %s: its disk is full" % place
         runs_programs(place, base)
         owners.check(place, groups)

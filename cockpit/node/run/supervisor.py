@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from cockpit.base import record, times
 from cockpit.base.lasting import Lasting
-from cockpit.node import procfs, safefiles
+from cockpit.node import procfs, safefiles, space
 from cockpit.node.run import evidence, helpers, probing, profiled, reports, stopping
 from cockpit.node.run.jsonlines import JsonLines
 from cockpit.node.run.ranks import Ranks, how
@@ -481,13 +481,12 @@ class Supervisor:
         :param least: bytes that must be free
         """
         try:
-            disk = os.statvfs(self._folder)
+            free = space.free(self._folder)
         except OSError as error:
             return str(error.strerror)
         refused = self._times.trouble or self._events.refused()
         if refused:
             return refused
-        free = disk.f_bavail * disk.f_frsize
         return "" if free >= least else "the disk is full (%d kB free)" % (free // 1000)
 
     def _why_missing(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from tests.kube.cluster import cluster
 from tests.kube.cluster.config import IMAGE
 from tests.lab.lab import trees
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ENV = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
 LABEL = "lab"
@@ -189,7 +189,7 @@ class Cockpit:
     def words(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "cockpit", *words, "--context", self.user]
 
-    def run(self, *words: str, timeout: float = 170) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, timeout: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """A verb to its end."""
         return subprocess.run(
             self.words(*words),
@@ -201,7 +201,7 @@ class Cockpit:
             check=False,
         )
 
-    def again(self, *words: str, timeout: float = 170) -> subprocess.CompletedProcess[str]:
+    def again(self, *words: str, timeout: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """A verb on a run that is known, which knows by itself where its pods are."""
         return subprocess.run(
             [sys.executable, "-m", "cockpit", *words],

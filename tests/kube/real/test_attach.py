@@ -13,7 +13,7 @@ from tests.kube.real import jobs, pods
 from tests.kube.real.pods import Cockpit, Object
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow]
 
 Make = Callable[[dict[str, Any]], Object]
 
@@ -29,7 +29,7 @@ def test_the_hung_rank_of_a_jobs_torchrun_is_named_and_its_logs_are_exact(
 ) -> None:
     job = make(jobs.torchrun("hang"))
     names = job.running()
-    until(lambda: any("it hangs" in pods.asked("logs", name) for name in names), "a hang", timeout=200)
+    until(lambda: any("it hangs" in pods.asked("logs", name) for name in names), "a hang")
 
     def judged() -> dict[str, Any] | None:
         done = user.run("stacks", "--k8s", job.word, "--json")

@@ -13,7 +13,7 @@ from tests.kube.cluster import cluster, config
 from tests.kube.real import pods
 from tests.kube.real.pods import Object
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 
 def test_three_nodes_are_ready_and_a_job_is_spread_over_them(

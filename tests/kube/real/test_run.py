@@ -15,7 +15,7 @@ from tests.kube.real import jobs, pods
 from tests.kube.real.pods import Cockpit, Object
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow]
 
 Make = Callable[[dict[str, Any]], Object]
 

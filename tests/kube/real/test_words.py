@@ -13,7 +13,7 @@ from tests.kube.real import jobs, pods
 from tests.kube.real.pods import Cockpit, Object
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 Make = Callable[[dict[str, Any]], Object]
 
