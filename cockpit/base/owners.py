@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Callable, Optional, Sequence
 
 from cockpit.base import users
+from cockpit.base.volumes import volumes
 
 _LINKS = 40
 """Links on one way, as the kernel allows."""
@@ -70,16 +71,18 @@ def others_in(path: str, found: os.stat_result, groups: Optional[Sequence[str]] 
 
 
 def check(path: str, groups: Sequence[str] = ()) -> None:
-    """Check each folder on the way to ``path`` that is there, and itself.
+    """Check each folder on the way to ``path`` that is there, and itself; a volume of this pod is its own.
 
     :param groups: names of groups whose members may own and change them
     :raises NotOurs: others may change one, or made a link on the way
     :raises OSError: something on the way is no folder, or cannot be looked at
     """
 
+    own = volumes()
+
     def fit(folder: str, found: os.stat_result) -> None:
         why = others_in(folder, found, groups)
-        if why:
+        if why and not (is_ours(found.st_uid) and folder in own):
             raise NotOurs(errno.EPERM, why)
 
     _walk(path, fit)

@@ -118,7 +118,7 @@ ENV_NCCL = "COCKPIT_NCCL"
 """Set: the wrapper names the file that NCCL writes what it says to, unless the user has named one."""
 
 ENV_VOLUMES = "COCKPIT_VOLUMES"
-"""Limits of volumes that statvfs does not show, in bytes by path, as JSON; not set: there are none."""
+"""See :mod:`cockpit.base.volumes`, as JSON; not set: this is no pod, or it has none."""
 
 ENV_HOLD = "COCKPIT_HOLD"
 """Seconds that the wrapper of a failed rank waits for evidence of the others; not set: it does not."""

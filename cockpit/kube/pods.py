@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from posixpath import normpath
 
 from cockpit.base import gate
 from cockpit.base.gate import (
@@ -204,15 +205,13 @@ class Pod(Definition):
         return asked if asked <= RANKS_A_NODE else 0
 
     def volumes(self, container: str) -> dict[str, int]:
-        """Bytes that fit into each volume of a container of which more would evict the pod, by path."""
+        """A container's ``emptyDir`` volumes by path: bytes of which more evict the pod; 0: no limit."""
         limits = {
-            each.name: each.emptyDir.sizeLimit
-            for each in self.spec.volumes or ()
-            if each.emptyDir and each.emptyDir.sizeLimit
+            each.name: each.emptyDir.sizeLimit or 0 for each in self.spec.volumes or () if each.emptyDir
         }
         found = self._spec_of(container)
         mounts = (found and found.volumeMounts) or ()
-        return {each.mountPath: limits[each.name] for each in mounts if each.name in limits}
+        return {normpath(each.mountPath): limits[each.name] for each in mounts if each.name in limits}
 
     def restarts(self, container: str) -> int:
         """How often a container was started again."""

@@ -1,26 +1,24 @@
 """Room to write: what the file system has, and what the limit of a pod's volume leaves of it.
 
-The kubelet adds up what is in an ``emptyDir`` from time to time, and evicts the pod once that is more than
-its ``sizeLimit``. The file system shows nothing of it: only the transport knows, which says it in
-:data:`cockpit.base.record.ENV_VOLUMES`.
+The kubelet adds up what is in an ``emptyDir`` from time to time. So does this: see
+:mod:`cockpit.base.volumes`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from typing import Dict, Iterator, Tuple
 
-from cockpit.base import gate, record
+from cockpit.base.volumes import volumes
 
-_LIMITS = gate.MapOf(gate.PATH, gate.COUNT, 1000)
 _FILES = 20_000
 """Files of a volume that are added up; a fuller one seems to have more room than it has."""
-_SERVES_S = 1.0
+_SERVES_S, _SHARE = 1.0, 0.02
+"""How long a sum serves whoever asks: so long at least, and until adding up takes this share of the time."""
 _added: Dict[str, Tuple[float, int]] = {}
-"""When a volume was added up (monotonic seconds), and its bytes."""
+"""Until when the sum of a volume serves (monotonic seconds), and its bytes."""
 
 
 def free(place: str) -> int:
@@ -45,18 +43,18 @@ def measured(place: str) -> Tuple[int, int]:
 
 def _limits(place: str) -> Iterator[Tuple[str, int]]:
     """The volumes that a place is in, and their limits."""
-    with contextlib.suppress(ValueError):  # a variable may have anything
-        limits = _LIMITS.read(json.loads(os.environ.get(record.ENV_VOLUMES, "{}")))
-        for volume, limit in limits.items():
-            if os.path.join(place, "").startswith(os.path.join(volume, "")):
-                yield volume, limit
+    for volume, limit in volumes().items():
+        if limit and os.path.join(place, "").startswith(os.path.join(volume, "")):
+            yield volume, limit
 
 
 def _used(volume: str) -> int:
-    at, found = _added.get(volume, (0.0, 0))
-    if not at or time.monotonic() - at > _SERVES_S:
+    until, found = _added.get(volume, (0.0, 0))
+    began = time.monotonic()
+    if began >= until:
         found = sum(_sizes(volume))
-        _added[volume] = time.monotonic(), found
+        ended = time.monotonic()
+        _added[volume] = ended + max(_SERVES_S, (ended - began) / _SHARE), found
     return found
 
 

@@ -92,8 +92,8 @@ class _Exec(ChildTransport):
         )
         self.progress.reach(ConnectStage.SHELL)
         said = Tail()
-        if limits := seen.pod.volumes(seen.container):
-            told = quote_posix(json.dumps(limits))
+        if volumes := seen.pod.volumes(seen.container):
+            told = quote_posix(json.dumps(volumes))
             command = f"export {record.ENV_VOLUMES}={told}; {command}"
         return await self._start(command, said, lambda _: self._broken(seen, said))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import grp
+import json
 import os
 import pwd
 from pathlib import Path
 
 import pytest
 
-from cockpit.base import owners
+from cockpit.base import owners, record
 from cockpit.base.owners import NotOurs
 
 ADA = 4242
@@ -49,6 +50,19 @@ def test_where_anybody_may_write(base: Path, mode: int, why: str) -> None:
         return
     with pytest.raises(NotOurs, match=why):
         owners.make(str(base / "made"))
+
+
+def test_a_volume_of_this_pod_is_its_own(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet makes an ``emptyDir`` with mode 0777; a folder below it is nobody else's by that."""
+    base.chmod(0o777)
+    monkeypatch.setenv(record.ENV_VOLUMES, json.dumps({str(base): 0}))
+    owners.make(str(base / "made"))
+    (base / "made").chmod(0o777)
+    with pytest.raises(NotOurs, match=r"anybody may write to .*/made"):
+        owners.check(str(base / "made"))
+    monkeypatch.setenv(record.ENV_VOLUMES, json.dumps({str(base.parent): 0, f"{base}/": 0}))
+    with pytest.raises(NotOurs, match="anybody may write to"):
+        owners.check(str(base))
 
 
 def test_a_group_is_accepted_by_the_setting_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,8 +172,8 @@ def test_gpus_of_the_container_are_slots() -> None:
     ],
 )
 def test_volumes_of_which_more_would_evict_the_pod(limit: object, size: int | None) -> None:
-    found = pod(volumes={"/scratch": limit, "/free": None}).volumes("main")
-    assert found == ({} if size is None else {"/scratch": size})
+    found = pod(volumes={"/scratch/": limit, "/free": None}).volumes("main")
+    assert found == {"/scratch": size or 0, "/free": 0}
     assert pod(volumes={"/scratch": limit}).volumes("nope") == {}
 
 

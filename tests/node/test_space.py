@@ -22,6 +22,7 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (made / "sub/data").write_bytes(bytes(4 * MIB))
     monkeypatch.setenv(record.ENV_VOLUMES, json.dumps({str(made): 10 * MIB}))
     monkeypatch.setattr(space, "_SERVES_S", 0.0)
+    monkeypatch.setattr(space, "_SHARE", 1e9)
     space._added.clear()
     return made
 
@@ -48,6 +49,14 @@ def test_a_link_into_a_volume_is_in_it_and_one_out_of_it_is_not(volume: Path) ->
     (volume / "out").symlink_to("/")
     assert space.free(str(volume)) // MIB == 5, "what it leads to is not added up"
     assert space.measured(str(volume / "out"))[1] > 10 * MIB
+
+
+def test_a_sum_serves_for_a_while(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who adds up thousands of files again and again takes the processor from a rank."""
+    monkeypatch.setattr(space, "_SHARE", 1e-9)
+    before = space.free(str(volume))
+    (volume / "more").write_bytes(bytes(MIB))
+    assert space.free(str(volume)) == before
 
 
 def test_no_more_than_so_many_files_are_added_up(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,6 @@ def make() -> Iterator[Callable[[dict[str, Any]], Object]]:
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> Cockpit:
-    """The cockpit of one who may exec."""
-    return Cockpit(tmp_path / "dev")
+def user(tmp_path: Path, request: pytest.FixtureRequest) -> Cockpit:
+    """The cockpit of one who may exec; with a parameter: by the kubectl of that name."""
+    return Cockpit(tmp_path / "dev", kubectl=getattr(request, "param", "kubectl"))

@@ -17,6 +17,7 @@ from tests.lab.lab import trees
 from tests.waiting import PATIENCE_S, until
 
 ENV = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+SCRATCH = "/scratch"
 LABEL = "lab"
 """The label that all pods of one object have, with its name."""
 
@@ -39,6 +40,7 @@ def template(
     bare: bool = False,
     spread: bool = True,
     memory: str = "",
+    scratch: str = "",
     **spec: Any,
 ) -> dict[str, Any]:
     """Metadata and spec of a pod.
@@ -46,9 +48,13 @@ def template(
     :param bare: without shell and Python, as an image of one static program is
     :param spread: no two on one node
     :param memory: its limit, as Kubernetes writes it
+    :param scratch: the same of an ``emptyDir`` at :data:`SCRATCH`; empty: there is none
     :param spec: more of the spec
     """
     mounts = {"volumes": [], "volumeMounts": []} if bare else _mounts()
+    if scratch:
+        mounts["volumes"].append({"name": "scratch", "emptyDir": {"sizeLimit": scratch}})
+        mounts["volumeMounts"].append({"name": "scratch", "mountPath": SCRATCH})
     container: dict[str, Any] = {
         "name": "main",
         "image": IMAGE,
@@ -127,6 +133,11 @@ def shown(name: str) -> list[dict[str, Any]]:
     return sorted(items, key=lambda item: str(item["metadata"]["name"]))
 
 
+def names(name: str) -> list[str]:
+    """Those of the pods of an object."""
+    return [str(item["metadata"]["name"]) for item in shown(name)]
+
+
 class Object:
     """Something in the cluster, from :meth:`create` to :meth:`delete`."""
 
@@ -162,6 +173,11 @@ class Object:
         until(lambda: not shown(self.name), f"the end of {self.word}")
 
 
+def node_of(pod_name: str) -> str:
+    """The node that a pod is on."""
+    return asked("get", "pod", pod_name, "-o", "jsonpath={.spec.nodeName}")
+
+
 def read(pod_name: str, path: str) -> bytes:
     """A file in a pod."""
     done = subprocess.run(
@@ -179,32 +195,28 @@ class Cockpit:
     """The ``cockpit`` of a user of the cluster, on this machine, with its state in a folder of the test.
 
     :param user: a context of the kubeconfig
+    :param kubectl: the name of the one that it finds as ``kubectl``
     """
 
-    def __init__(self, state: Path, user: str = "dev") -> None:
+    def __init__(self, state: Path, user: str = "dev", kubectl: str = "kubectl") -> None:
         self.state = state
         self.env = {**cluster.environment(), **ENV, "XDG_STATE_HOME": str(state)}
         self.user = user
+        if kubectl != "kubectl":
+            found = state / "bin"
+            found.mkdir(parents=True)
+            (found / "kubectl").symlink_to(cluster.FOLDER / "bin" / kubectl)
+            self.env["PATH"] = f"{found}:{self.env['PATH']}"
 
     def words(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "cockpit", *words, "--context", self.user]
+        """Where its pods are a run knows by itself, once it is known."""
+        context = ["--context", self.user] if {"--k8s", "-w"} & set(words) else []
+        return [sys.executable, "-m", "cockpit", *words, *context]
 
     def run(self, *words: str, timeout: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """A verb to its end."""
         return subprocess.run(
             self.words(*words),
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-
-    def again(self, *words: str, timeout: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-        """A verb on a run that is known, which knows by itself where its pods are."""
-        return subprocess.run(
-            [sys.executable, "-m", "cockpit", *words],
             env=self.env,
             stdin=subprocess.DEVNULL,
             capture_output=True,

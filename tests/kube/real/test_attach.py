@@ -88,7 +88,7 @@ def test_the_ranks_of_a_job_are_listed_and_looked_into(make: Make, user: Cockpit
     process = user.start(out, "attach", "-w", "pod/alone", "--name", "alone", "--headless", "--json")
     try:
         until(lambda: any(each.get("event") == "sample" for each in pods.events(out)), "a sample")
-        told = json.loads(user.again("ps", "alone", "--json").stdout)
+        told = json.loads(user.run("ps", "alone", "--json").stdout)
         assert [rank["text"] for rank in told["ranks"]] == ["running"], told
         doctor = user.run("doctor", "-w", "pod/alone")
         assert "Traceback" not in doctor.stderr

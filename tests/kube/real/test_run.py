@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from tests.kube.cluster import cluster
 from tests.kube.real import jobs, pods
 from tests.kube.real.pods import Cockpit, Object
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow]
 
@@ -47,10 +48,17 @@ class Run:
         return [pods.asked("exec", name, "--", "sh", "-c", find).encode() for name in self.pods]
 
     def ps(self) -> dict[str, Any]:
-        done = self.user.again("ps", "train", "--json")
+        done = self.user.run("ps", "train", "--json")
         assert done.stdout, done.stderr
         told: dict[str, Any] = json.loads(done.stdout)
         return told
+
+    def left(self) -> list[str]:
+        """The pods in which a rank runs."""
+        lines = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
+        return [
+            name for name in self.pods if "print('step'" in pods.asked("exec", name, "--", "sh", "-c", lines)
+        ]
 
     def end(self) -> None:
         self.process.kill()
@@ -80,24 +88,35 @@ def assert_whole(run: Run) -> None:
         assert lines == [f"step {number}" for number in range(1, len(lines) + 1)]
 
 
+@pytest.mark.parametrize("user", ["kubectl", "kubectl-1.20"], indirect=True)
 def test_a_run_is_left_and_found_again_and_stopped(run: Run) -> None:
     assert_whole(run)
     run.end()  # by SIGKILL: nobody said that the run is to go on
     told = run.ps()
     assert told["state"] == "running", told
     assert [rank["text"] for rank in told["ranks"]] == ["running"] * 3
-    stacks = json.loads(run.user.again("stacks", "train", "--json").stdout)
+    stacks = json.loads(run.user.run("stacks", "train", "--json").stdout)
     assert sorted(stacks["ranks"]) == ["0", "1", "2"]
-    done = run.user.again("stop", "train", "--now")
+    done = run.user.run("stop", "train", "--now")
     assert done.returncode == 0, done.stderr
     assert run.ps()["state"] != "running"
-    done = run.user.again("logs", "train")
+    done = run.user.run("logs", "train")
     assert "step 1\n" in done.stdout, done.stderr
     assert len(run.spooled()) == 3
     assert_whole(run)
-    for name in run.pods:
-        found = pods.asked("exec", name, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-        assert "print('step'" not in found
+    assert run.left() == []
+
+
+def test_ctrl_c_leaves_all_ranks_and_sigterm_stops_them(run: Run) -> None:
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(PATIENCE_S) == 130, run.out.read_text()
+    assert run.left() == run.pods
+    run.process = run.user.start(run.out, "attach", "train", "--headless")
+    until(lambda: "step" in run.out.read_text(), "it is back")
+    run.process.send_signal(signal.SIGTERM)
+    assert run.process.wait(PATIENCE_S) == 1, run.out.read_text()
+    assert run.left() == []
+    assert_whole(run)
 
 
 def test_a_killed_kubectl_is_one_link_lost_for_a_moment(run: Run) -> None:
@@ -134,6 +153,31 @@ def test_a_pod_that_is_deleted_in_mid_run_is_named_and_the_others_go_on(run: Run
     before = run.out.stat().st_size
     until(lambda: b"step" in run.out.read_bytes()[before:], "more of the others")
     assert "Traceback" not in run.out.read_text()
-    states = {rank["rank"]: rank["text"] for rank in run.ps()["ranks"]}
-    assert (states[0], states[2]) == ("running", "running")
-    assert "gone" in states[1], states
+    told = run.ps()
+    assert [rank["text"] for rank in told["ranks"]] == ["running", "gone", "running"]
+    assert f"{gone} is a new container, started at" in str(told["nodes"][1]), told["nodes"]
+
+
+def test_a_node_that_is_lost_is_stale_and_the_others_go_on(run: Run) -> None:
+    """Kubernetes itself waits for minutes before it gives a node up."""
+    lost = pods.node_of(run.pods[1])
+    cluster.hold(lost)
+    try:
+        until(
+            lambda: f"{run.pods[1]}: connection lost (the run continues)" in run.out.read_text(),
+            "what is said of it",
+        )
+        until(lambda: lost not in cluster.ready(), "the node is not Ready")
+        before = run.out.stat().st_size
+        until(lambda: b"step" in run.out.read_bytes()[before:], "more of the others")
+        told = run.ps()
+        assert [rank["text"] for rank in told["ranks"]] == ["running"] * 3, "nobody knows better"
+        assert [node["link"] for node in told["nodes"]] == ["ok", "stale", "ok"], told["nodes"]
+        assert run.process.poll() is None
+    finally:
+        cluster.release(lost)
+        until(lambda: lost in cluster.ready(), "the node is back")
+    # Its containers went with its power; the kubelet starts the pod again.
+    until(lambda: "was started again" in run.out.read_text(), "what became of the container")
+    assert run.process.poll() is None
+    assert "Traceback" not in run.out.read_text()
