@@ -50,13 +50,15 @@ def run() -> Result:
             idle.create()
             names = idle.running()
             sides: dict[str, Callable[[], Cost]] = {
-                "ours": partial(_client, "connect", *names),
+                "ours": partial(_client, idle.word, "connect", *names),
                 "theirs": _each(names),
             }
             interleave(sides, 1)  # files into the cache
             costs = interleave(sides, ROUNDS)
             if size == SIZES[0]:
-                trips = [1000 * float(_client("trips", names[0]).said["seconds"]) for _ in range(ROUNDS)]
+                trips = [
+                    1000 * float(_client(idle.word, "trips", names[0]).said["seconds"]) for _ in range(ROUNDS)
+                ]
         finally:
             idle.delete()
         for what, attribute in (("wall", "wall"), ("client CPU", "cpu")):
@@ -68,7 +70,8 @@ def run() -> Result:
         "pods",
         "pods of a Kubernetes job (cockpit) against kubectl alone (other)",
         {
-            "cockpit": "Reach('kubectl'): a kubectl exec -i for each pod; a log from its file in the pod",
+            "cockpit": "Reach('kubectl'): one question for all pods, then a kubectl exec -i for each; a log from "
+            "its file in the pod",
             "kubectl": "kubectl exec POD -- true for each pod, side by side; kubectl logs POD",
         },
         figures,
@@ -80,8 +83,8 @@ def run() -> Result:
     )
 
 
-def _client(*words: str) -> Cost:
-    reach = json.dumps(["kubectl", {"context": "dev"}])
+def _client(pods_of: str, *words: str) -> Cost:
+    reach = json.dumps(["kubectl", {"context": "dev", "pods": pods_of}])
     env = {**cluster.environment(), "PYTHONPATH": str(FOLDER.parent), "BENCH_REACH": reach}
     with tempfile.TemporaryDirectory(prefix="cockpit-bench-") as state:
         argv = [sys.executable, "-m", "benchmarks.client", *words]
@@ -120,7 +123,7 @@ def _logs() -> dict[str, list[float]]:
         digest = _digest()
 
         def ours() -> float:
-            return size / 1e6 / float(_client("logs", "talks", "/tmp/bench").said["seconds"])
+            return size / 1e6 / float(_client(talks.word, "logs", "talks", "/tmp/bench").said["seconds"])
 
         def theirs() -> float:
             with tempfile.TemporaryDirectory(prefix="cockpit-bench-") as folder:
