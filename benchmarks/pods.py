@@ -70,8 +70,8 @@ def run() -> Result:
         "pods",
         "pods of a Kubernetes job (cockpit) against kubectl alone (other)",
         {
-            "cockpit": "Reach('kubectl'): one question for all pods, then a kubectl exec -i for each; a log from "
-            "its file in the pod",
+            "cockpit": "Reach('kubectl'): one question for all pods, then a kubectl exec -i for each; a log "
+            "from its file in the pod",
             "kubectl": "kubectl exec POD -- true for each pod, side by side; kubectl logs POD",
         },
         figures,
