@@ -22,11 +22,6 @@ from cockpit.kube.words import meaning
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Reclaimed, Tail
 from cockpit.transport.child import ChildTransport
 
-CAUTION = (
-    "a run in pods ends with its containers: nothing of it outlives a restart, an eviction or a deletion"
-)
-"""What a person must know of such a run."""
-
 _pods: dict[tuple[Cluster, str, str], tuple[str, str]] = {}
 """The pod that was last known to fill a place, and its container, by cluster, selection and node, for as long
 as we live."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cockpit.transport import kubectl, srun, srun_end
+from cockpit.transport import srun, srun_end
 from cockpit.transport.base import HeldCommand, Transport, Ways
 from cockpit.transport.srun import SrunWays
 
@@ -99,7 +99,26 @@ def _srun(options: Options, patience_s: float | None) -> Ways:
 
 
 def _kubectl(options: Options, patience_s: float | None) -> Ways:
-    return kubectl.KubectlWays(options)
+    from cockpit.transport.kubectl import KubectlWays  # only who has pods waits for it
+
+    return KubectlWays(options)
+
+
+def _typed_kubectl(options: Options, node: str) -> tuple[str, ...]:
+    from cockpit.transport.kubectl import typed
+
+    return typed(options, node)
+
+
+def _output_of_container(options: Options, node: str) -> tuple[str, ...]:
+    from cockpit.transport.kubectl import output
+
+    return output(options, node)
+
+
+_CAUTION = (
+    "a run in pods ends with its containers: nothing of it outlives a restart, an eviction or a deletion"
+)
 
 
 class _Auto:
@@ -130,7 +149,7 @@ TRANSPORTS = {
     "openssh": TransportKind(_openssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
     "srun": TransportKind(_srun, srun.typed, srun.holding, srun.RETRY_S, srun_end.ending),
-    "kubectl": TransportKind(_kubectl, kubectl.typed, output=kubectl.output, caution=kubectl.CAUTION),
+    "kubectl": TransportKind(_kubectl, _typed_kubectl, output=_output_of_container, caution=_CAUTION),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
 ``accept_new``, not empty: unknown host keys are kept without a question, changed ones never; ``openssh``, the

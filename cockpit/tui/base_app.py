@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual._context import active_message_pump
@@ -26,10 +26,8 @@ from cockpit import paths
 from cockpit.base.events import Left
 from cockpit.config import Config
 from cockpit.core.calls.alert import alert
-from cockpit.core.calls.calls import Call
 from cockpit.core.run.events import Event
 from cockpit.engine.files import create
-from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.private import private_dir
 from cockpit.transport.login_prompts import DESK, Prompter
@@ -42,6 +40,10 @@ from cockpit.tui.look.glyphs import Glyphs, choose
 from cockpit.tui.panes.finder import Finder, Item
 from cockpit.tui.panes.login import LoginPrompter
 from cockpit.tui.typeahead import Typeahead
+
+if TYPE_CHECKING:
+    from cockpit.core.calls.calls import Call
+    from cockpit.engine.run.session import Session  # home watches no run
 
 URGENT = ("ctrl+q", "ctrl+z")
 """Keys that always work."""

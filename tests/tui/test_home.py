@@ -113,6 +113,19 @@ def test_what_goes_on_comes_first_then_the_newest() -> None:
     asyncio.run(main())
 
 
+def test_what_is_read_is_drawn_by_whoever_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the tick finds no news, and a second passes before the runs are there."""
+    monkeypatch.setattr(HomeScreen, "_tick", lambda self: None)
+    three()
+
+    async def play() -> None:
+        app = HomeApp(Config(ascii=False))
+        async with app.run_test(size=SIZE) as pilot:
+            await until(pilot, lambda: "runs 3" in text_of(app), "the runs")
+
+    asyncio.run(play())
+
+
 def test_the_one_under_the_cursor_is_shown_with_its_cause() -> None:
     three()
 

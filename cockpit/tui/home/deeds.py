@@ -16,7 +16,6 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
-from cockpit.tui.compare.screen import CompareScreen
 from cockpit.tui.home.asking import Wanted
 from cockpit.tui.home.run_list import RunList
 from cockpit.tui.home.wish import Wish
@@ -159,6 +158,8 @@ class Deeds:
         else:
             pair = [RunFolder(paths.runs() / name) for name in (runs.marked, brief.run)]
             self.unmark()
+            from cockpit.tui.compare.screen import CompareScreen  # a tenth of a second that few need
+
             self._screen.app.push_screen(CompareScreen(*sorted(pair, key=lambda each: each.created)))
         runs.rebuild()
 

@@ -157,7 +157,8 @@ class HomeScreen(CommandScreen):
         await self.known.read_once.wait()
         async with Pools(PATIENCE_S) as pools:
             while True:
-                self.known.take()
+                if self.known.take() and self.app.holds(self):
+                    self.draw()  # the tick finds no news any more
                 self._ask_now.clear()
                 await self.known.ask(pools)
                 with suppress(asyncio.TimeoutError):
