@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cockpit.core.ranks import expand
 from cockpit.errors import CockpitError, ManyErrors, near
-from cockpit.plans.nodes import hostfile, pods, slurm
+from cockpit.plans.nodes import hostfile, slurm
 from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
 
 FORM = "write `NAME[:SLOT[,SLOT]]`, several joined by `@`, ranges as `gpu[01-04]`"
@@ -102,7 +102,14 @@ NodeSource = Callable[..., tuple[Host, ...]]
 """Nodes with their slots, in order, from one word, and what follows it; it raises CockpitError for what it
 cannot read."""
 
-SOURCES: dict[str, NodeSource] = {"-w": hostfile.read_set, "--slurm": slurm.read, "--k8s": pods.read}
+
+def _read_pods(word: str, *where: str) -> tuple[Host, ...]:
+    from cockpit.plans.nodes import pods  # only who has pods waits for it
+
+    return pods.read(word, *where)
+
+
+SOURCES: dict[str, NodeSource] = {"-w": hostfile.read_set, "--slurm": slurm.read, "--k8s": _read_pods}
 """By the option in front of that word; none: a file, or ``-``."""
 
 DEFAULT = "/job/hostfile"
