@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ from cockpit.transport.base import Reach
 PATIENCE_S = 15.0
 """How long a node may take to answer."""
 
+SCREENFUL, TAKEN_S = 100, 0.5
+"""How many are read before somebody has taken these, and how long that is waited for."""
+
 ASKED = 20
 """Runs whose nodes are asked, the newest ones."""
 
@@ -44,6 +48,7 @@ class KnownRuns:
         self.asked_at: float | None = None
         """When all of them had answered, or had their time, unix seconds."""
         self._fresh: deque[Brief] = deque()
+        self._taken = threading.Event()
         self._gone: deque[str] = deque()
         self._like: float | None = None
         self._enough = False
@@ -63,6 +68,8 @@ class KnownRuns:
     def take(self) -> bool:
         """Take in what is new; whether anything is."""
         news = False
+        if self._fresh:
+            self._taken.set()
         while self._fresh:
             brief = self._fresh.popleft()
             known = self.runs.get(brief.run)
@@ -96,6 +103,8 @@ class KnownRuns:
                     return
                 found.add(brief.run)
                 self._fresh.append(brief)
+                if len(found) == SCREENFUL and not self.runs:
+                    self._taken.wait(TAKEN_S)  # reading takes the processor from drawing them
         except CockpitError as error:
             self.trouble = str(error)
             return

@@ -27,6 +27,7 @@ from cockpit.core.pace.past import PastStep
 from cockpit.core.run.brief import Brief
 from cockpit.engine import known_runs
 from cockpit.engine.briefs import brief_here, briefs
+from cockpit.engine.known_runs import KnownRuns
 from cockpit.engine.launch.again import AGAIN
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
@@ -594,5 +595,37 @@ def test_a_job_that_others_started_is_listed_when_asked_for_and_enter_watches_it
             await until(pilot, lambda: app.wish is not None, "a wish")
             assert app.wish is not None
             assert list(app.wish.words) == ["attach", "-w", "n1", "--job", found]
+
+    asyncio.run(main())
+
+
+def test_a_screenful_is_drawn_before_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_runs, "SCREENFUL", 2)
+    monkeypatch.setattr(known_runs, "TAKEN_S", 600.0)
+    three()
+
+    async def main() -> None:
+        known = KnownRuns()
+        reads = asyncio.create_task(known.read())
+        while len(known.runs) < 2:
+            known.take()
+            await asyncio.sleep(0.01)
+        await reads
+        known.take()
+        assert len(known.runs) == 3
+
+    asyncio.run(main())
+
+
+def test_nobody_has_to_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_runs, "SCREENFUL", 2)
+    monkeypatch.setattr(known_runs, "TAKEN_S", 0.01)
+    three()
+
+    async def main() -> None:
+        known = KnownRuns()
+        await known.read()
+        assert known.take()
+        assert len(known.runs) == 3
 
     asyncio.run(main())
