@@ -67,7 +67,16 @@ def test_no_more_than_so_many_files_are_added_up(volume: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "said", ["", "no JSON", "[]", '{"/": "1"}', '{"relative": 1}', '{"/": -1}', "{" * 10_000]
+    "said",
+    [
+        "",
+        "no JSON",
+        "[]",
+        '{"/": "1"}',
+        '{"relative": 1}',
+        '{"/": -1}',
+        pytest.param("[" * 100_000, id="deep"),
+    ],
 )
 def test_a_variable_that_makes_no_sense_limits_nothing(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
