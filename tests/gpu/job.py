@@ -162,14 +162,15 @@ def measured(job: Job) -> str:
     return parts.measured(samples, job.pid)
 
 
-def phases(job: Job) -> str:
-    """What its steps are made of."""
+def phases(job: Job, within: float = 0.1) -> str:
+    """What its steps are made of; see :func:`tests.gpu.parts.phases`."""
 
     def rows() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = job.told("metrics", "gpu")["steps"][5:]
         return found if len(found) > 20 and found[-10]["forward_s"] is not None else []
 
-    return parts.phases(until(rows, "phases of steps"), job.own)
+    found = until(rows, "phases of steps")
+    return parts.phases(found, job.own[: len(found)], within)
 
 
 def profiled(job: Job) -> str:

@@ -176,7 +176,7 @@ def test_the_same_run_without_a_gpu(tmp_path: Path) -> None:
     with job.training(tmp_path, sys.executable, "cpu", "--probe", "on") as run:
         with pytest.raises(Lacking, match="finds no GPU"):
             job.measured(run)
-        assert job.phases(run)
+        assert job.phases(run, within=0.5)  # beside other tests no two steps are alike
         with pytest.raises(AssertionError, match="the trace has kernels"):
             job.profiled(run)
         look = run.waiting("synchronize")
