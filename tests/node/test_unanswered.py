@@ -18,12 +18,18 @@ HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrn
 
 
 def line(
-    inode: int, *, state: str = "01", timer: str = "01", tries: int = TRIES, far: str = "0700000A:1F90"
+    inode: int,
+    *,
+    state: str = "01",
+    timer: str = "01",
+    tries: int = TRIES,
+    probes: int = 0,
+    far: str = "0700000A:1F90",
 ) -> str:
     """A line of /proc/net/tcp."""
     return (
         f"   0: 0500000A:9C42 {far} {state} 00000514:00000000 {timer}:0000012C {tries:08X}"
-        f"  1000        0 {inode} 1 0000000000000000 20 4 30 10 -1"
+        f"  1000 {probes:8d} {inode} 1 0000000000000000 20 4 30 10 -1"
     )
 
 
@@ -35,7 +41,10 @@ def line(
         (line(5, tries=TRIES - 1), []),
         (line(5, timer="00"), []),
         (line(5, timer="02"), []),  # a probe of whether the other end lives
-        (line(5, timer="04"), []),  # the other end does not read
+        (line(5, timer="04"), []),  # the other end does not read, and answers what probes that
+        (line(5, timer="04", tries=0, probes=TRIES - 1), []),
+        (line(5, timer="04", tries=0, probes=TRIES), [Unanswered("10.0.0.7", 8080, TRIES)]),
+        (line(5, timer="01", tries=0, probes=TRIES), []),
         (line(5, state="06"), []),
         (line(5, far="0000000000000000FFFF00000700000A:1F90"), [Unanswered("10.0.0.7", 8080, TRIES)]),
         (line(5, far="B80D0120000000000000000001000000:1F90"), [Unanswered("2001:db8::1", 8080, TRIES)]),

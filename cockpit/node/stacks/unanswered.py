@@ -19,8 +19,9 @@ TRIES = 4
 time twice as long (tcp(7), ``tcp_retries2``)."""
 
 _CONNECTED, _CONNECTS = "01", "02"
-_SENDS_AGAIN = "01:"
-"""The timer of what is not acknowledged."""
+_SENDS_AGAIN, _PROBES = "01:", "04:"
+"""The timers of what is not acknowledged: sent again; not even sent, as there is no way to the other end, or
+its window is full: then it answers each probe, which sets their number back (``net/ipv4/tcp_timer.c``)."""
 
 _FRESH_S = 1.0
 """For how long a table is as good as a new one: what counts has had no answer for longer."""
@@ -56,8 +57,9 @@ def tried(table: Iterator[str]) -> Iterator[Tuple[int, Unanswered]]:
     """What a table of the kernel's says of such connections, by inode; other lines are skipped."""
     for words in rows(table):
         with contextlib.suppress(ValueError):
-            if words[3] in (_CONNECTED, _CONNECTS) and words[5].startswith(_SENDS_AGAIN):
-                tries, far = int(words[6], 16), end_of(words[2])
+            timer = words[5][:3]
+            if words[3] in (_CONNECTED, _CONNECTS) and timer in (_SENDS_AGAIN, _PROBES):
+                tries, far = int(words[6], 16) if timer == _SENDS_AGAIN else int(words[8]), end_of(words[2])
                 host = address_text(far)
                 if tries >= TRIES and host:
                     yield int(words[INODE]), Unanswered(host, far[1], tries)
