@@ -204,9 +204,9 @@ def lost(lab: Lab, node: str, far: str, *, sent: bool) -> Iterator[None]:
         lab.run(["ip", *end], node=node, user="root", check=True)
 
 
-@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize("sent", [True, False], ids=["sent", "unsent"])
 def test_a_network_that_loses_what_is_sent(lab2: Lab, sent: bool) -> None:
-    with trained(lab2, "stacks-cut", "command", "all_reduce") as training:
+    with trained(lab2, f"stacks-cut-{sent}", "command", "all_reduce") as training:
         near, far = list(lab2.nodes)[:2]
         with lost(lab2, near, far, sent=sent):
             answer = training.judged("cut", "likely")
