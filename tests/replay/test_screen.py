@@ -75,7 +75,7 @@ async def opened(
 async def until(pilot: Pilot[Any], so: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not so():
-        assert time.monotonic() < deadline, f"still not: {what}"
+        assert time.monotonic() < deadline, f"still not: {what}\n{text_of(pilot.app)}"
         await pilot.pause(0.02)
 
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual.app import ComposeResult
+from textual.geometry import Size
 from textual.message import Message
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
@@ -95,6 +96,7 @@ class LogDisplay(Widget):
         """The key that clears a filter."""
         self.frozen = False
         """Whether new lines are kept off the screen; see :meth:`freeze`."""
+        self._filled = Size(0, 0)
         self.follows = True
         """Whether a person wants it to follow, which one that stays while somebody reads does not tell."""
         self._book: Logbook | None = None
@@ -535,6 +537,16 @@ class LogDisplay(Widget):
 
     def on_resize(self) -> None:
         """Fill the new size."""
+        self._fill()
+
+    def watch_virtual_size(self) -> None:
+        """Fill the new size: Textual sends no event where somebody asked for a region before the layout."""
+        self._fill()
+
+    def _fill(self) -> None:
+        if self.size == self._filled and self._waiting is None:
+            return
+        self._filled = self.size
         self._painter = None
         if self._waiting is not None:
             (task, what), self._waiting = self._waiting, None
