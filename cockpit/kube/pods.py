@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from posixpath import normpath
 
-from cockpit.base import gate
 from cockpit.base.gate import (
+    PATH,
     RANKS_A_NODE,
     Definition,
     FieldKind,
@@ -49,8 +49,6 @@ _REASON = Text(200, cut=True)
 _MESSAGE = Text(400, cut=True)
 _KEYED = MapOf(Text(400), Text(1 << 18), 10_000)
 _DIGITS = re.compile(r"([0-9]{1,18})")
-
-
 _QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?(?:[eE][0-9]{1,2})?)(m|k|[MGTPE]|[KMGTPE]i)?", re.ASCII)
 _TIMES = {
     "m": Fraction(1, 1000),
@@ -72,7 +70,7 @@ class _Quantity(FieldKind):
 
 class _Mount(Definition):
     name: str = bound(Text(253), "")
-    mountPath: str = bound(gate.PATH)
+    mountPath: str = bound(PATH)
 
 
 class _EmptyDir(Definition):

@@ -57,6 +57,11 @@ class TransportKind:
     output: Callable[[Options, str], tuple[str, ...]] | None = None
     caution: str = ""
 
+    @property
+    def of_containers(self) -> bool:
+        """Whether its nodes are containers: several may share a machine, and its boot."""
+        return self.output is not None
+
 
 def _local(options: Options, patience_s: float | None) -> Ways:
     from cockpit.transport.local import LocalWays

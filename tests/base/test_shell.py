@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -76,30 +75,27 @@ def test_numbers_are_numbers() -> None:
         fill("$(({number:d} + 1))", number="1; touch x #")
 
 
-def quotings(tree: ast.AST) -> Iterator[int]:
+def quotes(node: ast.AST) -> bool:
+    """Whether something is quoted for a shell here."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="shlex"), attr=attribute):
+            return attribute != "split"
+        case ast.ImportFrom(module="shlex" | "pipes", names=names):
+            return [alias.name for alias in names] != ["split"]
+        case ast.Constant(value=str(text)):
+            return "'\\''" in text
+    return False
+
+
+def quotings(tree: ast.AST) -> list[int]:
     """Lines in which something is quoted for a shell."""
-    for node in ast.walk(tree):
-        if (
-            (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "shlex"
-                and node.attr != "split"
-            )
-            or (
-                isinstance(node, ast.ImportFrom)
-                and node.module in ("shlex", "pipes")
-                and [alias.name for alias in node.names] != ["split"]
-            )
-            or (isinstance(node, ast.Constant) and isinstance(node.value, str) and "'\\''" in node.value)
-        ):
-            yield node.lineno
+    return [getattr(node, "lineno", 0) for node in ast.walk(tree) if quotes(node)]
 
 
 def test_there_is_no_other_place_that_quotes() -> None:
     for path in ROOT.glob("cockpit/**/*.py"):
         if path != ROOT / "cockpit/base/shell.py":
-            assert list(quotings(ast.parse(path.read_text()))) == [], f"{path}: use cockpit.base.shell"
+            assert quotings(ast.parse(path.read_text())) == [], f"{path}: use cockpit.base.shell"
 
 
 @pytest.mark.parametrize(
@@ -113,4 +109,4 @@ def test_there_is_no_other_place_that_quotes() -> None:
     ],
 )
 def test_another_place_that_quotes_is_seen(code: str, found: list[int]) -> None:
-    assert list(quotings(ast.parse(code))) == found
+    assert quotings(ast.parse(code)) == found

@@ -100,7 +100,7 @@ def test_without_steps_recorders_tell_who_is_behind(tmp_path: Path) -> None:
             found = told(verbs)
             return [one["source"] for one in found] == ["recorder", "recorder"]
 
-        until(seen, "what recorders have is told")
+        until(seen, "both ranks' recorders are reported")
         first, second = told(verbs)
         assert (first["behind_collectives"], second["behind_collectives"]) == (0, 3)
         assert first["collectives"] == second["collectives"] + 3 >= 23

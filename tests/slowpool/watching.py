@@ -126,7 +126,7 @@ async def _phases(session: Session, launch: Launch, folder: Path) -> AsyncIterat
         at = partial(begun, folder, launch, number + 1)
         await soon(at, f"the end of phase {number}")
         last = STEPS * (number + 1)
-        await soon(partial(_looked, session.pace, last), f"a look at step {last}")
+        await soon(partial(_looked, session.pace, last), f"the work of step {last}")
         pace, seconds = session.pace, time.monotonic() - began
         slow = pace.slow()
         reasons = [pace.why(one) for one in slow]

@@ -24,6 +24,7 @@ from cockpit.plans.nodes import gpus
 from cockpit.plans.plan import NodePlan, build_plans, host_of
 from cockpit.plans.script import launch_script, profile
 from cockpit.plans.unfit import refusal
+from cockpit.transport.registry import TRANSPORTS
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,9 @@ async def master_address(first: str, links: Mapping[str, Link], roll: Roll) -> s
         return name
     own = answers[first].own
     # Pods share a kernel, and no loopback.
-    machines = {link.hello.boot_id for link in links.values() if link.transport.kind != "kubectl"}
+    machines = {
+        link.hello.boot_id for link in links.values() if not TRANSPORTS[link.transport.kind].of_containers
+    }
     together = len(links) == 1 or len(machines) == 1
     reachable = [a for a in own if together or not ipaddress.ip_address(a).is_loopback]
     if not reachable:

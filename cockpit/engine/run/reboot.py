@@ -11,12 +11,11 @@ import time
 from cockpit.base.events import NodeLost
 from cockpit.engine.links.link import Link
 from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.transport.registry import TRANSPORTS
 
 SLACK_S = 60.0
 """Clocks are set at boot: a first process may seem to have begun this much earlier than it did."""
 _DAY_S = 86400
-_PODS = "kubectl"
-"""The transport whose nodes are containers."""
 
 
 def lost(link: Link | None, manifest: Manifest, entry: NodeEntry, what: str) -> NodeLost:
@@ -32,7 +31,7 @@ def booted(link: Link | None, manifest: Manifest, entry: NodeEntry) -> bool:
     Where it cannot be seen when that was, such as with ``hidepid``, it may be another machine. Of a pod it is
     never known: one that was deleted by force may run on where nobody looks any more.
     """
-    if entry.transport == _PODS:
+    if TRANSPORTS[entry.transport].of_containers:
         return False
     before = entry.facts.get("boot_id")
     if link is None or not before or not link.hello.boot_id or before == link.hello.boot_id:
@@ -62,7 +61,7 @@ def why_lost(link: Link, manifest: Manifest, entry: NodeEntry, what: str) -> str
 
 def rebooted(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
     """That the node was booted anew since the run was started there, and when; empty: it was not."""
-    if entry.transport == _PODS:
+    if TRANSPORTS[entry.transport].of_containers:
         return _another_container(link, manifest, entry)
     before, now = entry.facts.get("boot_id"), link.hello.boot_id
     if not before or not now or before == now:
