@@ -311,7 +311,8 @@ class Supervisor:
         changed = {}
         for name in self._logs:
             size = safefiles.extent(os.path.join(self._folder, name))
-            if size is None or size < self._sizes.get(name, 0):
+            if not size or size < self._sizes.get(name, 0):
+                # Moved away, maybe: an empty file may be the new one.
                 size = self._ranks.written(record.logged_rank(name)) or size
             if size is not None and self._sizes.get(name) != size:
                 self._sizes[name] = changed[name] = size
