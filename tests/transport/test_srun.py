@@ -21,6 +21,12 @@ ELSEWHERE = "srun: error: Unable to create step for job 2: Requested node config
 DENIED = "srun: error: Unable to create step for job 4: Access/permission denied"
 
 
+@pytest.fixture(autouse=True)
+def usual_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No controller is asked: where there is none, scontrol waits 10 s for it."""
+    monkeypatch.setattr(slurm, "setting", lambda name, usual, now=False: usual)
+
+
 @pytest.mark.parametrize(
     ("said", "what"),
     [(EXPIRED, "has ended"), (ELSEWHERE, "is not a node of"), (DENIED, "belongs to another user")],

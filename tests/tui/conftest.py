@@ -16,6 +16,8 @@ from textual.pilot import Pilot
 from tests.tui.scenes import quiet
 from tests.tui.stage import NOW
 
+_TIME = time.time
+
 
 @pytest.fixture(scope="session", autouse=True)
 def parsed_once() -> Iterator[None]:
@@ -66,13 +68,20 @@ def a_pilot_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pilot, "press", pressed)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One moment, in one time zone: no age on the screen changes."""
+    """One moment, in one time zone: no age on the screen changes, so that a screen comes to rest."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setattr(time, "time", lambda: NOW)
     monkeypatch.setattr("cockpit.tui.run.start.monotonic", lambda: 100.0)
+
+
+@pytest.fixture
+def moving_clock(frozen_clock: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes on the screen too."""
+    monkeypatch.setattr(time, "time", _TIME)
+    monkeypatch.setattr("cockpit.tui.run.start.monotonic", time.monotonic)
 
 
 @pytest.fixture(autouse=True)

@@ -32,8 +32,6 @@ from tests.tui.test_stacks import focused
 from tests.tui.test_stacks import screen as stack_screen
 from tests.waiting import soon
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 SIZE = (100, 30)
 ENTER, ESCAPE = "\r", "\x1b"
 NAMES = {ENTER: "enter", ESCAPE: "escape", "\t": "tab"}

@@ -181,7 +181,6 @@ def test_curves_of_numbers_that_are_odd() -> None:
         assert not list(drawn(made, STEP_TIME, 40, 4, ascii_only=False))
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_from_the_screen_of_a_run() -> None:
     """The last good run of the same command is proposed first."""
     good = run(

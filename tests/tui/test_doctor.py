@@ -77,7 +77,6 @@ SCENES: dict[str, tuple[Callable[[], App], str]] = {
 }
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("name", SCENES)
 def test_it_looks_as_designed(name: str) -> None:
     async def main() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import pytest
 from textual.pilot import Pilot
 
 from cockpit.engine.links.link import RemoteError
@@ -13,8 +12,6 @@ from cockpit.transport.base import LinkError
 from cockpit.tui.app import CockpitApp
 from tests.tui.scenes import SCENES, Scene, choose, fails, goes_stale, played, settled, text_of, until
 from tests.tui.stage import Stage
-
-pytestmark = pytest.mark.usefixtures("frozen_clock")
 
 SIZE = (180, 60)
 

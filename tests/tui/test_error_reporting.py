@@ -536,6 +536,7 @@ def test_a_log_that_cannot_be_read_says_so_and_the_others_go_on(monkeypatch: pyt
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("moving_clock")
 def test_a_reader_with_a_bug_is_not_busy_for_ever() -> None:
     async def main() -> None:
         async with played(Scene(play=trains), SIZE) as (app, pilot, stage):

@@ -6,11 +6,7 @@ import asyncio
 import os
 from contextlib import suppress
 
-import pytest
-
 from tests.tui.scenes import SCENES, played
-
-pytestmark = pytest.mark.usefixtures("frozen_clock")
 
 
 def spool_files() -> set[str]:

@@ -100,7 +100,6 @@ def foreign(text: str) -> set[str]:
     return {sign for sign in text if not sign.isascii()}
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize(
     "scene",
     [
@@ -112,7 +111,6 @@ def test_every_screen_is_ascii_where_it_must_be(scene: str) -> None:
     assert foreign(screen(scene, Config(ascii=True))) == set()
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_what_keys_open_is_ascii_too() -> None:
     async def drawn() -> dict[str, str]:
         texts = {}

@@ -14,8 +14,6 @@ from tests.tui.scenes import Scene, healthy, played, settled, text_of
 from tests.tui.stage import Stage
 from tests.tui.test_keys import screen
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 EVIL = (
     "[/x]",
     "[@click=app.quit]gone[/]",

@@ -31,7 +31,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("scene", ["running", "failed", "stalled", "frozen"])
 def test_a_second_in_which_nothing_happens_draws_nothing(scene: str, drawn: list[str]) -> None:
     async def main() -> None:
@@ -47,7 +46,6 @@ def test_a_second_in_which_nothing_happens_draws_nothing(scene: str, drawn: list
     asyncio.run(main())
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_a_node_that_changed_is_drawn_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nobody says which one it was, as when all of them age."""
     lines: list[int] = []

@@ -52,8 +52,6 @@ from tests.tui.scenes import (
 )
 from tests.tui.stage import Stage
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 SIZE = (140, 45)
 BINDINGS = list(Binding.make_bindings(RunScreen.BINDINGS))
 RUN = "20261121-0412-otter"

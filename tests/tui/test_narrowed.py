@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
 
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from tests.tui.scenes import Scene, fails, healthy, notes, played, settled, text_of, until
 from tests.tui.stage import Stage
-
-pytestmark = pytest.mark.usefixtures("frozen_clock")
 
 SIZE = (140, 45)
 

@@ -14,8 +14,6 @@ from tests.nccl.samples import IB_2_18
 from tests.nccl_tests.standin import printed
 from tests.tui.scenes import SCENES, Scene, choose, chosen, healthy, nothing, played, text_of, until
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 
 def test_it_appears_as_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cockpit.tui.run.nccl_said.AGAIN_S", 0.0)

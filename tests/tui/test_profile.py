@@ -55,8 +55,6 @@ from tests.tui.scenes import Scene, notes, played, settled, text_of, until
 from tests.tui.stage import NOW, Stage
 from tests.tui.test_hostile import EVIL, bad_characters
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 
 async def drawn(name: str, size: tuple[int, int]) -> str:
     async with profiled(SCENES[name], size) as (app, _):

@@ -27,7 +27,6 @@ def row(lines: list[str], rank: int) -> str:
     return next(line for line in lines if line[1:].split()[:2] == ["rank", str(rank)])
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("size", [(140, 45), (80, 24)])
 def test_alone_on_the_screen_each_rank_has_a_line_with_step_age_lag_and_work(size: tuple[int, int]) -> None:
     lines = lines_of(slows, ("z",), size)
@@ -40,14 +39,12 @@ def test_alone_on_the_screen_each_rank_has_a_line_with_step_age_lag_and_work(siz
     assert "+49 %" in node, "a node is as slow as its slowest rank"
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_in_the_narrow_pane_nodes_keep_one_line_each() -> None:
     lines = lines_of(slows, ())
     assert not any("behind" in line for line in lines[:12])
     assert sum("●●●●" in line for line in lines) == 8
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_estimated_values_say_so() -> None:
     lines = lines_of(tells_no_steps, ("z",))
     assert "~20 s" in row(lines, 12)
@@ -55,7 +52,6 @@ def test_estimated_values_say_so() -> None:
     assert "~-3" in row(lines, 13)
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_what_logs_alone_tell_is_estimated() -> None:
     def logs(stage: Stage) -> None:
         assert stage.board is not None
@@ -68,7 +64,6 @@ def test_what_logs_alone_tell_is_estimated() -> None:
     assert "~2.00 s" in found
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_the_cursor_goes_through_the_ranks_and_a_click_finds_one() -> None:
     async def main() -> None:
         async with played(Scene(play=slows, keys=("z", "down", "down", "down")), (140, 45)) as (
@@ -94,6 +89,5 @@ def test_the_cursor_goes_through_the_ranks_and_a_click_finds_one() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_in_ascii_nothing_else_is_drawn() -> None:
     assert all(line.isascii() for line in lines_of(slows, ("z", "down"), config=Config(ascii=True)))

@@ -24,8 +24,6 @@ from tests.engine.knownruns import many
 from tests.tui.scenes import Scene, notes, played, settled, text_of, until
 from tests.tui.stage import Stage
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 SIZE = (140, 45)
 OTHER = "20261120-1800-heron"
 

@@ -11,8 +11,6 @@ from cockpit import paths
 from cockpit.cli.verbs import where
 from tests.tui.scenes import Scene, notes, played, settled, text_of, trains, until
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 SIZE = (140, 45)
 
 

@@ -19,8 +19,6 @@ from tests.tui.scenes import Scene, choose, ends, fails, healthy, played, settle
 from tests.tui.stage import Stage
 from tests.tui.test_keys import log, screen
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 SIZE = (140, 45)
 
 

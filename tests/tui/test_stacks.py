@@ -76,20 +76,17 @@ async def drawn(name: str, size: tuple[int, int]) -> str:
         return text_of(app)
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("name", [name for name in STACK_SCENES if name in PICTURES])
 def test_it_looks_as_designed(name: str) -> None:
     as_designed(name, asyncio.run(drawn(name, PICTURES[name])))
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("name", [name for name in STACK_SCENES if name not in PICTURES])
 def test_it_says_what_matters(name: str) -> None:
     shown = asyncio.run(drawn(name, LARGE))
     assert [words for words in SAYS[name] if words not in shown] == [], shown
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize(
     "name", [name for name, scene in STACK_SCENES.items() if not scene.keys and PICTURES.get(name) == LARGE]
 )
@@ -287,7 +284,6 @@ def test_in_a_low_terminal_a_key_shows_the_whole_verdict() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_ctrl_c_ends_the_sample_then_leaves() -> None:
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-taking"], LARGE) as (app, pilot, stacks):
@@ -429,7 +425,6 @@ def test_what_differs_stays_when_a_filter_leaves_no_rank() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_where_there_is_no_room_for_two_panes_the_one_in_use_is_shown() -> None:
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-missing"], (50, 12)) as (app, pilot, _):
@@ -568,7 +563,6 @@ def test_it_is_drawn_in_every_theme() -> None:
 # While samples come in
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_what_has_come_is_shown_while_others_are_waited_for() -> None:
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-taking"], LARGE) as (app, pilot, stacks):
@@ -585,7 +579,6 @@ def test_what_has_come_is_shown_while_others_are_waited_for() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_the_verdict_uses_what_is_known_only_after_the_last_stack() -> None:
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, stacks):
@@ -620,7 +613,6 @@ def test_whatever_is_learned_after_the_stacks_have_come_is_looked_at(name: str) 
     assert not looking.settled
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_the_sample_before_stays_until_the_next_one_is_there() -> None:
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, stacks):

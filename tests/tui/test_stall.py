@@ -29,8 +29,6 @@ from tests.tui.scenes import (
     until,
 )
 
-pytestmark = pytest.mark.usefixtures("frozen_clock")
-
 SIZE = (140, 45)
 
 

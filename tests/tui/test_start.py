@@ -6,6 +6,8 @@ import asyncio
 import re
 import string
 
+import pytest
+
 from cockpit.config import Config
 from cockpit.engine.launch.start import Stages
 from cockpit.engine.links.roll import Roll
@@ -55,6 +57,7 @@ class Waits(Stage):
         return await super().take_off(stages)
 
 
+@pytest.mark.usefixtures("moving_clock")
 def test_who_is_awaited_and_who_failed_is_on_the_screen() -> None:
     async def main() -> None:
         app = CockpitApp(Waits(), Config())

@@ -50,14 +50,12 @@ async def drawn(name: str, size: tuple[int, int]) -> str:
         return text_of(app)
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("name", [name for name in SCENES if name in PICTURES])
 def test_it_looks_as_designed(name: str, tmp_path: Path) -> None:
     # Folders of this test's own are not the same twice.
     as_designed(name, asyncio.run(drawn(name, PICTURES[name])).replace(str(tmp_path), "/home/ada"))
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("name", [name for name in SCENES if name not in PICTURES])
 def test_it_says_what_matters(name: str) -> None:
     shown = asyncio.run(drawn(name, SMALL))
@@ -89,7 +87,6 @@ def test_a_terminal_too_small_says_so(size: tuple[int, int], says: str) -> None:
     assert says in shown
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize(("width", "left"), [(140, 47), (200, 60), (300, 90)])
 def test_a_wide_screen_gives_the_left_column_its_share(width: int, left: int) -> None:
     async def main() -> None:

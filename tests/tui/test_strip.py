@@ -80,7 +80,6 @@ def shown(scene: Scene, size: tuple[int, int], *keys: str) -> list[str]:
     return asyncio.run(main())
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize(("size", "there"), [((140, 45), True), ((140, 29), False), ((80, 45), False)])
 def test_it_is_above_the_log_where_there_is_room(size: tuple[int, int], there: bool) -> None:
     log, detail = shown(SCENES["running"], size, "3")
@@ -88,7 +87,6 @@ def test_it_is_above_the_log_where_there_is_room(size: tuple[int, int], there: b
     assert "a step; ranks alike" not in detail
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_where_panes_are_stacked_it_is_one_line() -> None:
     log, pace = shown(SCENES["running"], (80, 24), "6")
     line = next(line for line in log.splitlines() if line.startswith("  loss "))
@@ -97,7 +95,6 @@ def test_where_panes_are_stacked_it_is_one_line() -> None:
     assert not any(line.startswith("  loss ") for line in pace.splitlines())
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_the_key_of_pace_makes_it_the_map_and_that_of_the_log_the_strip_again() -> None:
     strip, pace, again = shown(SCENES["running"], (140, 45), "6", "2")
     assert "gpu01   0-7 ▇▇▇" in pace
@@ -105,7 +102,6 @@ def test_the_key_of_pace_makes_it_the_map_and_that_of_the_log_the_strip_again() 
     assert again == strip
 
 
-@pytest.mark.usefixtures("frozen_clock")
 def test_before_the_first_step_it_says_what_ranks_do() -> None:
     def imports(stage: Stage) -> None:
         for rank in range(8):
@@ -140,7 +136,6 @@ def tells_little(stage: Stage) -> None:
     stage.prints(0, "hello\n")
 
 
-@pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize("play", [goes_well, is_slow, is_late, tells_little])
 def test_that_nothing_is_wrong_is_said_only_where_it_is_known(play: Callable[[Stage], None]) -> None:
     (text,) = shown(Scene(healthy, play), (140, 45))
