@@ -17,7 +17,7 @@ from tests.dealing import dealt
 from tests.needs import lacking
 from tests.warm import Warm, warm
 
-pytest_plugins = ["tests.lab.fixtures"]
+pytest_plugins = ["tests.few", "tests.lab.fixtures"]
 
 WAITING = {
     "cli/test_collectives.py": 40,

@@ -50,6 +50,7 @@ tables = st.sampled_from(["notices", "watch", "evidence", "quotas", "keys"])
 inner = st.sampled_from([*(name.partition(".")[2] for name in config_file.ABOUT if "." in name), "stop"])
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(names, values, max_size=2),
     st.dictionaries(tables, st.dictionaries(inner, values), max_size=2),
@@ -193,6 +194,7 @@ def test_a_file_that_is_wrong_or_odd_is_left_alone(text: str) -> None:
     assert path.read_text() == text
 
 
+@pytest.mark.slow
 @given(
     lines=st.lists(
         st.sampled_from(

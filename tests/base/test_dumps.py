@@ -114,6 +114,7 @@ def got(data: bytes) -> tuple[list[Dump], str]:
     return found, ""
 
 
+@pytest.mark.slow
 @given(st.lists(DUMPS, max_size=4))
 def test_dumps_travel_unchanged(dumps: list[Dump]) -> None:
     assert list(unpack(pack(dumps), str)) == dumps

@@ -284,6 +284,7 @@ def test_a_bomb_of_opcodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         pickles.load(b"N" * 1001 + b".")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
@@ -383,6 +384,7 @@ def test_what_is_packed_is_unpacked(trace: Trace) -> None:
     assert unpack(pack(trace), str) == trace
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(traces(), st.one_of(st.integers(0, 3), st.integers(0, 1 << 50)), st.integers(1, 30))
 def test_what_is_left_out_is_told(trace: Trace, since: int, rows: int) -> None:

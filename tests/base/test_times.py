@@ -91,6 +91,7 @@ def test_clocks_that_are_set_cost_nothing() -> None:
     assert len(fewer([*some, *later, *some], 15_000 + 7200)) == 15_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 8, 24])
 def test_a_file_is_thinned_to_half_of_its_limit(ranks: int) -> None:
     limit = 100_000

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from tests.terminal import on_terminal
 from tests.waiting import PATIENCE_S, until
 
@@ -65,6 +67,7 @@ def test_a_failure_and_the_end_are_called_with_data_only(tmp_path: Path) -> None
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.slow
 def test_the_terminal_rings_once_for_each_call_inside_tmux_too(tmp_path: Path) -> None:
     env = {**os.environ, "TERM": "tmux-256color", "TMUX": "/tmp/none,1,0"}
     code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=PATIENCE_S)
@@ -79,6 +82,7 @@ def test_the_terminal_rings_once_for_each_call_inside_tmux_too(tmp_path: Path) -
     assert shown.count(b"\a") == 2
 
 
+@pytest.mark.slow
 def test_the_terminal_does_not_ring_where_the_settings_say_so(tmp_path: Path) -> None:
     settings = tmp_path / "config" / "cockpit" / "config.toml"
     settings.parent.mkdir(parents=True)
@@ -99,6 +103,7 @@ def test_what_runs_a_command_is_a_persons_own_settings_only(tmp_path: Path) -> N
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.slow
 def test_the_app_rings_too(tmp_path: Path) -> None:
     (tmp_path / "hostfile").write_text("localhost slots=1\n")
     # It is left once it has called: what was written before that is on the terminal.
@@ -122,6 +127,7 @@ def test_the_app_rings_too(tmp_path: Path) -> None:
     assert shown.count(b"\x1b]9;") == 1
 
 
+@pytest.mark.slow
 def test_a_cockpit_that_nobody_sees_leave_says_so(tmp_path: Path) -> None:
     (tmp_path / "hostfile").write_text("localhost slots=1\n")
     (tmp_path / "waits.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(600)\n")

@@ -92,6 +92,7 @@ def test_lists_then_removes(world: Verbs) -> None:
     assert world.call("clean", "badly").code == Exit.USAGE
 
 
+@pytest.mark.slow
 def test_a_run_that_is_known_nowhere_goes_only_by_its_name(world: Verbs) -> None:
     here = world.call("clean", "badly", "--here", "--yes")
     assert here.code == Exit.OK, here.both
@@ -114,6 +115,7 @@ def test_a_run_that_is_known_nowhere_goes_only_by_its_name(world: Verbs) -> None
     assert on_nodes(world) == ["well"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "goes"), [("y", True), ("", False)])
 def test_a_person_is_asked(typed: str, goes: bool, world: Verbs, monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):

@@ -100,6 +100,7 @@ def verb(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return code, out, err
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file(file: str, damage: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,7 @@ def shown(verbs: Verbs, *more: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_ps_reads_the_cause_from_what_the_node_has(verbs: Verbs) -> None:
     left(verbs, FAILS, 2)
     found = shown(verbs)["findings"][0]

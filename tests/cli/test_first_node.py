@@ -71,6 +71,7 @@ def run(
     )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("field", ["port", "own", "addresses", "python"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda text: shlex.quote(text))
 def test_a_first_node_runs_nothing_on_the_others(
@@ -84,6 +85,7 @@ def test_a_first_node_runs_nothing_on_the_others(
     assert "gpu01: " in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("launcher", "tool"),
     [("torchrun", "torchrun_tool"), ("deepspeed", "deepspeed_tool"), ("accelerate", "accelerate_tool")],

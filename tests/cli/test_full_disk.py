@@ -151,6 +151,7 @@ def test_leaving_where_the_journal_cannot_be_written(tmp_path: Path) -> None:
     whole(verbs, "r")
 
 
+@pytest.mark.slow
 def test_a_watch_that_cannot_write_ends_and_the_run_goes_on(tmp_path: Path) -> None:
     verbs = Verbs(tmp_path / "state", tmp_path / "work")
     run = verbs.start(*verbs.words("r", MUCH))

@@ -203,6 +203,7 @@ def test_it_ends_and_names_the_node_that_it_could_not_stop(tmp_path: Path, mode:
     play(tmp_path, f"ends-{mode}", story)
 
 
+@pytest.mark.slow
 def test_the_third_sigterm_leaves_at_once(tmp_path: Path) -> None:
     async def story(run: Run) -> None:
         process = await run.start()

@@ -162,6 +162,7 @@ def check(home: Home, run: str, code: int, said: str, when: str) -> str:
     return "runs"
 
 
+@pytest.mark.slow
 def test_a_start_that_waits_for_a_launch_takes_back_what_was_launched(home: Home) -> None:
     """One agent stands still before it is asked to launch: the other has launched, and is taken back."""
     process = home.start("slow")
@@ -208,6 +209,7 @@ def children(pid: int) -> list[psutil.Process]:
         return []
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_launch_is_told_so_without_asking(home: Home) -> None:
     process = home.start("cut")
     assert process.stderr

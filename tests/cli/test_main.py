@@ -17,6 +17,7 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_r
 from cockpit.errors import CockpitError, near
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 @pytest.mark.parametrize(("words", "code"), [("where", 0), ("attach none", 2)])
 def test_closed_streams_are_no_mistake(closed: str, words: str, code: int, tmp_path: Path) -> None:

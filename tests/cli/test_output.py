@@ -207,6 +207,7 @@ QUIET = {"attach", "attach as JSON"}
 """What shows nothing hostile, as nothing happens any more."""
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("case", CASES)
 def test_no_verb_lets_a_node_drive_the_terminal(world: World, case: str) -> None:
     words, changes, codes = CASES[case]
@@ -267,6 +268,7 @@ def test_help_and_wrong_words(world: World, verb: str) -> None:
         assert b"Traceback" not in shown
 
 
+@pytest.mark.slow
 def test_files_and_folders_of_this_machine(world: World) -> None:
     evil = world.folder / (EVIL[:90].replace("/", "_"))
     evil.mkdir(exist_ok=True)

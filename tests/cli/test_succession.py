@@ -84,6 +84,7 @@ def run_words(folder: Path, *options: str) -> list[str]:
     return ["run", *here, *where, *options, str(folder / "hosts"), "--", *program]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("sent", "mode"), [(signal.SIGKILL, "--headless"), (signal.SIGHUP, "--plain")])
 def test_the_one_that_reads_along_takes_over_policy_and_spool(
     tmp_path: Path, started: Callable[..., Cockpit], sent: signal.Signals, mode: str
@@ -127,6 +128,7 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
         assert (run.spool_dir(entry) / name).read_bytes() == there, name
 
 
+@pytest.mark.slow
 def test_that_the_one_that_acts_is_suspended_is_said(tmp_path: Path, started: Callable[..., Cockpit]) -> None:
     first = started("first", *run_words(tmp_path, "--headless"))
     until(lambda: first.lines.count(b"line") > 5, "lines")

@@ -204,6 +204,7 @@ def test_a_terminal_of_which_only_its_end_tells_that_it_is_gone(
     terminals[0].ended()
 
 
+@pytest.mark.slow
 def test_it_is_left_as_ever_after_it_was_told_to_go_on(slow: Terminal) -> None:
     for _ in range(3):
         slow.send(signal.SIGCONT)
@@ -216,6 +217,7 @@ def test_it_is_left_as_ever_after_it_was_told_to_go_on(slow: Terminal) -> None:
     assert slow.ended() == 0
 
 
+@pytest.mark.slow
 def test_it_is_told_to_go_on_in_the_middle_of_a_write(
     tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
 ) -> None:
@@ -226,6 +228,7 @@ def test_it_is_told_to_go_on_in_the_middle_of_a_write(
     assert terminals[0].ended() == 0
 
 
+@pytest.mark.slow
 def test_it_is_stopped_in_the_middle_of_a_write(
     tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
 ) -> None:
@@ -238,6 +241,7 @@ def test_it_is_stopped_in_the_middle_of_a_write(
     assert terminals[0].ended() == 0
 
 
+@pytest.mark.slow
 def test_it_goes_on_once_it_is_in_the_foreground(
     tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
 ) -> None:
@@ -261,6 +265,7 @@ def test_it_is_stopped_while_it_leaves(slow: Terminal) -> None:
     assert slow.shown.count(SHOWN) == 1
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_it_was_stopped(slow: Terminal) -> None:
     slow.send(signal.SIGSTOP)
     slow.send(signal.SIGCONT)
@@ -270,6 +275,7 @@ def test_it_goes_on_after_it_was_stopped(slow: Terminal) -> None:
     assert slow.ended() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_pager_is_the_pagers(
     tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
 ) -> None:

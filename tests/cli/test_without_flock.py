@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.verbs import WITHOUT_FLOCK, Verbs
 from tests.waiting import until
 
 FAILS = "if [ $RANK = 0 ]; then while [ ! -e go ]; do sleep 0.05; done; exit 3; fi; echo one; exec sleep 600"
 
 
+@pytest.mark.slow
 def test_attach_spools_and_carries_out_the_failure_policy(tmp_path: Path) -> None:
     verbs = Verbs(tmp_path / "state", tmp_path / "work")
     words = verbs.words("r", FAILS, slots=2)

@@ -164,6 +164,7 @@ def test_a_loss_that_jumps() -> None:
     assert (found.id, found.certainty, len(world.news)) == ("loss", "likely", 1)
 
 
+@pytest.mark.slow
 def test_a_spike_of_the_loss_is_no_news() -> None:
     """Losses of every step: a burst of them is over within a minute."""
     world = World(Program(loss=lambda step: usual_loss(step) * (4 if step % 900 > 850 else 1), prints=1))
@@ -183,6 +184,7 @@ def test_a_jump_that_comes_back_each_time_is_told_once() -> None:
     assert "the loss has jumped" in world.news[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probed", [True, False])
 def test_throughput_that_falls_and_is_back(probed: bool) -> None:
     program = Program(seconds=lambda step: 1.6 if 4000 < step < 5200 else 1.0, probed=probed)
@@ -216,6 +218,7 @@ def test_a_disk_that_fills() -> None:
     assert first.due == pytest.approx(BEGAN + 3600 + 3000, rel=0, abs=500)
 
 
+@pytest.mark.slow
 def test_checkpoints_that_are_removed_again_are_told_once_at_most() -> None:
     """Nine of them, and none is left: nobody can know that before the first time."""
     world = World(free=lambda second: (800 - second // 340 % 9 * 60) * GIB).run(1.8)

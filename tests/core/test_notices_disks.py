@@ -77,6 +77,7 @@ def test_what_ranks_no_longer_work_on_is_forgotten() -> None:
     assert world.facts
 
 
+@pytest.mark.slow
 def test_a_node_that_lies_about_disks_is_bounded_and_harmless() -> None:
     def lies(second: int) -> tuple[DiskSample, ...]:
         return tuple(disk(f"/\x1b[2J{'x' * 400}{second}{place}", 0, 0) for place in range(8))

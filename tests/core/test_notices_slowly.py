@@ -93,6 +93,7 @@ JUMPS: dict[str, Program] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", JUMPS)
 def test_a_loss_that_jumps(name: str) -> None:
     world = World(JUMPS[name]).run(1.5)

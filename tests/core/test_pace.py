@@ -483,6 +483,7 @@ def test_the_median_of_many_steps_is_not_their_mean(spans: list[float]) -> None:
     assert (bucket.steps, bucket.middle) == (len(spans) - 10, 3.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("phases", "most"), [((), 20e6), ((0.1, 0.2, 0.3, 0.1), 24e6)])
 def test_a_run_of_64_ranks_takes_little_memory(phases: Sequence[float], most: float) -> None:
     many = 600

@@ -719,6 +719,7 @@ HOSTILE = st.lists(RESULT, max_size=6).map(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(HOSTILE)
 def test_whatever_nodes_say_it_is_read_and_every_step_is_the_sum_of_its_parts(made: Collection) -> None:

@@ -122,6 +122,7 @@ def test_hours_without_a_false_alarm(name: str) -> None:
         assert run.news == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["compiling again", "checkpoints on one rank", "evaluation"])
 def test_what_may_be_looked_at_is_and_goes_on_by_itself(name: str) -> None:
     made = HEALTHY[name]
@@ -162,6 +163,7 @@ def test_a_stall_is_named_within_the_threshold_and_what_a_look_takes() -> None:
     assert head(seen, 48.0) == "stalled 48 s"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "more",
     [
@@ -300,6 +302,7 @@ def test_ranks_that_are_started_again_have_not_gone_on_by_themselves() -> None:
     assert news(run.model.watch) == ("its ranks were started again", "info")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "more",
     [
@@ -357,6 +360,7 @@ def test_looks_back_off() -> None:
     assert last.next_at == pytest.approx((last.looked or 0.0) + BACKOFF_S[-1], abs=2)
 
 
+@pytest.mark.slow
 def test_a_job_of_others_is_looked_at_twice_and_no_more() -> None:
     run = stalled(
         ends=together(lambda step: 200.0 if step % 1000 == 0 else 1.0), terms=Terms(most=2), probed=True

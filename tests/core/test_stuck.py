@@ -150,6 +150,7 @@ HEALTHY = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_pause_stops_no_run_however_sure_it_is_for_whom_the_others_wait(name: str) -> None:
     run = HEALTHY[name].run(0.5)

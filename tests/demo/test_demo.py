@@ -115,12 +115,14 @@ def test_a_crash_is_the_last_ranks(demos: Demos) -> None:
     demos.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_that_a_slow_rank_is_not_named_without_torch_is_said(demos: Demos) -> None:
     assert demos.run(*FAST, "--fault", "slow") == Exit.OK, demos.text()
     assert "without torch no rank is called slow" in demos.text()
     demos.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_leaving_stops_the_run_and_is_said(demos: Demos) -> None:
     process = demos.start(*LONG, "--keep")
     until(demos.trains, "steps of all ranks")
@@ -138,6 +140,7 @@ def test_leaving_stops_the_run_and_is_said(demos: Demos) -> None:
     assert f"cockpit logs {kept.name}" in demos.text()
 
 
+@pytest.mark.slow
 def test_another_shell_knows_the_run_while_it_lives(demos: Demos, capsys: pytest.CaptureFixture[str]) -> None:
     process = demos.start(*LONG)
     until(demos.trains, "steps of all ranks")
@@ -153,6 +156,7 @@ def test_another_shell_knows_the_run_while_it_lives(demos: Demos, capsys: pytest
     assert list_runs() == []
 
 
+@pytest.mark.slow
 def test_what_somebody_saved_outlives_it(demos: Demos, capsys: pytest.CaptureFixture[str]) -> None:
     process = demos.start(*LONG)
     until(demos.trains, "steps of all ranks")
@@ -168,6 +172,7 @@ def test_what_somebody_saved_outlives_it(demos: Demos, capsys: pytest.CaptureFix
     assert "train_plain.py" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_the_watch_took_does_not(demos: Demos) -> None:
     process = demos.start(*LONG, "--fault", "hang", "--hang-after", "2", "--step-time", "0.05")
     until(demos.trains, "steps of all ranks")
@@ -198,6 +203,7 @@ def test_kill_9_leaves_nothing(demos: Demos) -> None:
     demos.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_kill_9_during_the_start_leaves_nothing(demos: Demos) -> None:
     process = demos.start(*LONG)
     until(lambda: any("supervise" in command for command in demos.processes().values()), "a supervisor")
@@ -238,6 +244,7 @@ def test_servers_let_in_nobody_else() -> None:
     assert not made.folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_what_got_away_is_ended(tmp_path: Path, killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def stray(folder: Path) -> None:

@@ -44,6 +44,7 @@ def test_why_it_failed_is_one_line(command: str, why: str) -> None:
     assert run(command, nasty_call()) == why
 
 
+@pytest.mark.slow
 def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     why = run(f"sleep 1000 & echo $! > '{pids}'; echo busy >&2; wait", nasty_call(), limit_s=4)

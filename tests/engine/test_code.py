@@ -88,6 +88,7 @@ def test_a_diff_that_is_no_file_of_ours_is_none(tmp_path: Path) -> None:
     assert kept_diff(tmp_path) == ""
 
 
+@pytest.mark.slow
 def test_a_launch_keeps_them_by_option_and_by_setting(
     tree: Path, tmp_path: Path, quick_cockpit: tuple[str, ...]
 ) -> None:

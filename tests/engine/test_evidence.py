@@ -189,6 +189,7 @@ def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     assert "nb" not in told
 
 
+@pytest.mark.slow
 def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
     night.begin()
     (night.folder / "go").touch()
@@ -243,6 +244,7 @@ for step in range({STEPS}):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not is_memory(SHARED_MEMORY), reason="no /dev/shm here")
 def test_all_steps_of_a_run_that_nobody_watched(night: Night) -> None:
     (night.folder / "train.py").write_text(STEPPING)

@@ -60,6 +60,7 @@ def run(folder: Path, *options: str, code: int = 0, **environment: str) -> str:
     return name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True], ids=["a file of the run", "the user's own on stdout"])
 def test_what_nccl_says_is_shown(tmp_path: Path, own: bool) -> None:
     name = run(tmp_path, NCCL_DEBUG="INFO") if own else run(tmp_path, "--nccl-debug")
@@ -86,6 +87,7 @@ def test_it_is_asked_of_the_node_where_it_is_not_here(tmp_path: Path) -> None:
     assert [row["network"] for row in told["rows"]] == ["IB", "IB"]
 
 
+@pytest.mark.slow
 def test_its_warnings_are_the_words_of_the_rank(tmp_path: Path) -> None:
     name = run(tmp_path, "--nccl-debug", code=1, FAILS="1")
     told = json.loads(cockpit(tmp_path, "ps", name, "--json"))
@@ -107,6 +109,7 @@ def test_its_warnings_are_the_words_of_the_rank(tmp_path: Path) -> None:
     assert any(one["text"] == warning for one in explained["cause"]["lines"])
 
 
+@pytest.mark.slow
 def test_nothing_is_known(tmp_path: Path) -> None:
     name = run(tmp_path, "--env", "NCCL_DEBUG=INFO", "--env", f"NCCL_DEBUG_FILE={tmp_path}/mine.%p")
     text = cockpit(tmp_path, "ps", name, "--nccl")

@@ -91,6 +91,7 @@ def test_it_is_recognised_and_shown(tmp_path: Path, version: str) -> None:
     assert "all_reduce_perf on gpu[01-02], 2 ranks: busbw " in text
 
 
+@pytest.mark.slow
 def test_it_is_compared_with_the_last_run_of_the_same_nodes(tmp_path: Path) -> None:
     first, said = run(tmp_path)
     assert "below" not in said
@@ -106,6 +107,7 @@ def test_it_is_compared_with_the_last_run_of_the_same_nodes(tmp_path: Path) -> N
     assert told(tmp_path, first)["nccl_tests"][0]["before"] is None
 
 
+@pytest.mark.slow
 def test_wrong_values_and_damage_are_errors(tmp_path: Path) -> None:
     name, said = run(tmp_path, STANDIN_WRONG="5")
     assert "error: all_reduce_perf got 5 wrong values on gpu[01-02]" in said
@@ -113,6 +115,7 @@ def test_wrong_values_and_damage_are_errors(tmp_path: Path) -> None:
     assert (found["id"], found["severity"], found["ranks"]) == ("nccl_tests_wrong", "error", "0")
 
 
+@pytest.mark.slow
 def test_environments_in_its_own_file_are_not_kept(tmp_path: Path) -> None:
     name, _ = run(tmp_path, "-J", str(tmp_path / "out.json"), WANDB_API_KEY="hunter2-secret")
     assert "hunter2-secret" in (tmp_path / "out.json").read_text()

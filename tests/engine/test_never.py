@@ -51,6 +51,7 @@ def test_a_part_is_waited_for_as_long_as_one_says() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_node_that_never_says_where_it_listens_is_a_finding(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -263,6 +263,7 @@ def test_a_step_is_written_when_its_work_can_no_longer_change(folder: RunFolder)
     assert len((folder.path / FILE).read_bytes().splitlines()) == int((200 - SETTLED_S) / 2)
 
 
+@pytest.mark.slow
 def test_a_full_file_loses_detail_where_it_is_oldest(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

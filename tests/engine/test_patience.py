@@ -45,6 +45,7 @@ def test_a_silent_node_is_given_up_once_nobody_gets_on_any_more() -> None:
     assert asyncio.run(outcome(stages, **slow)) == {"dead": "DIALING", **dict.fromkeys(slow, "")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [ConnectStage.JUMP, ConnectStage.PERSON])
 def test_a_jump_host_and_a_person_may_take_longer(stage: ConnectStage) -> None:
     assert asyncio.run(outcome({"a": stage, "dead": ConnectStage.LOGIN}, a=3 * LIMIT_S)) == {

@@ -74,6 +74,7 @@ def test_what_to_type_has_the_configuration_that_was_given() -> None:
     assert pool.to_try("gpu01") == r"try: ssh -F '/home/ada/it'\''s' gpu01 true"
 
 
+@pytest.mark.slow
 def test_a_slow_node_is_not_a_bad_one(tmp_path: Path) -> None:
     """A round trip of 2 s, an sshd that takes 15 s for a login, 30 s for a stage: all five times as fast."""
 
@@ -91,6 +92,7 @@ def test_a_slow_node_is_not_a_bad_one(tmp_path: Path) -> None:
     assert asyncio.run(main()) > 6, "this way was too short to show anything"
 
 
+@pytest.mark.slow
 def test_a_start_that_cannot_be_is_not_waited_for(tmp_path: Path) -> None:
     kinds = ["refused", "blackhole", "silent", "hangs"]
 
@@ -110,6 +112,7 @@ def test_a_start_that_cannot_be_is_not_waited_for(tmp_path: Path) -> None:
     assert re.fullmatch(r"no answer yet after \d+ s: still waiting for the agent", said["hangs"])
 
 
+@pytest.mark.slow
 def test_while_nobody_refuses_the_slow_ones_are_waited_for(tmp_path: Path) -> None:
     async def main() -> ManyErrors:
         async with cluster(tmp_path, ["silent"]) as (pool, names):

@@ -113,6 +113,7 @@ def test_a_node_names_the_cores_that_it_allows(tmp_path: Path) -> None:
     assert with_link(f"{taskset} -cp {core} $$ >/dev/null", use) == (core,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "cp037"])
 def test_any_encoding_of_the_persons_python(tmp_path: Path, encoding: str) -> None:
     async def use(link: Link) -> str:

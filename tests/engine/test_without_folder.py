@@ -168,6 +168,7 @@ def test_the_cockpit_that_watches_stops_it(wiped: Wiped, supervisor: bool) -> No
     assert not any(map(alive, [*wiped.pids, wiped.supervisor]))
 
 
+@pytest.mark.slow
 def test_who_attaches_sees_that_it_runs(wiped: Wiped) -> None:
     wiped.wipe(supervisor=True)
     unreadable(wiped.cockpit)

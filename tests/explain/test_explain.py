@@ -43,6 +43,7 @@ def told(*paths: Path | str) -> Report:
     return explained(sources.items([str(path) for path in paths]))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("world", [1, 64])
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_the_first_failure_is_found_in_consoles_of_every_launcher(

@@ -84,6 +84,7 @@ def test_what_is_recorded_tells_nothing_of_a_machine(recorded: Path) -> None:
         assert name == "node.pyz" or not told.search(data), name
 
 
+@pytest.mark.few(3)
 @formats
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_run_of_then_is_shown_as_it_was_then(recorded: Path, scenario: str, tmp_path: Path) -> None:
@@ -105,6 +106,7 @@ def test_a_run_of_then_is_shown_as_it_was_then(recorded: Path, scenario: str, tm
     assert sorted(reports.values()) == wanted
 
 
+@pytest.mark.slow
 @formats
 @pytest.mark.parametrize("scenario", ["healthy", "failed", "stopped"])
 def test_a_run_of_then_is_found_on_its_nodes(recorded: Path, scenario: str, tmp_path: Path) -> None:
@@ -258,6 +260,7 @@ def _spool_half(live: Live) -> None:
 live_runs = pytest.mark.parametrize("live", FORMATS, indirect=True, ids=lambda path: path.name)
 
 
+@pytest.mark.slow
 @live_runs
 def test_a_live_run_is_watched_to_its_end(live: Live) -> None:
     shown_now = live.states()
@@ -340,6 +343,7 @@ def _forget_ranks(folder: Path) -> None:
     record.write_bytes(b"".join(line for line in lines if json.loads(line)["e"] != "rank_started"))
 
 
+@pytest.mark.slow
 @live_runs
 def test_what_dead_supervisors_left_running_is_stopped(live: Live) -> None:
     for pid, _ in live.supervisors:

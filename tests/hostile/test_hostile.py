@@ -59,6 +59,7 @@ def test_evidence() -> None:
     assert outcome.passed > 30
 
 
+@pytest.mark.slow
 def test_profiles() -> None:
     outcome = profiles(100, 1)
     assert outcome.faults == []
@@ -66,6 +67,7 @@ def test_profiles() -> None:
     assert outcome.passed > 30
 
 
+@pytest.mark.slow
 def test_without_a_bound_stacks_show_what_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cockpit.core.profile.folded.one_line", lambda text, limit: text)
     assert "says" in profiles(100, 1).faults[0]

@@ -138,6 +138,7 @@ def test_nothing_of_it_is_run(
         assert "step 1" in told.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_of_a_run_of_ours_it_would_be(laid: Callable[[str], Path], way: str) -> None:
     sign = laid(way)

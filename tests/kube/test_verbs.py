@@ -104,6 +104,7 @@ def test_a_run_in_pods_that_idle(idle: Stub, cockpit: Cockpit, tmp_path: Path) -
     assert sorted(each.read_text() for each in (tmp_path / "here").rglob("written.*")) == ["0\n", "1\n"]
 
 
+@pytest.mark.slow
 def test_a_run_is_left_and_stopped(idle: Stub, cockpit: Cockpit, tmp_path: Path) -> None:
     out = cockpit.start(*RUN, "--", "/bin/sh", "-c", "echo up $RANK; exec sleep infinity")
     until(lambda: out.read_text().count("up") >= 2, "both ranks")
@@ -116,6 +117,7 @@ def test_a_run_is_left_and_stopped(idle: Stub, cockpit: Cockpit, tmp_path: Path)
     assert "running" not in cockpit.run("ps", "one").stdout.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_a_pod_that_is_deleted_under_a_run_is_lost_with_the_reason(
     idle: Stub, cockpit: Cockpit, tmp_path: Path
 ) -> None:
@@ -147,6 +149,7 @@ def training(stub: Stub, tmp_path: Path) -> Stub:
     return stub
 
 
+@pytest.mark.slow
 def test_a_job_of_others_is_watched_and_its_eviction_is_named(
     training: Stub, cockpit: Cockpit, tmp_path: Path
 ) -> None:
@@ -161,6 +164,7 @@ def test_a_job_of_others_is_watched_and_its_eviction_is_named(
     assert "gone: pod train-1-abcde has ended: Failed: Evicted" in shown_now
 
 
+@pytest.mark.slow
 def test_what_ranks_write_to_their_container_is_here_byte_for_byte(
     stub: Stub, cockpit: Cockpit, tmp_path: Path
 ) -> None:
@@ -245,6 +249,7 @@ def test_plan_says_what_ends_a_run_in_pods(idle: Stub, cockpit: Cockpit) -> None
     assert not [words for words in idle.calls if "exec" in words], "it contacts no node"
 
 
+@pytest.mark.slow
 def test_the_limit_of_a_volume_is_the_room_of_a_run(tmp_path: Path, stub: Stub, cockpit: Cockpit) -> None:
     """Its file system has more, but the pod would be evicted."""
     volume = tmp_path / "it's scratch"

@@ -11,6 +11,7 @@ from tests.logs.corpus import KINDS, PREFIXES, prefixed, samples
 RANKS = 8
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("prefix", ["", *PREFIXES.values()], ids=["plain", *PREFIXES])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_every_rank_prints_is_told_once(kind: str, prefix: str) -> None:

@@ -226,6 +226,7 @@ def test_programs(words: list[str], name: str) -> None:
     assert program_name(words) == name
 
 
+@pytest.mark.slow
 def test_what_it_says_is_harmless_and_bounded() -> None:
     text = printed(hosts=("gpu\x1b[2J", "\u202egpu"), test="x\x1b]0;y").text
     found = table(text.replace(" float ", " fl\x1b[31 "))

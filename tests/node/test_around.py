@@ -161,6 +161,7 @@ def test_a_killed_profiler_costs_its_report_alone(profiling: Any) -> None:
     assert lost["text"] == "rank 0: its profiler was ended by signal 9 before it wrote a report"
 
 
+@pytest.mark.slow
 def test_without_inner_a_rank_has_no_parent_and_dies(profiling: Any) -> None:
     run = profiling(WAITS, ranks="0")
     for rank in range(2):
@@ -192,6 +193,7 @@ def test_a_profiler_that_fails_before_it_starts_anything(profiling: Any, fake: s
         assert texts == [f"rank {rank}: {why}" for rank in range(2)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "words",
     [

@@ -58,6 +58,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("what", DAMAGE)
 def test_the_supervisor_goes_on(launch: Launch, tmp_path: Path, what: str) -> None:
     (tmp_path / "write.py").write_text(WRITE % DAMAGE[what])

@@ -77,6 +77,7 @@ def test_a_failed_rank_waits_until_the_others_were_looked_at(launch: Launch, tmp
     assert order.index("rank_exited") < order.index("evidence") < order.index("launcher_exited")
 
 
+@pytest.mark.slow
 def test_ranks_that_stand_still_and_go_on(launch: Launch, tmp_path: Path) -> None:
     waits = "while not os.path.exists(GO): time.sleep(0.02)\n"
     of_ranks = [waits + "print('on')\nwhile os.path.exists(GO): time.sleep(0.02)\n"] * 2

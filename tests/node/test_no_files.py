@@ -28,6 +28,7 @@ def blind() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.slow
 def test_ranks_are_not_given_up_and_their_ends_are_recorded(launch: Launch, tmp_path: Path) -> None:
     go = tmp_path / "go"
     count = runs.program(tmp_path / "count", f"until [ -e {go} ]; do sleep 0.05; done; exit $((RANK * 7))\n")

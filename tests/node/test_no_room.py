@@ -126,6 +126,7 @@ def test_a_signal_ends_the_wait_for_room(full: Full, tmp_path: Path) -> None:
     until(lambda: not runs.alive(full.run.started["pid"]), "the end of the supervisor")
 
 
+@pytest.mark.slow
 def test_that_there_is_room_again_is_said(full: Full) -> None:
     until(lambda: full.told("note"), "that there is no room")
     full.free()

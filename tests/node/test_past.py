@@ -157,6 +157,7 @@ def test_without_a_folder_nothing_is_kept_and_nothing_fails(tmp_path: Path) -> N
     assert asked(tmp_path / "gone") == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not is_memory(SHARED_MEMORY), reason="no /dev/shm here")
 def test_a_supervisor_keeps_the_steps_of_its_ranks(launch: Launch, tmp_path: Path) -> None:
     run = launch(command(2, stepping(tmp_path)), probe="auto")

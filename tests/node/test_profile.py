@@ -313,6 +313,7 @@ SUMMARY: dict[str, Any] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("sums", "state", "what"),
     [
@@ -347,6 +348,7 @@ def test_what_sums_up_may_fail(
         assert [step.step for step in found.steps] == [9, 10, 11]
 
 
+@pytest.mark.slow
 def test_a_hostile_page_costs_the_rank_its_profile_and_nobody_anything(played: Played) -> None:
     full = (1 << 64) - 1
     pages = [(state, {word: full}) for state in (READY, WRITTEN) for word in range(18, 64)]

@@ -81,6 +81,7 @@ def runs(pid: int) -> bool:
     return found is not None and found.state not in "ZX"
 
 
+@pytest.mark.slow
 def test_ranks_meet_reduce_and_measure_and_nothing_is_left() -> None:
     require_module("torch")
     before = below()

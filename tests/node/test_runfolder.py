@@ -145,6 +145,7 @@ def test_nothing_stays_behind(tmp_path: Path, pyz: bytes, facts: dict[str, Any],
     assert not list((tmp_path / "base").iterdir())
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_says_nothing_is_ended(tmp_path: Path) -> None:
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nsleep 1000 & echo $! >$0.pid; cat >/dev/null; wait\n")

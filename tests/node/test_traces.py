@@ -594,6 +594,7 @@ def test_times_are_exact_however_they_are_written() -> None:
         assert traces.nanoseconds(bad) is None
 
 
+@pytest.mark.slow
 def test_memory_is_a_part_of_the_file() -> None:
     file = io.BytesIO("".join(written(12_000_000)).encode())
     tracemalloc.start()

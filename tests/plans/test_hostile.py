@@ -199,6 +199,7 @@ def no_canary(make: Any, launcher: str, field: str, poison: Poison, *, builtin: 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "command")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @settings(max_examples=30)
 @given(field=st.sampled_from(NODE_FIELDS), poison=HOSTILE, builtin=st.booleans())
@@ -216,6 +217,7 @@ def test_nothing_that_a_person_writes_is_run(
     no_canary(as_person, launcher, field, poison, builtin=builtin)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("around", AROUND, ids=ascii)
 def test_each_way_to_smuggle_a_command(launcher: str, around: tuple[str, str]) -> None:

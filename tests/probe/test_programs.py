@@ -90,6 +90,7 @@ def outcome(program: Program, folder: Path, place: Place | None, executable: str
     return Outcome(done.returncode, out, err, files)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_as_without_it(tmp_path: Path, name: str) -> None:
     program = PROGRAMS[name]

@@ -54,6 +54,7 @@ async def compare(replay: Replay, board: Board, seen: Seen, step_s: float) -> No
         assert abs(lines_of(board.book, rank) - count) <= 1 + replay.distance_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [{}, {"gpu2": 3600.0}])
 def test_fifty_random_moments_are_as_they_were(
     ahead: dict[str, float], monkeypatch: pytest.MonkeyPatch

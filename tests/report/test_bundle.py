@@ -398,6 +398,7 @@ def _bent(path: Path, rng: random.Random) -> None:
     path.write_bytes(gzip.compress(bytes(data), 1))
 
 
+@pytest.mark.slow
 def test_whatever_its_files_say_there_is_a_report_or_an_error(bundle: Path, tmp_path: Path) -> None:
     rng, whole, reports = random.Random(30), bundle.read_bytes(), 0
     for _ in range(80):

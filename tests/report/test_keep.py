@@ -59,6 +59,7 @@ def test_what_keeps_it_from_being_written_is_said(
     assert f"report: {folder.path / PAGE}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_nobody_watched_gets_it_at_the_next_attach(
     tmp_path: Path, quick_cockpit: tuple[str, ...]
 ) -> None:

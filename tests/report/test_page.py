@@ -147,6 +147,7 @@ def test_it_is_small_for_many_ranks() -> None:
     assert len(as_page(report).encode()) < 2e6
 
 
+@pytest.mark.slow
 def test_a_browser_runs_and_loads_nothing_of_it(tmp_path: Path) -> None:
     """Chromium's own view of the page after it has run: hostile words are still words."""
     (tmp_path / "page.html").write_text(as_page(of(HOSTILE)), encoding="utf-8", errors="backslashreplace")

@@ -168,6 +168,7 @@ def test_a_passphrase_is_for_the_agent(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_somebody_else_gets_no_answer(tmp_path: Path) -> None:
     """A process that no ssh of ours has started, of whatever user."""
 

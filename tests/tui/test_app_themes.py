@@ -82,6 +82,7 @@ def test_every_screen_is_drawn_in_every_theme(name: str) -> None:
     run(test())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("scene", ["failed", "cannot-start"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_other_screen_is_too(name: str, scene: str) -> None:

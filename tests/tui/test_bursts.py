@@ -91,6 +91,7 @@ BURSTS: dict[str, tuple[str, Check]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.usefixtures("drawn_slowly")
 @pytest.mark.parametrize("name", BURSTS)
 def test_a_burst_does_what_its_keys_do(name: str) -> None:

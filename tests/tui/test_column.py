@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def test_who_needs_little_leaves_the_rest_to_the_others_and_each_keeps_its_part(
     assert shared_out([300, 300, 300], [0.5, 0.3, 0.2], 40) == [20, 12, 8]
 
 
+@pytest.mark.slow
 def test_the_map_has_the_rows_that_the_log_below_it_does_not_fill() -> None:
     async def main() -> str:
         async with played(SCENES["pace-1024"], (140, 45)) as (app, _, _):

@@ -212,6 +212,7 @@ PLACES: list[Inject] = [
 ]
 
 
+@pytest.mark.slow
 def test_it_is_a_notice_and_the_app_goes_on() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
@@ -263,6 +264,7 @@ DRAWN = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("kind", "name"), DRAWN, ids=lambda each: getattr(each, "__name__", each))
 def test_what_cannot_be_drawn_says_so_in_its_place(
     kind: type[Widget], name: str, monkeypatch: pytest.MonkeyPatch

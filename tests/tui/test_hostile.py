@@ -75,6 +75,7 @@ def test_no_remote_text_is_anything_but_text() -> None:
     assert "\\x1b]52;c;cm0gLXJm\\x07" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_the_last_wall")
 def test_without_the_sanitiser_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "_clean", lambda text, colour: text)

@@ -470,6 +470,7 @@ def test_events_are_filtered_like_lines_and_open_what_was_kept() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_the_copied_command_prints_what_the_log_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     _watch_pager(monkeypatch)
 

@@ -76,11 +76,13 @@ async def drawn(name: str, size: tuple[int, int]) -> str:
         return text_of(app)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", [name for name in STACK_SCENES if name in PICTURES])
 def test_it_looks_as_designed(name: str) -> None:
     as_designed(name, asyncio.run(drawn(name, PICTURES[name])))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", [name for name in STACK_SCENES if name not in PICTURES])
 def test_it_says_what_matters(name: str) -> None:
     shown = asyncio.run(drawn(name, LARGE))
@@ -218,6 +220,7 @@ def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_the_key_does_it() -> None:
     keys = keymap({})
 

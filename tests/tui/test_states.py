@@ -50,12 +50,14 @@ async def drawn(name: str, size: tuple[int, int]) -> str:
         return text_of(app)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", [name for name in SCENES if name in PICTURES])
 def test_it_looks_as_designed(name: str, tmp_path: Path) -> None:
     # Folders of this test's own are not the same twice.
     as_designed(name, asyncio.run(drawn(name, PICTURES[name])).replace(str(tmp_path), "/home/ada"))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", [name for name in SCENES if name not in PICTURES])
 def test_it_says_what_matters(name: str) -> None:
     shown = asyncio.run(drawn(name, SMALL))

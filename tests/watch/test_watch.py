@@ -101,6 +101,7 @@ def run_words(folder: Path, *options: str) -> list[str]:
     return ["run", *here, *where, "--hang-after", "3", *options, str(folder / "hosts"), "--", *program]
 
 
+@pytest.mark.slow
 def test_two_cockpits_see_a_stall_that_one_of_them_looks_at_and_that_resolves_itself(
     folder: Path, started: Callable[..., Cockpit]
 ) -> None:

@@ -1,0 +1,27 @@
+"""Tests with many cases, of which ``make test`` takes a few: the others are slow ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+
+def spread(most: int, count: int) -> set[int]:
+    """Which of ``count`` cases are taken, from the first one on."""
+    return {place * count // most for place in range(most)}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark the rest of each test that is marked ``few`` as slow, before any are chosen by their marks."""
+    cases: dict[tuple[object, str], list[pytest.Item]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("few"):
+            cases.setdefault((item.parent, item.originalname), []).append(item)
+    for some in cases.values():
+        (mark,) = some[0].iter_markers("few")
+        taken = spread(int(mark.args[0]), len(some))
+        for place, item in enumerate(some):
+            if place not in taken:
+                item.add_marker(pytest.mark.slow)
