@@ -1,4 +1,6 @@
-"""Tests with many cases, of which ``make test`` takes a few: the others are slow ones."""
+"""Tests with many cases, of which a few do: ``few(3)`` leaves the others to the slow tests, ``few(3, "campaign")``
+to the campaigns.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,15 @@ def spread(most: int, count: int) -> set[int]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark the rest of each test that is marked ``few`` as slow, before any are chosen by their marks."""
+    """Mark the rest of each test that is marked ``few``, before any are chosen by their marks."""
     cases: dict[tuple[object, str], list[pytest.Item]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("few"):
             cases.setdefault((item.parent, item.originalname), []).append(item)
     for some in cases.values():
         (mark,) = some[0].iter_markers("few")
-        taken = spread(int(mark.args[0]), len(some))
+        most, rest = mark.args[0], mark.args[1] if mark.args[1:] else "slow"
+        taken = spread(most, len(some))
         for place, item in enumerate(some):
             if place not in taken:
-                item.add_marker(pytest.mark.slow)
+                item.add_marker(rest)

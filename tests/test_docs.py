@@ -118,6 +118,7 @@ def test_messages_of_the_troubleshooting_page_are_those_of_the_program(name: str
     assert text == troubles.advised(text, TROUBLES[name]), "type: make docs"
 
 
+@pytest.mark.slow
 def test_a_message_that_nobody_prints_is_found() -> None:
     assert troubles.spoken("connection refused: no sshd at all") == {}
     row = "| `name unknown` | neither knows it | {} |"

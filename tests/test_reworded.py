@@ -101,6 +101,7 @@ def read_words(tree: ast.AST) -> Iterator[str]:
                     yield one.value if isinstance(one.value, str) else one.value.decode("latin-1")
 
 
+@pytest.mark.slow
 def test_only_texts_of_others_are_read() -> None:
     top = REPO / "cockpit"
     found = set()

@@ -379,6 +379,7 @@ def traces(draw: st.DrawFn) -> Trace:
     return Trace("x", "2.10", entries, draw(st.integers(0, 99)), draw(st.booleans()), lows(entries), members)
 
 
+@pytest.mark.slow
 @given(traces())
 def test_what_is_packed_is_unpacked(trace: Trace) -> None:
     assert unpack(pack(trace), str) == trace

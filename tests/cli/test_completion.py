@@ -106,6 +106,7 @@ complete -p cockpit
     assert bound == "complete -o default -F _cockpit cockpit"
 
 
+@pytest.mark.slow
 def test_fish(tmp_path: Path) -> None:
     found = in_shell(
         tmp_path,
@@ -116,6 +117,7 @@ def test_fish(tmp_path: Path) -> None:
     assert "./cockpit/" in found[3:], "a file"
 
 
+@pytest.mark.slow
 def test_zsh(tmp_path: Path) -> None:
     script = """
 autoload -U compinit && compinit -u -D

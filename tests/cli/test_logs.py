@@ -61,6 +61,7 @@ def read(*said: str) -> Query:
     return query_of(parser().parse_args(["a-run", *said]))
 
 
+@pytest.mark.slow
 @given(queries)
 @example(Query(nodes=frozenset({"12"})))
 @example(Query(nodes=frozenset({"gpu1", "gpu01"})))

@@ -401,6 +401,7 @@ def test_full_streams(world: World) -> None:
         assert "Exception ignored" not in done.stderr
 
 
+@pytest.mark.slow
 def test_text_that_stdout_cannot_show(world: World) -> None:
     for encoding in ("ascii", "latin-1"):
         env = {**world.env, "PYTHONIOENCODING": encoding}

@@ -7,9 +7,12 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.transport.sshserver import Place
 
 
+@pytest.mark.slow
 def test_this_machine_and_another_node(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:
     """The other node is an ssh server in this process, which has neither of these variables."""
     (tmp_path / ".deepspeed_env").write_text("LIBRARIES=/opt:$LIBRARIES\n")

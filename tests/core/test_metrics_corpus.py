@@ -38,6 +38,7 @@ def test_what_looks_like_progress_tells_nothing(sample: Sample, mode: str) -> No
         assert metrics.series("loss") == []
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("seed", range(20))
 def test_chunks_change_nothing(seed: int) -> None:
     for sample in samples("progress"):

@@ -735,6 +735,7 @@ def test_whatever_nodes_say_it_is_read_and_every_step_is_the_sum_of_its_parts(ma
     assert as_json(made, reading)["asked"] == len(made.results)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(HOSTILE)
 def test_nobody_waits_longer_than_it_is_exposed_nor_the_last_one_at_all(made: Collection) -> None:

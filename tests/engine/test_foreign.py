@@ -568,6 +568,7 @@ def job(tmp_path: Path) -> Iterator[str]:
         launcher.wait()
 
 
+@pytest.mark.slow
 def test_watched_killed_and_watched_again(job: str, tmp_path: Path) -> None:
     words = ["--headless", "--json"]
     (tmp_path / "one").mkdir()

@@ -58,6 +58,7 @@ def play(script: list[tuple[Source, bytes] | str], writer: Writer, at: float = C
             writer.write(*step[0], step[1])
 
 
+@pytest.mark.slow
 @given(scripts)
 @settings(max_examples=100, deadline=None)
 def test_fed_and_loaded_a_log_has_the_same_lines(script: list[tuple[Source, bytes] | str]) -> None:

@@ -113,6 +113,7 @@ async def watched(
     return session, heard, list(nodes.values())
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("cause", CAUSES)
 def test_nothing_but_a_recorded_end_stops_the_others(cause: str) -> None:
     async def main() -> None:

@@ -79,6 +79,7 @@ def test_what_nccl_says_is_shown(tmp_path: Path, own: bool) -> None:
     assert ("NCCL INFO" in asked) is not own
 
 
+@pytest.mark.slow
 def test_it_is_asked_of_the_node_where_it_is_not_here(tmp_path: Path) -> None:
     name = run(tmp_path, "--nccl-debug")
     elsewhere = str(tmp_path / "elsewhere")
@@ -117,6 +118,7 @@ def test_nothing_is_known(tmp_path: Path) -> None:
     assert "--nccl-debug" in text
 
 
+@pytest.mark.slow
 def test_words(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COCKPIT, "ps", "--nccl"], capture_output=True, text=True, check=False, cwd=tmp_path

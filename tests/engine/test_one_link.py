@@ -86,6 +86,7 @@ async def running(folder: Path, size: int = 1000) -> AsyncIterator[tuple[Session
             await session.close()
 
 
+@pytest.mark.slow
 def test_stacks_collect_and_questions_use_the_links_of_the_session(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as (session, counts):
@@ -137,6 +138,7 @@ def test_a_link_lost_while_collecting_is_told_and_collecting_goes_on_when_it_is_
     assert error.hint.startswith("to resume later: cockpit collect one-link-")
 
 
+@pytest.mark.slow
 def test_a_link_that_does_not_come_back_ends_the_collecting_of_its_node_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

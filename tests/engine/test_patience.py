@@ -39,6 +39,7 @@ async def outcome(stages: dict[str, ConnectStage], **answers: float) -> dict[str
         return dict(zip(stages, await asyncio.gather(*asked), strict=True))
 
 
+@pytest.mark.slow
 def test_a_silent_node_is_given_up_once_nobody_gets_on_any_more() -> None:
     stages = {"dead": ConnectStage.DIALING, **{f"n{i}": ConnectStage.AGENT for i in range(5)}}
     slow = {f"n{i}": 0.4 * (i + 1) for i in range(5)}

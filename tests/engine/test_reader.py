@@ -195,6 +195,7 @@ def selected(reader: Reader, batch: int = 0) -> dict[Source, list[tuple[int, byt
     return found
 
 
+@pytest.mark.slow
 @given(scripts, narrowings, patterns, st.integers(0, 4))
 @settings(max_examples=200, deadline=None)
 def test_byte_for_byte_it_gives_the_lines_of_the_rows(

@@ -228,6 +228,7 @@ def test_each_byte_is_here_or_declared_missing(rank: Rank) -> None:
             assert copy[offset : offset + len(data)] == data
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rank", range(4), indirect=True)
 def test_whoever_takes_over_misses_nothing_and_tells_nothing_twice(
     rank: Rank, monkeypatch: pytest.MonkeyPatch

@@ -157,6 +157,7 @@ def test_ranks_run_and_stop_ends_them(wiped: Wiped, supervisor: bool) -> None:
     assert wiped.ask("stop", wiped.name).returncode == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("supervisor", [True, False])
 def test_the_cockpit_that_watches_stops_it(wiped: Wiped, supervisor: bool) -> None:
     wiped.wipe(supervisor=supervisor)

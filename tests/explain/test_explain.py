@@ -58,6 +58,7 @@ def test_the_first_failure_is_found_in_consoles_of_every_launcher(
     assert wrong == []
 
 
+@pytest.mark.few(4, "campaign")
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_the_first_failure_is_found_among_1024_ranks(launcher: str, tmp_path: Path) -> None:

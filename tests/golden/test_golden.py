@@ -84,7 +84,7 @@ def test_what_is_recorded_tells_nothing_of_a_machine(recorded: Path) -> None:
         assert name == "node.pyz" or not told.search(data), name
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @formats
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_run_of_then_is_shown_as_it_was_then(recorded: Path, scenario: str, tmp_path: Path) -> None:
@@ -320,6 +320,7 @@ def test_a_live_run_is_stopped(live: Live) -> None:
     assert_all_is_spooled(live.top, live.run)
 
 
+@pytest.mark.slow
 @live_runs
 def test_a_live_run_is_stopped_after_a_failure(live: Live) -> None:
     path = local_folder(live.top, live.run) / "manifest.json"

@@ -52,6 +52,7 @@ def test_frames_and_lines() -> None:
     assert "seed 1: 0 faults" in done.stdout
 
 
+@pytest.mark.slow
 def test_evidence() -> None:
     outcome = evidence(400, 1)
     assert outcome.faults == []

@@ -217,6 +217,7 @@ def spooled(home: Path, rank: int) -> Iterator[str]:
         yield from log.read_text().rpartition("\n")[0].splitlines()
 
 
+@pytest.mark.slow
 def test_stacks_of_a_job_of_others(training: Stub, cockpit: Cockpit) -> None:
     done = cockpit.run("stacks", "-w", "pod/train-[0-1]-abcde", "-n", "ml")
     assert done.returncode == 0, done

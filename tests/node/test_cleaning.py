@@ -280,6 +280,7 @@ def removed_bytes(base: Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in trash.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_used_by_another_run_of_its_name(launch: Launch, tmp_path: Path) -> None:
     """Between the look and the removal somebody else removed it, and started a run of the same name."""
     old = make(tmp_path / "base", "again")

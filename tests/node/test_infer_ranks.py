@@ -533,6 +533,7 @@ def test_ranks_below_a_task_of_slurm(tmp_path: Path, started: list[Started]) -> 
     assert found == {pid: (3 + at, "node_order") for at, pid in enumerate(pids)}
 
 
+@pytest.mark.slow
 def test_torchs_own_processes(tmp_path: Path, started: list[Started]) -> None:
     require_module("torch")
     port = str(free_port())

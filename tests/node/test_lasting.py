@@ -32,6 +32,7 @@ def last(path: Path) -> float:
     return list(ticks(path.read_bytes().split(b"\n")))[-1][0]
 
 
+@pytest.mark.slow
 def test_it_stays_within_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "times.jsonl"
     writer = index(str(path))
@@ -91,6 +92,7 @@ def test_what_is_in_its_way_costs_the_index(tmp_path: Path, there: Any) -> None:
     assert len(other._pending) <= PENDING
 
 
+@pytest.mark.slow
 def test_damage_in_it_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "times.jsonl"
     writer = index(str(path))

@@ -139,6 +139,7 @@ def test_the_gate_lets_them_through(ranks: list[Rank]) -> None:
         assert (profile.device, profile.backend, profile.notes) == ("cpu", "gloo", ())
 
 
+@pytest.mark.slow
 def test_steps_are_those_that_the_rank_marked(ranks: list[Rank]) -> None:
     for rank in ranks:
         found = rows(rank.found)

@@ -95,6 +95,7 @@ NASTY = st.text(st.sampled_from("ab $'\"\\\n\t!`#~*?{};&|<>()=é€\x1b\x7f\r%")
 VALUE = RAW | NASTY | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(args=st.lists(VALUE, max_size=4), values=st.lists(VALUE, max_size=4), folder=NASTY)
 def test_everything_arrives_unchanged(args: list[str], values: list[str], folder: str) -> None:
@@ -255,6 +256,7 @@ DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED"
 FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", accelerate="x", numactl="/x")
 
 
+@pytest.mark.slow
 @pytest.mark.launch
 @pytest.mark.parametrize(
     ("launcher", "hosts", "program", "no_ssh"),

@@ -206,6 +206,7 @@ def test_a_refused_key_names_who_was_refused(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_nobody_listens_and_nobody_answers(tmp_path: Path) -> None:
     async def main() -> None:
         place = Place(tmp_path)

@@ -322,6 +322,7 @@ def test_a_proxy_command_may_write_what_it_likes_to_stderr(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_proxy_command_that_fails_has_the_last_word(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.knows("alpha", 22, "ProxyCommand echo no way there >&2; exit 1")

@@ -60,9 +60,9 @@ def config(theme: str) -> Config:
     return Config(theme=theme, ascii=False)
 
 
-@pytest.mark.parametrize(
-    "name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
-)
+@pytest.mark.few(2, "campaign")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_every_screen_is_drawn_in_every_theme(name: str) -> None:
     above = {"question_mark": Finder, "colon": Finder, "x": Question}
     wanted = Color.parse(themes.read(themes.SHIPPED / f"{name}.toml").variables["rank-running"])
@@ -117,6 +117,7 @@ def test_a_theme_is_drawn_anew_when_its_file_is_saved() -> None:
     run(test())
 
 
+@pytest.mark.slow
 def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
     path = save("mine", "[rank]\nrunning = 'rot'\n")
 

@@ -181,6 +181,7 @@ def _unharmed(stage: Stage) -> None:
     assert stage.stops_at is not None
 
 
+@pytest.mark.slow
 def test_escape_closes_help_and_takes_nothing_else_back() -> None:
     async def main() -> None:
         async with played(Scene(play=noisy), SIZE) as (app, pilot, _):
@@ -207,6 +208,7 @@ ON_STACKS: dict[str, tuple[str, Callable[[StacksApp], object]]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ON_STACKS)
 def test_a_burst_does_what_its_keys_do_on_the_stacks(name: str) -> None:
     text, done = ON_STACKS[name]

@@ -73,6 +73,7 @@ def question(*answers: Answer, lines: Sequence[str] = ("it ends",)) -> Question:
     return Question("stop this run?", lines, answers or (STAY, STOP, KILL))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [

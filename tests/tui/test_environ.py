@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from textual.pilot import Pilot
 
 from cockpit.engine.links.link import RemoteError
@@ -73,6 +74,7 @@ def test_without_a_link_it_is_asked_for_when_there_is_one() -> None:
     assert len(stage.asked) == 1
 
 
+@pytest.mark.slow
 def test_a_link_that_is_lost_over_it_is_no_answer() -> None:
     def play(stage: Stage) -> None:
         fails(stage)

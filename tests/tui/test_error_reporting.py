@@ -493,6 +493,7 @@ def terminal_config() -> Config:
 # The watch
 
 
+@pytest.mark.slow
 def test_a_watch_that_fails_pauses_and_says_so_until_it_goes_on() -> None:
     """Whatever it fails with: a full disk here, or what nobody foresaw."""
 

@@ -31,6 +31,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scene", ["running", "failed", "stalled", "frozen"])
 def test_a_second_in_which_nothing_happens_draws_nothing(scene: str, drawn: list[str]) -> None:
     async def main() -> None:

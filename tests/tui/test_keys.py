@@ -210,6 +210,7 @@ def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("run", RUNS)
 def test_the_key_does_it(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _watch_pager(monkeypatch)
@@ -293,6 +294,7 @@ def test_a_note_that_is_shown_is_not_shown_twice() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("pane", "heading", "first"),
     [("1", "Here: nodes and ranks", "mark"), ("2", "Here: log", "pace"), ("6", "Here: pace", "longer")],
@@ -323,6 +325,7 @@ def offered(app: CockpitApp) -> dict[str, str]:
     return {names[key]: short for key, _, short in words if key in names}
 
 
+@pytest.mark.slow
 def test_a_key_that_is_offered_does_something_in_the_pane_it_is_offered_in() -> None:
     """And enter, where it is not offered, says why."""
 
@@ -438,6 +441,7 @@ def test_the_log_narrows_to_what_is_chosen_and_esc_widens_it() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_events_are_filtered_like_lines_and_open_what_was_kept() -> None:
     def kept(stage: Stage) -> None:
         fails(stage)

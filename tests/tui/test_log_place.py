@@ -86,6 +86,7 @@ def task(told: Told, place: LogPlace, what: str, how: float) -> Task:
     return (place.moved if what == "moved" else place.scrolled)(int(how))
 
 
+@pytest.mark.slow
 @given(steps=st.lists(st.tuples(moves, st.sampled_from([0, 1, 2, 100])), min_size=1, max_size=12))
 @example(steps=[(("grow", 1), 1), (("at", 0.0), 0), (("scrolled", 4), 1)])
 @example(steps=[(("grow", 2), 1), (("moved", 1), 1), (("unfolded", 0), 0)])

@@ -458,6 +458,7 @@ def test_moving_past_the_end_follows_again(pen: Pen) -> None:
     play(scene)
 
 
+@pytest.mark.slow
 def test_the_cursor_walks_the_whole_log_line_by_line(pen: Pen) -> None:
     async def scene(app: LogApp, pilot: Pilot[None]) -> None:
         view = app.log_view

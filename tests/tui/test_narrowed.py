@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from cockpit.tui.run.rank_grid import RankGrid
@@ -63,6 +64,7 @@ def test_ranks_by_state_as_it_changes() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_escape_and_a_mistake() -> None:
     async def main() -> None:
         async with played(Scene(play=fails), SIZE) as (app, pilot, _):

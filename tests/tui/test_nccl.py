@@ -15,6 +15,7 @@ from tests.nccl_tests.standin import printed
 from tests.tui.scenes import SCENES, Scene, choose, chosen, healthy, nothing, played, text_of, until
 
 
+@pytest.mark.slow
 def test_it_appears_as_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cockpit.tui.run.nccl_said.AGAIN_S", 0.0)
     monkeypatch.setattr("cockpit.tui.run.nccl_said.REST", 0.0)
@@ -63,6 +64,7 @@ def test_what_is_wrong_is_in_the_banner_until_a_rank_fails(monkeypatch: pytest.M
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_its_own_file_is_in_the_log() -> None:
     async def main() -> None:
         async with played(Scene(lambda: healthy(nccl_debug=True), nothing), (160, 40)) as (app, pilot, stage):

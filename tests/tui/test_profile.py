@@ -252,6 +252,7 @@ def test_the_command_line_takes_the_same(wish: Wish, words: Sequence[str]) -> No
     assert words_of(wish) == words
 
 
+@pytest.mark.slow
 def test_the_run_offers_marked_ranks_and_finds_earlier_profiles_by_name() -> None:
     def known(stage: Stage) -> None:
         store = store_of(stage.folder)

@@ -64,6 +64,7 @@ def test_what_logs_alone_tell_is_estimated() -> None:
     assert "~2.00 s" in found
 
 
+@pytest.mark.slow
 def test_the_cursor_goes_through_the_ranks_and_a_click_finds_one() -> None:
     async def main() -> None:
         async with played(Scene(play=slows, keys=("z", "down", "down", "down")), (140, 45)) as (

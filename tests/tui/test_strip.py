@@ -80,6 +80,7 @@ def shown(scene: Scene, size: tuple[int, int], *keys: str) -> list[str]:
     return asyncio.run(main())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("size", "there"), [((140, 45), True), ((140, 29), False), ((80, 45), False)])
 def test_it_is_above_the_log_where_there_is_room(size: tuple[int, int], there: bool) -> None:
     log, detail = shown(SCENES["running"], size, "3")
