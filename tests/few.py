@@ -1,5 +1,6 @@
-"""Tests with many cases, of which a few do: ``few(3)`` leaves the others to the slow tests, ``few(3, "campaign")``
-to the campaigns.
+"""Tests with many cases, of which a few are enough.
+
+``few(3)`` leaves the others to the slow tests, ``few(3, "campaign")`` to the campaigns.
 """
 
 from __future__ import annotations

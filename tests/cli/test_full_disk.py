@@ -140,7 +140,7 @@ def test_leaving_where_the_journal_cannot_be_written(tmp_path: Path) -> None:
     verbs = Verbs(tmp_path / "state", tmp_path / "work")
     run = verbs.start(*verbs.words("r", HELD))
     until(lambda: verbs.spooled("r", 0).exists() and verbs.spooled("r", 0).stat().st_size, "output")
-    # As a full disk, to the byte, and without being root. Stopped, as what comes meanwhile must not find it first.
+    # As a full disk, to the byte, and without being root; stopped, so that nothing that comes finds it first.
     run.send_signal(signal.SIGSTOP)
     until(lambda: psutil.Process(run.pid).status() == psutil.STATUS_STOPPED, "it stands still")
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (1, 1))
