@@ -45,7 +45,8 @@ def call(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
 def test_what_ran_nowhere_is_named(folder: Path, workers: str) -> None:
     words = ["pytest", "-p", "tests.ran", "-p", "no:cacheprovider", "-n", workers]
     first = call(folder, *words, "--ran", "user", "-k", "not left_out")

@@ -183,6 +183,7 @@ STOP = b"\x1a"
 """ctrl+z"""
 
 
+@pytest.mark.slow
 def test_the_terminal_is_closed(slow: Terminal) -> None:
     slow.close()
     slow.ended()

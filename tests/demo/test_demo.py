@@ -193,6 +193,7 @@ def test_collected_files_are_kept_too() -> None:
     folder.discard()
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_nothing(demos: Demos) -> None:
     process = demos.start(*LONG)
     until(demos.trains, "steps of all ranks")

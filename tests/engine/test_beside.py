@@ -146,6 +146,7 @@ def test_which_matter() -> None:
     assert len(NODES) == 2
 
 
+@pytest.mark.slow
 def test_a_real_run(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:
     world = Verbs(tmp_path / "state", tmp_path / "work", quick_cockpit)
     script = f"while [ ! -e {world.runs}/real/environ.json ]; do sleep 0.1; done\n"

@@ -200,6 +200,7 @@ def test_text_from_a_node_is_harmless(folder: RunFolder) -> None:
     assert one.missing[2] == "\\x1b[2Jgone"
 
 
+@pytest.mark.slow
 def test_an_export_that_is_here(tmp_path: Path) -> None:
     path = job(tmp_path / "x.sqlite", (4711, 4712))
     one = asyncio.run(reports.read_here(path))

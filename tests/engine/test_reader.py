@@ -123,6 +123,7 @@ def test_forwards_and_backwards_are_the_same_rows(
             assert reader.before(place, len(rows) + 1, 9.0) == Page(rows[:at], False, (0, 0))
 
 
+@pytest.mark.slow
 @given(scripts, narrowings, patterns)
 @example([(("gpu1", 0), b"a\tb\n")], (frozenset(), frozenset()), "a  ")
 @settings(max_examples=200, deadline=None)

@@ -185,6 +185,7 @@ def test_what_ranks_write_to_their_container_is_here_byte_for_byte(
         )
 
 
+@pytest.mark.slow
 def test_who_may_not_read_logs_is_told_so_and_the_last_words_of_a_container_are_here(
     stub: Stub, cockpit: Cockpit, tmp_path: Path
 ) -> None:

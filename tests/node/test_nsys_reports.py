@@ -115,6 +115,7 @@ def test_a_report_of_a_rank_says_whose_it_is(node: Node) -> None:
     assert [(last[rank].state, last[rank].file) for rank in (0, 1)] == [("done", name) for name in names]
 
 
+@pytest.mark.slow
 def test_reports_by_names_of_the_users_own_are_told_by_their_processes(node: Node) -> None:
     node.be(f'case "$(cat "$report")" in 0) cp {node.ready} "$out";; *) cp {node.folder}/other "$out";; esac')
     job(node.ready.with_name("one"), PIDS[:1]).replace(node.ready)

@@ -19,7 +19,7 @@ from cockpit.node.profile import traces
 from tests.needs import require_module
 from tests.node.kineto import calls, own, rows
 
-pytestmark = pytest.mark.launch
+pytestmark = [pytest.mark.launch, pytest.mark.slow]
 
 FIRST, STEPS, BATCHES, SLOW_S = 10, 3, 2, 0.05
 FIT_NS = 1_000_000
@@ -107,9 +107,7 @@ class Rank(NamedTuple):
     told: dict[str, Any]
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param("plain", marks=[pytest.mark.slow, pytest.mark.campaign]), "stack"]
-)
+@pytest.fixture(scope="module", params=[pytest.param("plain", marks=pytest.mark.campaign), "stack"])
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Rank]:
     require_module("torch")
     folder = tmp_path_factory.mktemp("traces")
@@ -132,14 +130,12 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return made
 
 
-@pytest.mark.slow
 def test_the_gate_lets_them_through(ranks: list[Rank]) -> None:
     for rank in ranks:
         profile = read(RankProfile, {**rank.found, "rank": 0, "file": "t", "size": 1, "sha256": "0" * 64})
         assert (profile.device, profile.backend, profile.notes) == ("cpu", "gloo", ())
 
 
-@pytest.mark.slow
 def test_steps_are_those_that_the_rank_marked(ranks: list[Rank]) -> None:
     for rank in ranks:
         found = rows(rank.found)

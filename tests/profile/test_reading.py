@@ -16,7 +16,7 @@ from cockpit.core.profile.reader import read as reading_of
 from cockpit.node.profile import traces
 from tests.needs import require_module
 
-pytestmark = pytest.mark.launch
+pytestmark = [pytest.mark.launch, pytest.mark.slow]
 
 RANKS, SLOW, FIRST, STEPS, SLOW_S = 3, 1, 10, 5, 0.4
 MANY_TIMES = 4
@@ -125,7 +125,7 @@ def taken(folder: Path, site: str) -> Collection:
     [
         ("backward", "compute"),
         *(
-            pytest.param(*one, marks=[pytest.mark.slow, pytest.mark.campaign])
+            pytest.param(*one, marks=pytest.mark.campaign)
             for one in (("input", "data"), ("forward", "idle"), ("update", "idle"))
         ),
     ],

@@ -79,6 +79,7 @@ def test_a_run_that_nobody_watched_gets_it_at_the_next_attach(
     assert "report:" not in world.call("attach", "left", "--headless").err
 
 
+@pytest.mark.slow
 def test_a_watched_run_gets_it_at_its_end(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:
     world = Verbs(tmp_path / "state", tmp_path / "work", quick_cockpit)
     settings = tmp_path / "config" / "cockpit" / "config.toml"
