@@ -611,12 +611,12 @@ async def played(
 
 
 async def settled(pilot: Pilot[Any]) -> None:
-    """Draw what is drawn now and then, and wait until nothing is under way and three looks show the same.
+    """Draw what is drawn now and then, and wait until nothing is under way and two looks show the same.
 
-    Two looks are further apart than the app waits for more keys before it applies what was typed.
+    They are further apart than the app waits for more keys before it applies what was typed.
     """
-    before, same = "", 0
-    while same < 2:
+    before = ""
+    while True:
         screen = pilot.app.screen
         if isinstance(screen, RunScreen):
             draw_now(screen)
@@ -624,7 +624,8 @@ async def settled(pilot: Pilot[Any]) -> None:
             screen._draw()
         await pilot.pause(LOOK_S)
         now = text_of(pilot.app)
-        same = same + 1 if now == before and not busy(pilot.app) else 0
+        if now == before and not busy(pilot.app):
+            return
         before = now
 
 
