@@ -3,10 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests side by side: some wait, but more would starve each other's launches; slow ones wait more.
-CORES := $(shell getconf _NPROCESSORS_ONLN)
-test: JOBS ?= $(shell echo $$(($(CORES) + ($(CORES) + 1) / 2)))
-JOBS ?= $(shell echo $$(($(CORES) * 2)))
+# Tests side by side: some wait, but many more would starve each other's launches.
+JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-all campaigns quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s k8s-down bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean

@@ -132,7 +132,7 @@ def test_every_definition_has_bounds_for_every_field(definition: type[Any]) -> N
     ]
 
 
-@pytest.mark.few(50)
+@pytest.mark.few(30)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda found: str(found.__name__))

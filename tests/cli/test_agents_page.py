@@ -92,7 +92,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, quick_cockpit: tuple[str, 
         process.wait(PATIENCE_S)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("command", "fields"), rows(), ids=[command for command, _ in rows()])
 def test_a_question_is_answered(
     running: Path, quick_cockpit: tuple[str, ...], command: str, fields: list[str]

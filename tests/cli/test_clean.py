@@ -131,6 +131,7 @@ def test_a_person_is_asked(typed: str, goes: bool, world: Verbs, monkeypatch: py
     assert ("well" not in on_nodes(world)) is goes
 
 
+@pytest.mark.slow
 def test_over_ssh_a_run_stays_until_it_has_ended_and_its_reports_are_here(tmp_path: Path) -> None:
     """Two nodes behind a real ssh server, whose run folders are in one place."""
 

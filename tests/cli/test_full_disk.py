@@ -136,6 +136,7 @@ def test_a_run_that_ends_on_a_full_disk_is_attached_to_later(disk: Disk, verbs: 
     whole(verbs, "r")
 
 
+@pytest.mark.slow
 def test_leaving_where_the_journal_cannot_be_written(tmp_path: Path) -> None:
     verbs = Verbs(tmp_path / "state", tmp_path / "work")
     run = verbs.start(*verbs.words("r", HELD))

@@ -207,7 +207,7 @@ QUIET = {"attach", "attach as JSON"}
 """What shows nothing hostile, as nothing happens any more."""
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", CASES)
 def test_no_verb_lets_a_node_drive_the_terminal(world: World, case: str) -> None:
     words, changes, codes = CASES[case]
@@ -235,26 +235,22 @@ def test_a_run_shows_what_ranks_print_and_nodes_record(world: World) -> None:
     assert code == 1, shown
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "verb",
     [
         "run",
         "logs",
-        *(
-            pytest.param(verb, marks=pytest.mark.slow)
-            for verb in [
-                "plan",
-                "ps",
-                "attach",
-                "metrics",
-                "stacks",
-                "profile",
-                "stop",
-                "collect",
-                "demo",
-                "where",
-            ]
-        ),
+        "plan",
+        "ps",
+        "attach",
+        "metrics",
+        "stacks",
+        "profile",
+        "stop",
+        "collect",
+        "demo",
+        "where",
     ],
 )
 def test_help_and_wrong_words(world: World, verb: str) -> None:
@@ -308,6 +304,7 @@ def test_raw_bytes_are_not_for_a_terminal(world: World) -> None:
     assert piped.stdout == LOG
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", ["ps of a run", "a run that is refused", "ps, nodes that refuse", "collect"])
 def test_without_the_sanitiser_the_terminal_is_driven(world: World, case: str) -> None:
     words, changes, _ = CASES[case]

@@ -179,6 +179,7 @@ def test_a_time_that_a_person_names_stops_a_run_in_which_nothing_moves() -> None
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "more",
     [

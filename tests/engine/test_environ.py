@@ -54,6 +54,7 @@ async def asked(session: Session) -> EnvironAnswer:
     return await session.ask("localhost", Environ(session.dir("localhost"), 1))
 
 
+@pytest.mark.slow
 def test_of_a_rank_that_ended_long_before_anybody_looked(
     crashed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

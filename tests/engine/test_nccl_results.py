@@ -75,9 +75,8 @@ def told(folder: Path, name: str) -> Any:
     return shown
 
 
-@pytest.mark.parametrize(
-    "version", [VERSIONS[-1], *(pytest.param(one, marks=pytest.mark.slow) for one in VERSIONS[:-1])]
-)
+@pytest.mark.few(1)
+@pytest.mark.parametrize("version", VERSIONS[::-1])
 def test_it_is_recognised_and_shown(tmp_path: Path, version: str) -> None:
     name, said = run(tmp_path, STANDIN_VERSION=version)
     assert "all_reduce_perf on gpu[01-02], 2 ranks: busbw " in said

@@ -186,7 +186,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours, "_LOOK_S", 0.0)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rank", range(8), indirect=True)
 def test_each_byte_is_here_or_declared_missing(rank: Rank) -> None:
     run = RunFolder.find("run").path

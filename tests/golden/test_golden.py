@@ -84,7 +84,7 @@ def test_what_is_recorded_tells_nothing_of_a_machine(recorded: Path) -> None:
         assert name == "node.pyz" or not told.search(data), name
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @formats
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_run_of_then_is_shown_as_it_was_then(recorded: Path, scenario: str, tmp_path: Path) -> None:

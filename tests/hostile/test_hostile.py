@@ -92,6 +92,7 @@ def test_whole_verbs() -> None:
     assert {mutation for _, mutation in PAIRS} == set(COLUMNS)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("wall", ["most", "finite", "text", "entries", "own ranks"])
 def test_without_a_bound_frames_come_through(wall: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, instead = BOUNDS[wall]

@@ -177,6 +177,7 @@ def test_without_inner_a_rank_has_no_parent_and_dies(profiling: Any) -> None:
     assert not run.events("rank_lost")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fake", ["once", "fails"])
 def test_a_profiler_that_fails_before_it_starts_anything(profiling: Any, fake: str) -> None:
     run = profiling("echo inside:$INSIDE; exit 7", fake=fake)

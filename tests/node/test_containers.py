@@ -159,6 +159,7 @@ def forked(place: Place) -> list[str]:
     return [*[require("unshare"), "-Urpm", "--fork", "--mount-proc", "--kill-child"], "sh", "-c", line]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("container", [unshared, bubblewrap, nested, forked])
 def test_ranks_in_containers_of_ones_own(place: Place, container: Any) -> None:
     words = container(place)

@@ -154,6 +154,7 @@ def test_what_stands_in_the_place_of_an_older_record_holds_no_wrapper_up(
     assert not list(tmp_path.rglob("stolen*"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["rank-0.environ.json", "rank-0.environ.json.tmp"])
 @pytest.mark.parametrize("make", ["mkfifo", "mkdir", "ln -s /proc/self/mem"])
 def test_what_stands_in_the_place_of_an_environment_holds_no_wrapper_up(

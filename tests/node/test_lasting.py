@@ -77,6 +77,7 @@ def test_the_index_of_an_earlier_version_is_followed_unless_it_is_huge(tmp_path:
     assert [name for name, _, _ in parts] == ["sizes.jsonl"] * (size == 40)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("there", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/passwd", path)])
 def test_what_is_in_its_way_costs_the_index(tmp_path: Path, there: Any) -> None:
     path = tmp_path / "times.jsonl"

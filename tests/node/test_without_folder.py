@@ -151,6 +151,7 @@ def test_a_rank_that_ended_is_no_longer_told(run: Run) -> None:
     assert status.status(call(run)[0])["gone"]["ranks"] == [second]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("supervisor", [True, False])
 def test_stop_ends_them(run: Run, supervisor: bool, hard: bool) -> None:

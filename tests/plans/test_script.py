@@ -250,28 +250,26 @@ def test_words_for_the_launcher_arrive_unchanged(tmp_path: Path, launcher: str) 
         assert found[-2:] == ["--deepspeed_config", "$x"]
 
 
-SLOW = pytest.mark.slow
 AWKWARD = ("--n", "3", "--", "--local_rank", "a b", "--master_port=1", "-m", "$x")
 DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", accelerate="x", numactl="/x")
 
 
-@pytest.mark.slow
+# Of deepspeed and torchrun another quick test has a real launch: tests/node/test_launchers.py.
+@pytest.mark.few(1)
 @pytest.mark.launch
 @pytest.mark.parametrize(
     ("launcher", "hosts", "program", "no_ssh"),
     [
-        ("deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), True),
-        ("torchrun", (Host("b", (0, 1)),), (RANK_PY, *AWKWARD), True),
         ("accelerate", (Host("b", (0,)),), (RANK_PY, *AWKWARD), True),
-        pytest.param("deepspeed", (Host("b", (0, 1)),), (RANK_PY, "--", "--x"), True, marks=SLOW),
-        pytest.param("deepspeed", (Host("b", (0,)),), ("-m", "rank", "--steps=1"), True, marks=SLOW),
-        pytest.param("deepspeed", (Host("b", (0,)),), (sys.executable + "-program", "x"), True, marks=SLOW),
-        pytest.param(
-            "deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), False, marks=SLOW
-        ),
-        pytest.param("torchrun", (Host("b", (0,)),), ("-m", "rank", "--", "--no"), True, marks=SLOW),
-        pytest.param("accelerate", (Host("b", (1, 3)),), ("-m", "rank", "--", "--no"), True, marks=SLOW),
+        ("accelerate", (Host("b", (1, 3)),), ("-m", "rank", "--", "--no"), True),
+        ("torchrun", (Host("b", (0, 1)),), (RANK_PY, *AWKWARD), True),
+        ("torchrun", (Host("b", (0,)),), ("-m", "rank", "--", "--no"), True),
+        ("deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), True),
+        ("deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), False),
+        ("deepspeed", (Host("b", (0, 1)),), (RANK_PY, "--", "--x"), True),
+        ("deepspeed", (Host("b", (0,)),), ("-m", "rank", "--steps=1"), True),
+        ("deepspeed", (Host("b", (0,)),), (sys.executable + "-program", "x"), True),
     ],
 )
 def test_real_launchers(

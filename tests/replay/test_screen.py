@@ -117,6 +117,7 @@ def content(folder: RunFolder) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+@pytest.mark.slow
 def test_every_key_moves_in_time(run: RunFolder) -> None:
     async def story() -> None:
         async with opened(Replaying(run)) as (app, screen, pilot):

@@ -331,6 +331,7 @@ def test_a_proxy_command_that_fails_has_the_last_word(tmp_path: Path) -> None:
     assert f"try: ssh -F {tmp_path}/config alpha true" in str(error)
 
 
+@pytest.mark.slow
 def test_a_proxy_command_ends_with_its_connection(tmp_path: Path) -> None:
     (tmp_path / "proxy.py").write_text(PROXY)
 

@@ -53,6 +53,7 @@ def pair(**more: object) -> tuple[RunFolder, RunFolder]:
     return run(HEALTHY), after
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", SIZES)
 def test_curves_and_differences(size: tuple[int, int]) -> None:
     before, after = pair()

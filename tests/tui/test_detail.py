@@ -464,6 +464,7 @@ def test_what_the_probe_says() -> None:
 # What nodes send may be anything
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("value", [HOSTILE, None, 5, [HOSTILE], {"x": HOSTILE}, math.nan, math.inf, 10**400])
 def test_hostile_fields_break_nothing(value: Any) -> None:
     run = Run().running()

@@ -174,6 +174,7 @@ def test_search_and_enter_runs_it() -> None:
     assert app.answers == ["next_warning"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("typed", "runs"),
     [("pgdn", "page_down"), ("FREEZE", "freeze"), ("failed log", "failed_log"), ("osc 52", "copy")],

@@ -264,7 +264,7 @@ DRAWN = [
 ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("kind", "name"), DRAWN, ids=lambda each: getattr(each, "__name__", each))
 def test_what_cannot_be_drawn_says_so_in_its_place(
     kind: type[Widget], name: str, monkeypatch: pytest.MonkeyPatch

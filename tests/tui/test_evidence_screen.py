@@ -51,6 +51,7 @@ def keep(root: Path, at: float, by_nodes: str) -> None:
     saved.save(made, saved.new_folder(root, made))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [(80, 24), (140, 45)])
 def test_moments_the_newest_first(tmp_path: Path, size: tuple[int, int]) -> None:
     root = tmp_path / "stacks"

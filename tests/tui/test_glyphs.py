@@ -100,7 +100,7 @@ def foreign(text: str) -> set[str]:
     return {sign for sign in text if not sign.isascii()}
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "scene",
     [
@@ -159,6 +159,7 @@ def test_output_of_a_node_is_ascii_too_and_keeps_its_place() -> None:
     assert {len(line) for line in text.splitlines() if line.startswith(("|", "+"))} == {140}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scene", ["running", "failed", "stale"])
 def test_states_are_told_without_colour(scene: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_COLOR takes every hue from the screen, and no sign."""

@@ -123,6 +123,7 @@ def checkpointed(ranks: int, nodes: int) -> Sight:
     return replace(sight(pace, nodes, saves=saves), now=at)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("ranks", "nodes"), [(16, 2), (1024, 128)])
 @pytest.mark.parametrize(("width", "height"), [(88, 26), (74, 12)])
 def test_a_checkpoint_keeps_its_name_beside_who_is_slow(

@@ -61,7 +61,7 @@ async def drawn(name: str, size: tuple[int, int]) -> str:
         return text_of(app)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", [name for name in SCENES if name in PICTURES])
 def test_it_looks_as_designed(name: str) -> None:
     as_designed(name, asyncio.run(drawn(name, PICTURES[name])))

@@ -89,6 +89,7 @@ def test_it_says_what_matters(name: str) -> None:
     assert [words for words in SAYS[name] if words not in shown] == [], shown
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", [name for name, scene in STACK_SCENES.items() if not scene.keys and PICTURES.get(name) == LARGE]
 )

@@ -50,14 +50,14 @@ async def drawn(name: str, size: tuple[int, int]) -> str:
         return text_of(app)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", [name for name in SCENES if name in PICTURES])
 def test_it_looks_as_designed(name: str, tmp_path: Path) -> None:
     # Folders of this test's own are not the same twice.
     as_designed(name, asyncio.run(drawn(name, PICTURES[name])).replace(str(tmp_path), "/home/ada"))
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", [name for name in SCENES if name not in PICTURES])
 def test_it_says_what_matters(name: str) -> None:
     shown = asyncio.run(drawn(name, SMALL))
@@ -78,6 +78,7 @@ def test_what_changed_in_a_snapshot_is_shown_beside_what_it_was() -> None:
     assert "same" not in shown
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("size", "says"), [((49, 24), "50 x 12"), ((80, 11), "50 x 12"), ((50, 12), "")])
 def test_a_terminal_too_small_says_so(size: tuple[int, int], says: str) -> None:
     async def main() -> str:
@@ -89,6 +90,7 @@ def test_a_terminal_too_small_says_so(size: tuple[int, int], says: str) -> None:
     assert says in shown
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("width", "left"), [(140, 47), (200, 60), (300, 90)])
 def test_a_wide_screen_gives_the_left_column_its_share(width: int, left: int) -> None:
     async def main() -> None:

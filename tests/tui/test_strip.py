@@ -137,6 +137,7 @@ def tells_little(stage: Stage) -> None:
     stage.prints(0, "hello\n")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("play", [goes_well, is_slow, is_late, tells_little])
 def test_that_nothing_is_wrong_is_said_only_where_it_is_known(play: Callable[[Stage], None]) -> None:
     (text,) = shown(Scene(healthy, play), (140, 45))
