@@ -9,6 +9,7 @@ import glob
 import os
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -167,17 +168,22 @@ def facts(call: Call) -> Dict[str, Any]:
 def _switches(command: List[str]) -> List[str]:
     """The options that a program's help names, in their order; none: it says nothing in time."""
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            check=False,
-            timeout=_HELP_S,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return []
-    found = _SWITCH.findall(done.stdout[:_HELP_BYTES].decode("utf-8", "replace"))
+    with process:
+        try:
+            said, _ = process.communicate(timeout=_HELP_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # a script's own children, too
+            return []
+    found = _SWITCH.findall(said[:_HELP_BYTES].decode("utf-8", "replace"))
     return list(dict.fromkeys(found))[:_MOST_SWITCHES]
 
 

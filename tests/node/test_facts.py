@@ -10,6 +10,8 @@ import pytest
 
 from cockpit.node.calls import Call
 from cockpit.node.facts import facts, packages
+from tests.node.runs import alive
+from tests.waiting import until
 
 
 def test_folders_that_are_no_packages_are_not_taken_for_them(tmp_path: Path) -> None:
@@ -34,21 +36,33 @@ usage: nsys profile [<args>] [application]
 """
 
 
-def test_options_are_those_that_the_profilers_help_names(tmp_path: Path) -> None:
-    nsys = tmp_path / "nsys"
-    nsys.write_text(f"#!/bin/sh\n[ \"$*\" = 'profile --help' ] && cat <<'END' >&2\n{HELP}END\nexit 1\n")
+def switches(folder: Path, help_: str) -> list[str]:
+    """The options that are found where nsys is a script."""
+    nsys = folder / "nsys"
+    nsys.write_text(f"#!/bin/sh\n{help_}\n")
     nsys.chmod(0o755)
-    asked: dict[str, Any] = {"do": "facts", "cwd": str(tmp_path), "python": sys.executable}
-    asked["base"] = str(tmp_path)
+    asked: dict[str, Any] = {"do": "facts", "cwd": str(folder), "python": sys.executable, "base": str(folder)}
     asked["tools"], asked["help"] = {"nsys": [str(nsys)]}, ["nsys", "profile", "--help"]
-    found = facts(Call({"id": 1, **asked}, b"", lambda head, data: None))
+    found: list[str] = facts(Call({"id": 1, **asked}, b"", lambda head, data: None))["switches"]
+    return found
+
+
+def test_options_are_those_that_the_profilers_help_names(tmp_path: Path) -> None:
+    helps = f"[ \"$*\" = 'profile --help' ] && cat <<'END' >&2\n{HELP}END\nexit 1"
     known = ["-b", "--backtrace", "--nvtx-domain-", "-h", "--help", "--cpu-core-events", "--x-"]
-    assert found["switches"] == known
-    for text in ("sleep 1000", "exit 0", "printf '\\377--\\0'"):
-        nsys.write_text(f"#!/bin/sh\n{text}\n")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("cockpit.node.facts._HELP_S", 0.05)
-            assert facts(Call({"id": 1, **asked}, b"", lambda head, data: None))["switches"] == []
+    assert switches(tmp_path, helps) == known
+    assert switches(tmp_path, "exit 0") == []
+    assert switches(tmp_path, "printf '\\377--\\0'") == []
+
+
+def test_a_help_that_takes_too_long_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = tmp_path / "started"
+    monkeypatch.setattr("cockpit.node.facts._HELP_S", 3.0)
+    assert switches(tmp_path, f"sleep 1000 &\necho $! >{started}\nwait") == []
+    pid = int(started.read_text())
+    until(lambda: not alive(pid), "what it started is ended")
 
 
 def test_what_is_installed_has_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
