@@ -34,6 +34,7 @@ from cockpit.engine.links.link import RemoteError
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.transport.base import LinkError
 from tests.engine.pools import Fakes, MadeUp, Sent
+from tests.waiting import PATIENCE_S
 
 CHUNK = 1000
 
@@ -284,7 +285,7 @@ def test_a_slow_disk_does_not_hold_the_loop_up(
 
     def fsync(number: int) -> None:
         """Sync when the loop has had a turn meanwhile."""
-        held.append(turns.wait(60))
+        held.append(turns.wait(PATIENCE_S))
         real(number)
 
     async def main() -> Collected:

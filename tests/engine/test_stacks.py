@@ -44,7 +44,7 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 from tests.core.fates import end
 from tests.happened import happened
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 MAIN = Frame("<module>", "./train.py", 240)
 STEP = Frame("train_step", "./train.py", 188)
@@ -935,7 +935,7 @@ def test_what_waits_for_the_thread_is_done_in_one_visit() -> None:
 
     def work(number: int) -> int:
         visits.append(number)
-        free.wait(60)
+        free.wait(PATIENCE_S)
         if number == 2:
             raise CockpitError("bad")
         return number

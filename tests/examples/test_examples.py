@@ -201,7 +201,7 @@ def test_ranks_that_meet_wait_for_each_other_and_not_for_who_has_ended(
     logs = [tmp_path / str(rank) for rank in range(3)]
     flags = ("--together", "--steps", "6", "--hang", "1@4", "--crash", "2@2")
     first, second, third = (begin(started, log, *flags, rank=rank) for rank, log in enumerate(logs))
-    assert third.wait(60) == 1
+    assert third.wait(PATIENCE_S) == 1
     until(lambda: b"hangs at step 4" in logs[1].read_bytes(), "the hang")
     until(lambda: b"step 3/6" in logs[0].read_bytes(), "the step before it")
     assert first.poll() is None

@@ -86,7 +86,7 @@ def test_a_run_and_what_comes_after_it(cockpits: Cockpits) -> None:
         assert '"state": "running"' in listed.stdout, listed.stdout + listed.stderr
         stopped = cockpits.cockpit("stop", cockpits.name, "--now")
         assert stopped.returncode == 0, stopped.stderr
-        attached.wait(60)
+        attached.wait(PATIENCE_S)
     finally:
         attached.kill()
         attached.wait()

@@ -18,7 +18,7 @@ from cockpit.node.run import helpers
 from cockpit.node.stacks import pyspy
 from tests.node import runs, spies
 from tests.node.conftest import Launch
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 Started = tuple[runs.Run, int]
 
@@ -98,7 +98,7 @@ def test_a_py_spy_that_is_not_wanted_is_ended(started: Started, hanging: Path) -
     pid = begun(hanging)
     assert wanted.wait(0) is None
     wanted.kill()
-    assert wanted.wait(60) == -signal.SIGKILL
+    assert wanted.wait(PATIENCE_S) == -signal.SIGKILL
     assert procfs.stat(pid) is None
     # An agent that is gone cannot ask for it.
     with connected(run) as peer, open(os.devnull, "wb") as nothing:
@@ -114,7 +114,7 @@ def test_the_supervisor_ends_with_a_py_spy_under_way(started: Started, hanging: 
     pid = begun(hanging)
     run.stop(hard=True)
     run.ended()
-    assert wanted.wait(60) == -signal.SIGKILL
+    assert wanted.wait(PATIENCE_S) == -signal.SIGKILL
     until(lambda: procfs.stat(pid) is None, "the end of py-spy")
 
 
@@ -146,7 +146,7 @@ def test_nonsense_does_not_harm_the_supervisor(started: Started) -> None:
             told = b"".join(iter(lambda: peer.recv(1 << 16), b""))
             # What no program can be given is found out when it is too late to refuse.
             assert (b"started" in told) == (b"u0000" in message), message
-    assert spied(run, Path(spies.REAL)).wait(60) is not None
+    assert spied(run, Path(spies.REAL)).wait(PATIENCE_S) is not None
     assert procfs.alive(run.started["pid"], run.started["ticks"])
     assert (run.folder / "supervisor.log").read_text() == ""
 

@@ -14,6 +14,7 @@ from cockpit.base.lasting import PENDING, Lasting
 from cockpit.base.times import line, thinned, ticks
 from cockpit.node.run import follow
 from tests.node import folders
+from tests.waiting import PATIENCE_S
 
 LIMIT = 50_000
 
@@ -112,14 +113,16 @@ def test_nobody_waits_while_it_is_thinned(tmp_path: Path) -> None:
 
     def slowly(data: bytes) -> bytes:
         begun.set()
-        assert go.wait(60)
+        assert go.wait(PATIENCE_S)
         return thinned(data, LIMIT)
 
     writer = Lasting(str(path), LIMIT, slowly)
-    place = 0
-    while not begun.is_set():
+    place = full = 0
+    while not full:
+        full = place and path.stat().st_size >= LIMIT
         writer.add(line(1000.0 + place / 5, {"rank-0.log": place}))
         place += 1
+    assert begun.wait(PATIENCE_S)
     for more in range(place, place + 100):
         writer.add(line(1000.0 + more / 5, {"rank-0.log": more}))
     assert last(path) == pytest.approx(1000.0 + (place + 99) / 5), "what comes meanwhile is there at once"

@@ -150,7 +150,7 @@ def test_the_environment_of_a_rank_says_where_it_listens(variables: dict[str, st
         assert rank.stdout.readline() == b"listens\n"
         told = ask(rank.pid)
         rank.stdin.close()
-        rank.wait(60)
+        rank.wait(PATIENCE_S)
     assert told.kind == kind
     assert [row.heard for row in told.rows] == ([] if kind else [1])
 
@@ -355,7 +355,7 @@ def test_ras_may_finish_what_nobody_waits_for_any_more(monkeypatch: pytest.Monke
 
     def collects(connection: socket.socket, asked: list[str]) -> None:
         nccl(b"")(connection, asked)
-        collected.wait(60)
+        collected.wait(PATIENCE_S)
         connection.settimeout(0.2)
         try:
             kept.append(connection.recv(1))

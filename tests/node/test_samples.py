@@ -215,7 +215,7 @@ def test_a_file_system_that_does_not_answer_holds_up_nothing(
     answers = threading.Event()
 
     def hangs(place: str) -> os.statvfs_result:
-        answers.wait(60)
+        answers.wait(PATIENCE_S)
         raise OSError
 
     monkeypatch.setattr(os, "statvfs", hangs)

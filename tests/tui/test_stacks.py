@@ -46,6 +46,7 @@ from tests.tui.stack_scenes import (
     stacked,
     waits,
 )
+from tests.waiting import PATIENCE_S
 
 SAYS = {
     "stacks-inferred": ("gpu02, local rank 0, inferred", "rank 2 is inferred: process 41002 on gpu02"),
@@ -534,7 +535,7 @@ def test_leaving_while_it_is_worked_out_what_to_show(monkeypatch: pytest.MonkeyP
 
     def slowly(*args: Any, **kwargs: Any) -> Any:
         begun.set()
-        assert gone.wait(60)
+        assert gone.wait(PATIENCE_S)
         return look(*args, **kwargs)
 
     async def main() -> None:
