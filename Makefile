@@ -31,10 +31,10 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
 test test-all campaigns quick properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(STAMP)  ## the tests but for the slow ones, in 8 to 17 minutes; what this machine lacks is skipped, with the reason
+test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes on two cores; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow $(ARGS)
 
-test-all: $(STAMP)  ## all tests but campaigns, in 20 to 50 minutes
+test-all: $(STAMP)  ## all tests but campaigns, in an hour on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 campaigns: $(STAMP)  ## the tests that make test-all leaves out: more cases of what others show; half an hour
