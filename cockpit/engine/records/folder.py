@@ -38,6 +38,7 @@ from cockpit.engine.records.lock import Holder, Writer, other_owner
 from cockpit.engine.records.states import States
 from cockpit.errors import CockpitError, near, os_error
 from cockpit.private import private_dir
+from cockpit.slurm import own_job
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
 
@@ -48,8 +49,13 @@ _WORDS = """
 
 
 def new_name() -> str:
-    """A name for a run: ``<date>-<time>-<word>``, local time."""
-    return time.strftime("%Y%m%d-%H%M%S-") + secrets.choice(_WORDS.split())
+    """A name for a run: ``<date>-<time>-<word>``, local time, in a SLURM job ``<date>-<time>-<job>-<word>``.
+
+    Elements of an array start in the same second, and there are more of them than words.
+    """
+    job = own_job()
+    within = f"{job}-" if re.fullmatch(r"[0-9]{1,10}(_[0-9]{1,10})?", job) else ""
+    return time.strftime("%Y%m%d-%H%M%S-") + within + secrets.choice(_WORDS.split())
 
 
 _FIND = "cockpit ps --hostfile FILE"
