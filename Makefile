@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests side by side: some wait, but many more would starve each other's launches.
-JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
+# Tests side by side: some wait, but many more would starve each other's launches, or whom this machine is shared with.
+JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? cores * 2 : 8)))
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-all campaigns quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s k8s-down bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean

@@ -126,16 +126,8 @@ def main() -> int:
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not groups:
         return code
     print(f"the slow tests of {', '.join(groups)}; ctrl+c leaves them out", flush=True)
-    words = [
-        "-q",
-        "-x",
-        "-n",
-        os.environ.get("JOBS") or str(2 * (os.cpu_count() or 2)),
-        "--dist",
-        "worksteal",
-        "-m",
-        "slow and not lab",
-    ]
+    jobs = os.environ.get("JOBS") or str(min(2 * (os.cpu_count() or 2), 8))
+    words = ["-q", "-x", "-n", jobs, "--dist", "worksteal", "-m", "slow and not lab"]
     slow = subprocess.run([sys.executable, "-m", "pytest", *words, *groups], cwd=ROOT, check=False).returncode
     return code if slow == pytest.ExitCode.NO_TESTS_COLLECTED else slow
 
