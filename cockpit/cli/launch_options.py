@@ -100,7 +100,9 @@ def _add_job_options(made: Parser) -> None:
     )
     add_word(group, "--setup", "'SHELL'", "shell to run first, such as 'module load cuda'")
     add_word(group, "--cwd", "DIR", "working directory on every node (default: this one)", None)
-    group.add_argument("--name", help="run name (default: <date>-<time>-<word>, in a SLURM job with its number)")
+    group.add_argument(
+        "--name", help="run name (default: <date>-<time>-<word>, in a SLURM job with its number)"
+    )
     add_word(group, "--master-addr", "ADDRESS", "default: the first node's name, or its address", None)
     group.add_argument(
         "--master-port", type=whole("a port", 1, 65535), metavar="PORT", help="default: a free one"
