@@ -53,6 +53,11 @@ def environment() -> dict[str, str]:
     }
 
 
+def is_job(text: str) -> bool:
+    """Whether this names a job, or one element of an array: ``123``, ``123_4``."""
+    return re.fullmatch(r"[0-9]{1,10}(_[0-9]{1,10})?", text) is not None
+
+
 def own_job() -> str:
     """The job that this shell is in, like ``123``; empty: none.
 
@@ -252,7 +257,7 @@ class QueuedJob:
     @property
     def running(self) -> bool:
         """Whether it has nodes on which something may run."""
-        return self.state == "RUNNING" and re.fullmatch(r"[0-9]{1,10}(_[0-9]{1,10})?", self.job) is not None
+        return self.state == "RUNNING" and is_job(self.job)
 
 
 JOBS = 200

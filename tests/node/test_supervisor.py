@@ -99,7 +99,7 @@ def test_a_log_that_was_moved_away_has_its_times_as_before(
         seen = ticks(index.read_bytes().splitlines()) if index.exists() else ()
         return any(sizes.get("rank-0.log") == size for _, sizes in seen)
 
-    until(lambda: told(len(before)), "a look at the log")
+    until(lambda: told(len(before)), "the log's size is recorded")
     run.event("rank_started")
     log = run.folder / record.rank_log(0)
     log.rename(log.with_name("rank-0.log.1"))

@@ -38,7 +38,7 @@ from cockpit.engine.records.lock import Holder, Writer, other_owner
 from cockpit.engine.records.states import States
 from cockpit.errors import CockpitError, near, os_error
 from cockpit.private import private_dir
-from cockpit.slurm import own_job
+from cockpit.slurm import is_job, own_job
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
 
@@ -54,7 +54,7 @@ def new_name() -> str:
     Elements of an array start in the same second, and there are more of them than words.
     """
     job = own_job()
-    within = f"{job}-" if re.fullmatch(r"[0-9]{1,10}(_[0-9]{1,10})?", job) else ""
+    within = f"{job}-" if is_job(job) else ""
     return time.strftime("%Y%m%d-%H%M%S-") + within + secrets.choice(_WORDS.split())
 
 

@@ -14,7 +14,6 @@ from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
 MAX_STEPS = 1000
 """Steps of a job that are read."""
 
-_JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?\Z")
 _STEP = re.compile(r"(?:[0-9]{1,10}|batch|extern|interactive)\Z")
 _OF_JOB = re.compile(
     r"StepId=(?P<job>[0-9]{1,10})\.(?P<step>\w{1,20}) .{0,1000}? Name=(?P<name>.*?)(?: Network=|\Z)"
@@ -40,7 +39,7 @@ def read(job: str) -> tuple[Host, ...]:
         raise CockpitError("this shell is in no SLURM job", where="--slurm", hint=hint)
     if "+" in job:
         raise _heterogeneous(f"--slurm {job}")
-    if not _JOB.match(job):
+    if not slurm.is_job(job):
         raise CockpitError(f"no SLURM job: {job!a}", where="--slurm", hint="write it as 123 or 123_4")
     return parse(_asked(job), job, os.getuid())
 
@@ -55,7 +54,7 @@ def number(job: str) -> str:
 
     :raises CockpitError: no such job, or SLURM does not answer
     """
-    if "_" not in job or not _JOB.match(job):
+    if "_" not in job or not slurm.is_job(job):
         return job
     found = _OWN.match(_asked(job))
     if found is None:
