@@ -54,8 +54,7 @@ lint: $(STAMP)  ## mend what ruff can mend
 	$(BIN)/ruff format .
 
 properties: $(STAMP)  ## what must always hold, tried with inputs that nobody has tried; ten minutes
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow --hypothesis-profile=random $(ARGS) \
-	  $$(grep -rl "from hypothesis import" tests)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=random -m hypothesis $(ARGS)
 
 hostile: $(STAMP)  ## a hostile node against every verb, for up to an hour; prints what was tried
 	$(BIN)/python -m tests.hostile $(ARGS)
