@@ -343,8 +343,12 @@ class Followed:
             names = (one.path for one in os.scandir(folder) if one.name.startswith(name) and one.name != name)
             kin = [(info.st_mtime, path) for path in names if (info := self._kin(path)) is not None]
             yield from (Place(path) for _, path in sorted(kin, reverse=True)[:KIN])
+        last = self._info
         for path in self._written():
-            yield Place(path, link=True)
+            # Of two open files with the same lines, such as what a program logs itself, one is this one.
+            with suppress(OSError):
+                if last is None or _identity(os.stat(path)) == _identity(last):
+                    yield Place(path, link=True)
 
     def _kin(self, path: str) -> Optional[os.stat_result]:
         """What it may have been moved or copied to; None: it is another's, or as it was before that."""

@@ -279,6 +279,23 @@ def test_a_log_that_was_renamed_goes_on_where_it_is_written(reading: Reading) ->
     assert reading.go() == [OLD + b"more\nmore\nunlinked\n", NEW]
 
 
+def test_what_a_rank_logs_to_a_file_itself_is_not_taken_for_its_log(reading: Reading) -> None:
+    """Both have the same lines; the log is removed, and goes on in another file of its name."""
+    with (reading.folder / "train.log").open("ab", buffering=0) as own:
+        own.write(OLD)
+        child = subprocess.Popen(["sleep", "1000"], stdout=own)
+        try:
+            start = folders.start(0, child.pid, wrapper=child.pid, wrapper_ticks=folders.ticks(child.pid))
+            (reading.folder / record.rank_start(0)).write_text(start)
+            reading.log.unlink()
+            reading.log.write_bytes(NEW)
+            own.write(b"more\n")
+            assert reading.go() == [OLD, NEW]
+        finally:
+            child.kill()
+            child.wait()
+
+
 def test_a_log_that_is_gone_and_comes_back_is_one_of_its_own(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
