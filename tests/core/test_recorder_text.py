@@ -41,6 +41,13 @@ def test_nothing_is_wrong() -> None:
     ]
 
 
+def test_of_ranks_that_did_not_answer_nothing_is_said() -> None:
+    assert as_lines(look({}, Memberships(2)), {0: "no answer", 1: "no answer"}) == [
+        "collectives:",
+        "  unknown for ranks 0-1: no answer",
+    ]
+
+
 def test_what_does_not_match() -> None:
     assert as_lines(recorded.seen("size"), {})[1:] == [
         "  all_reduce of 10 Float, number 14 of all ranks (group 0): ranks 1-2 have been in it for 3.0 s, "

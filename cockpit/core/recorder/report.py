@@ -33,7 +33,7 @@ def as_lines(look: Look, silent: Mapping[int, str]) -> list[str]:
         lines.append(f"  {title(found.group, found.number)}: {difference_text(difference)}")
     lasting = [pair for pair in look.pairs if pair.waited_us >= SHOWN_US]
     lines += [f"  {_pair_text(pair)}" for pair in sorted(lasting, key=lambda one: not one.alone)[:_SHOWN]]
-    if len(lines) == 1:
+    if len(lines) == 1 and look.heard:
         lines.append(f"  no rank waits for another one ({ranks_text(ranks_of(look.heard))} inspected)")
     lines += _lasts(look)
     why: dict[str, list[int]] = {}

@@ -153,7 +153,7 @@ def _exchange(path: str, request: str, timeout_s: float) -> bytes:
             connection.sendall(text.encode("ascii"))
             return _body(connection, end)
         except socket.timeout:
-            raise ServerError("silent", "its server gave no answer within %g s" % timeout_s) from None
+            raise ServerError("silent", "its server gave no answer within %.3g s" % timeout_s) from None
         except (FileNotFoundError, ConnectionError):
             raise ServerError("gone", "its server is gone") from None
         except OSError as error:
