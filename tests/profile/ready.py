@@ -61,7 +61,9 @@ def keepers(top: Path) -> list[psutil.Process]:
 
 
 @contextmanager
-def ready(folder: Path, nsys: Nsys, *, nodes: str = "", more: Sequence[str] = ()) -> Iterator[Training]:
-    """Two ranks that train, each on a node of its own, ready for nsys."""
-    with training(folder, nodes=nodes, more=[*nsys.words, *more]) as made:
+def ready(
+    folder: Path, nsys: Nsys, *, kind: str = "stub", nodes: str = "", more: Sequence[str] = ()
+) -> Iterator[Training]:
+    """Two ranks that step, each on a node of its own, ready for nsys."""
+    with training(folder, kind=kind, nodes=nodes, more=[*nsys.words, *more]) as made:
         yield made

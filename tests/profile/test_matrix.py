@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,17 @@ def nsys(tmp_path: Path) -> Nsys:
 @pytest.fixture
 def ranks(kind: str, nsys: Nsys, tmp_path: Path) -> Iterator[Training]:
     """Two ranks that do not wait for each other."""
-    needs.require_module("torch")
-    with training(tmp_path, more=nsys.words if kind == "nsys" else ()) as made:
+    with trained(kind, nsys, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def trained(kind: str, nsys: Nsys, folder: Path, nodes: str = "") -> Iterator[Training]:
+    """Two ranks that can be profiled so; with the real torch, where its profiler is what profiles."""
+    if kind == "torch":
+        needs.require_module("torch")
+    more = nsys.words if kind == "nsys" else ()
+    with training(folder, kind="alone" if kind == "torch" else "stub", nodes=nodes, more=more) as made:
         yield made
 
 
@@ -226,9 +235,7 @@ def test_stop(ranks: Training, kind: str, nsys: Nsys) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("kind", above_all("cpu"))
 def test_a_full_disk_on_the_nodes(kind: str, tmp_path: Path, small: Callable[..., None], nsys: Nsys) -> None:
-    needs.require_module("torch")
-    more = nsys.words if kind == "nsys" else ()
-    with training(tmp_path, nodes=str(tmp_path / "nodes"), more=more) as ranks:
+    with trained(kind, nsys, tmp_path, nodes=str(tmp_path / "nodes")) as ranks:
         under_way = Profiling(ranks, kind, nsys)
         small(32 << 20 if kind == "nsys" else 0)
         under_way.ended(3 if kind == "torch" else 0)

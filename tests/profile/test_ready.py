@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 @pytest.fixture
 def nsys(tmp_path: Path) -> Nsys:
-    needs.require_module("torch")
     return Nsys(tmp_path / "stand-in")
 
 
@@ -109,20 +108,21 @@ def test_a_run_that_is_not_recorded_leaves_no_report_and_lacks_none(ranks: Train
 
 
 def test_a_run_that_was_not_launched_ready_is_refused(tmp_path: Path) -> None:
-    needs.require_module("torch")
-    with training(tmp_path) as plain:
+    with training(tmp_path, kind="stub") as plain:
         done = plain.profile("--kind", "nsys")
     assert done.code == 2
     assert "it was not launched with --profile nsys-ready" in done.err
     assert "next time: cockpit run --profile nsys-ready" in done.err
 
 
-def test_nsys_is_the_default_and_torch_is_left_to_who_asks_for_it(ranks: Training) -> None:
+def test_nsys_is_the_default_and_torch_is_left_to_who_asks_for_it(nsys: Nsys, tmp_path: Path) -> None:
+    needs.require_module("torch")
     # The stand-in puts nothing into the ranks: torch's profiler is not in its way.
-    for words, kind in (([], "nsys"), (["--kind", "torch"], "torch"), (["--stack"], "torch")):
-        done = ranks.profile("--steps", "2", *words)
-        assert done.code == 0, done.both
-        assert ranks.collection(len(ranks.store.numbers())).kind == kind
+    with ready(tmp_path, nsys, kind="alone") as ranks:
+        for words, kind in (([], "nsys"), (["--kind", "torch"], "torch"), (["--stack"], "torch")):
+            done = ranks.profile("--steps", "2", *words)
+            assert done.code == 0, done.both
+            assert ranks.collection(len(ranks.store.numbers())).kind == kind
 
 
 def test_a_raw_file_that_cannot_be_imported_is_kept(ranks: Training, nsys: Nsys) -> None:

@@ -126,7 +126,8 @@ def training(
 ) -> Iterator[Training]:
     """Ranks that train until the end of the block; they are known to step by then.
 
-    :param kind: ``alone``: no rank waits for another; ``gloo``
+    :param kind: ``alone``: no rank waits for another; ``gloo``; ``stub``: as ``alone``, with a stub of torch,
+        which starts at a fifth of what torch's import takes
     :param nodes: where run folders of nodes are; empty: below ``folder``
     :param slots: ranks of each node
     :param more: options of the run
