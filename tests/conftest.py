@@ -64,6 +64,9 @@ WAITING = {
 WAITING_S = 20
 """About as long do other files of the lab wait, and those that launch something."""
 
+LEFT = ("long", "campaign")
+"""Marks of tests that are left out unless they are asked for."""
+
 LEFT_OUT: list[int] = []
 """How many tests were left out, each time that some were."""
 
@@ -91,7 +94,14 @@ def quick_cockpit() -> Iterator[tuple[str, ...]]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-slow", action="store_true", help="leave out the tests that are marked slow")
-    parser.addoption("--campaigns", action="store_true", help="those that are marked campaign, too")
+    parser.addoption(
+        "--with",
+        dest="added",
+        action="append",
+        default=[],
+        choices=LEFT,
+        help="those that are marked so, too",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -106,10 +116,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, if asked to, and campaigns, if not; with workers, each begins with some of the
-    tests that wait.
+    """Leave out what is slow, if asked to, and what takes longer, if not; with workers, each begins with some
+    of the tests that wait.
     """
-    without = ["slow"] * config.getoption("--no-slow") + ["campaign"] * (not config.getoption("--campaigns"))
+    without = ["slow"] * config.getoption("--no-slow")
+    without += [mark for mark in LEFT if mark not in config.getoption("added")]
     left_out = [item for item in items if any(map(item.get_closest_marker, without))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

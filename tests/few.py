@@ -1,6 +1,7 @@
 """Tests with many cases, of which a few are enough.
 
-``few(3)`` leaves the others to the slow tests, ``few(3, "campaign")`` to the campaigns.
+``few(3)`` leaves the others to the slow tests, ``few(3, "long")`` to the long ones, ``few(3, "campaign")`` to
+the campaigns; with several of them, the smaller number is taken from what the larger one leaves.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and item.get_closest_marker("few"):
             cases.setdefault((item.parent, item.originalname), []).append(item)
     for some in cases.values():
-        (mark,) = some[0].iter_markers("few")
-        most, rest = mark.args[0], mark.args[1] if mark.args[1:] else "slow"
-        taken = spread(most, len(some))
-        for place, item in enumerate(some):
-            if place not in taken:
-                item.add_marker(rest)
+        for mark in sorted(some[0].iter_markers("few"), key=lambda mark: -mark.args[0]):
+            most, rest = mark.args[0], mark.args[1] if mark.args[1:] else "slow"
+            taken = spread(most, len(some))
+            for place, item in enumerate(some):
+                if place not in taken:
+                    item.add_marker(rest)
+            some = [item for place, item in enumerate(some) if place in taken]

@@ -1,7 +1,8 @@
 """Which tests ran, over several runs of pytest as different users; those that ran in none of them are named.
 
 ``pytest -p tests.ran --ran=FILE`` adds to a file what ran and what was skipped; with ``--but=FILE`` it leaves
-out what ran according to others. ``python -m tests.ran FILES`` then names what ran according to none.
+out what ran according to others. ``python -m tests.ran [--with=MARK] FILES`` then names what ran according to
+none.
 """
 
 from __future__ import annotations
@@ -84,12 +85,17 @@ def nowhere(names: Sequence[str], files: Iterable[Path]) -> Iterator[tuple[str, 
             yield name, reason
 
 
-def main(*files: str) -> int:
-    """Print them; the exit code."""
+def main(*words: str) -> int:
+    """Print them; the exit code.
+
+    :param words: options of pytest, which say what should have run, and files
+    """
     collected = _Collected()
-    if code := pytest.main(["--collect-only", "-qq", "--no-header", "--no-summary"], plugins=[collected]):
+    options = ["--collect-only", "-qq", "--no-header", "--no-summary"]
+    options += [word for word in words if word.startswith("-")]
+    if code := pytest.main(options, plugins=[collected]):
         return int(code)
-    found = list(nowhere(collected.names, map(Path, files)))
+    found = list(nowhere(collected.names, [Path(word) for word in words if not word.startswith("-")]))
     for name, reason in found:
         print(f"ran nowhere: {name}: {reason}")
     print(f"{len(collected.names)} tests, of which {len(found)} ran nowhere")

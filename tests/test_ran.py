@@ -45,6 +45,7 @@ def call(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_what_ran_nowhere_is_named(folder: Path, workers: str) -> None:
@@ -63,3 +64,5 @@ def test_what_ran_nowhere_is_named(folder: Path, workers: str) -> None:
         "ran nowhere: test_it.py::test_never: nobody has it",
     ]
     assert lines[-1] == "9 tests, of which 3 ran nowhere"
+    both = call(folder, "tests.ran", "--deselect=test_it.py::test_left_out", "user", "root")
+    assert both.stdout.splitlines()[-1] == "8 tests, of which 2 ran nowhere"

@@ -98,6 +98,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
             process.kill()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",

@@ -207,6 +207,7 @@ QUIET = {"attach", "attach as JSON"}
 """What shows nothing hostile, as nothing happens any more."""
 
 
+@pytest.mark.few(8, "long")
 @pytest.mark.few(4)
 @pytest.mark.parametrize("case", CASES)
 def test_no_verb_lets_a_node_drive_the_terminal(world: World, case: str) -> None:
@@ -235,6 +236,7 @@ def test_a_run_shows_what_ranks_print_and_nodes_record(world: World) -> None:
     assert code == 1, shown
 
 
+@pytest.mark.few(3, "long")
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "verb",

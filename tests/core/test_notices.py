@@ -67,6 +67,7 @@ HEALTHY = {
 }
 
 
+@pytest.mark.few(6, "long")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_runs_are_silent(name: str) -> None:
@@ -200,6 +201,7 @@ def test_throughput_that_falls_and_is_back(probed: bool) -> None:
     assert last.startswith("throughput is back: ")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_throughput_that_stays_lower_is_usual_in_the_end() -> None:
     world = World(Program(seconds=lambda step: 1.5 if step > 2000 else 1.0)).run(2.6)

@@ -110,6 +110,7 @@ QUIET = {
 """Healthy runs that need no look at all."""
 
 
+@pytest.mark.few(8, "long")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*HEALTHY, *QUIET])
 def test_hours_without_a_false_alarm(name: str) -> None:

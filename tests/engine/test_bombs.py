@@ -27,6 +27,7 @@ WHY = {
 """What is said of the node; of one that is not here, nothing: what it sends is allowed."""
 
 
+@pytest.mark.few(5, "long")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_the_line_of_its_node(name: str) -> None:

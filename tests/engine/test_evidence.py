@@ -205,6 +205,7 @@ def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
     assert "no run record" in none
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_with_torch_its_steps_and_recorders_are_kept(night: Night) -> None:

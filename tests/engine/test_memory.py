@@ -117,6 +117,7 @@ async def filling(folder: RunFolder) -> Filling:
         await session.close()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
     first = Watched(["attach", "--match", job, "--name", "filled", "--headless", "--json"], tmp_path)

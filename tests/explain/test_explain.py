@@ -317,6 +317,7 @@ def test_one_line_of_500_megabytes_needs_little_memory(tmp_path: Path) -> None:
     assert memory < MEMORY
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_bomb_is_left(tmp_path: Path) -> None:
     path = tmp_path / "console.log.gz"
@@ -333,6 +334,7 @@ def test_a_bomb_is_left(tmp_path: Path) -> None:
     assert memory < MEMORY
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_ranks_and_much_noise_need_little_memory(tmp_path: Path) -> None:
     """Every line is an error of another rank: nothing may be passed over, and little be kept."""

@@ -45,6 +45,7 @@ def test_what_the_gate_lets_through_of_good_answers_is_within_bounds(verb: str) 
                 assert values.wrong(definition, read(definition, made)) == ""
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_frames_and_lines() -> None:
     done = campaign("--seed", "1", "--cases", "0", "--screens", "0", "--frames", "3000", "--lines", "2000")

@@ -182,6 +182,7 @@ def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.parametrize(
     "launcher", ["deepspeed", "torchrun", pytest.param("accelerate", marks=pytest.mark.campaign)]
 )
@@ -281,6 +282,7 @@ for step in range(1, 1000000):
 """
 
 
+@pytest.mark.long
 def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> None:
     script, out = lab2.home() / "lonely.py", lab2.home() / "lonely.out"
     lab2.write(None, script, LONELY)

@@ -248,6 +248,7 @@ def pool(lab: Lab) -> Iterator[Path]:
             one.wait()
 
 
+@pytest.mark.long
 def test_a_pool_of_workers_as_ray_has_it(lab2: Lab) -> None:
     """Only the driver knows who is which rank: they are one job, and only that is said."""
     with pool(lab2) as folder:

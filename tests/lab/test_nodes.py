@@ -28,6 +28,7 @@ def run_listed(cockpits: Cockpits, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.launch
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
 def test_as_many_ranks_as_gpus(cockpits: Cockpits, launcher: str) -> None:

@@ -60,6 +60,7 @@ def profiled(cockpits: Cockpits, *words: str, code: int = 0) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", [pytest.param("deepspeed", marks=pytest.mark.campaign), "torchrun"])
 def test_twice_in_a_row(cockpits: Cockpits, launcher: str) -> None:
     require_module(launcher.replace("torchrun", "torch"))
@@ -104,6 +105,7 @@ def test_a_job_of_others(cockpits: Cockpits) -> None:
     assert (told["kind"], sorted(told["taken"]), told["missing"]) == ("cpu", ["0", "1", "2", "3"], {})
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.parametrize("kind", ["torch", "cpu"])
 def test_a_cable_that_is_pulled(cockpits: Cockpits, kind: str) -> None:
     program = [str(SCRIPT), "alone", "0.1"]

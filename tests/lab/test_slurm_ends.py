@@ -141,6 +141,7 @@ Most of what each takes is waiting for SLURM.
 """
 
 
+@pytest.mark.few(1, "long")
 def test_every_end_of_a_job_is_called_by_its_name(slurm: Slurm) -> None:
     assert sorted(ENDS) == sorted(name for groups in TOGETHER for names in groups for name in names)
     for groups in TOGETHER:
@@ -279,6 +280,7 @@ if sys.argv[1] == "failed" and os.environ["RANK"] == "3":
 """
 
 
+@pytest.mark.long
 def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
     """Runs that were left: what was known of their ends while their job was there is known later."""
     with without_sshd("linuxproc", more=FORGETFUL.strip()) as slurm:

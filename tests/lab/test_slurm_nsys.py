@@ -147,6 +147,7 @@ def test_whole_ranks(cockpits: Cockpits, train: Callable[..., None]) -> None:
     assert sorted(of_each_rank(cockpits)) == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 def test_steps(cockpits: Cockpits, train: Callable[..., None]) -> None:
     train("--profile", "nsys", "--profile-steps", "3-5")
     until(lambda: min(step(cockpits)) > 7, "all ranks are past them")
@@ -172,6 +173,7 @@ def test_steps(cockpits: Cockpits, train: Callable[..., None]) -> None:
         assert int(holds[1]) >= 5
 
 
+@pytest.mark.long
 def test_while_it_goes_on(cockpits: Cockpits, train: Callable[..., None]) -> None:
     train("--profile", "nsys-ready")
     done = cockpits.cockpit("profile", cockpits.name, "--kind", "nsys", "--steps", "3", "--json")

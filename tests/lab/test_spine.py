@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 PLAIN = str(EXAMPLES / "train_plain.py")
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.launch
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "accelerate"])
 def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:

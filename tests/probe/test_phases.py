@@ -100,6 +100,7 @@ def off(steps: list[tuple[float, Phases, Phases]], phase: str) -> list[float]:
     return [abs(getattr(ours, phase) - getattr(own, phase)) / took for took, ours, own in steps]
 
 
+@pytest.mark.few(3, "long")
 @pytest.mark.few(10, "campaign")
 @pytest.mark.parametrize("name", LOOPS)
 def test_phases_are_those_that_the_program_measures(ran: Path, name: str) -> None:

@@ -203,6 +203,7 @@ def test_a_link_that_is_silent(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way.again(0, 1)
 
 
+@pytest.mark.few(3, "long")
 @pytest.mark.parametrize("kind", above_all("torch"))
 @pytest.mark.parametrize("how", ["kill -9", "fails"])
 def test_a_rank_that_ends(ranks: Training, kind: str, how: str, nsys: Nsys) -> None:
@@ -232,6 +233,7 @@ def test_stop(ranks: Training, kind: str, nsys: Nsys) -> None:
     assert not any(map(psutil.pid_exists, under_way.pids))
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.parametrize("kind", above_all("cpu"))
 def test_a_full_disk_on_the_nodes(kind: str, tmp_path: Path, small: Callable[..., None], nsys: Nsys) -> None:

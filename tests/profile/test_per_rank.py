@@ -50,7 +50,8 @@ def profiled(folder: Path, around: str, *words: str, **keywords: Any) -> Iterato
         yield made
 
 
-@pytest.fixture(params=KINDS)
+# Around the launcher is what every run with a profiler has: other tests have it, too.
+@pytest.fixture(params=[pytest.param(NODE, marks=pytest.mark.long), RANK])
 def ranks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Training]:
     """For each kind."""
     with profiled(tmp_path, request.param) as made:
@@ -197,6 +198,7 @@ def test_stop_now(ranks: Training) -> None:
     over(ranks, 0, 1)
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.root
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_full_disk(kind: str, tmp_path: Path, small: Callable[[], None]) -> None:
@@ -207,6 +209,7 @@ def test_a_full_disk(kind: str, tmp_path: Path, small: Callable[[], None]) -> No
         done(ranks, 0, 1)
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.parametrize(
     ("kind", "words"),
     [(NODE, ()), (RANK, ()), (RANK, ("--profile-steps", "100000-100001"))],
@@ -259,6 +262,7 @@ def test_a_rank_answers_as_without_nsys(tmp_path: Path) -> None:
         done(ranks)
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
 def test_steps(tmp_path: Path, launcher: str) -> None:
     """The asked steps are in each report, and only the rank's."""
@@ -278,6 +282,7 @@ def test_steps(tmp_path: Path, launcher: str) -> None:
             _contains(path, records[rank], 60, 63)
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.parametrize("words", [(), ("--profile-steps", "20-22")], ids=["whole", "steps"])
 def test_two_ranks_a_node(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Each report has its own rank, and not that of the neighbour."""

@@ -133,6 +133,7 @@ def test_a_raw_file_that_cannot_be_imported_is_kept(ranks: Training, nsys: Nsys)
     assert {path.suffix for path in ranks.reports(0)} == {".qdstrm"}
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.parametrize("verb", ["start", "stop", "sessions"])
 def test_an_nsys_that_fails_is_said_and_leaves_nothing(ranks: Training, nsys: Nsys, verb: str) -> None:
     nsys.fails(verb)

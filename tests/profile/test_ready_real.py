@@ -66,6 +66,7 @@ def test_steps_and_seconds_of_ranks_that_step_on(launcher: str, around: list[str
         assert _ends(ranks) == 0
 
 
+@pytest.mark.long
 def test_an_nsys_that_hangs_and_is_killed_costs_its_own_recording_alone(tmp_path: Path) -> None:
     needs.require("nsys")
     needs.require_module("torch")

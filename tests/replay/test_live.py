@@ -136,6 +136,7 @@ async def wrong(replay: Replay, board: Board, was: Seen) -> list[str]:
     return [f"{text} ({was.at - replay.player.begin:.2f} s)" for text in found]
 
 
+@pytest.mark.long
 def test_the_replay_of_real_training_is_what_was_on_the_screen() -> None:
     require_module("torch")
 

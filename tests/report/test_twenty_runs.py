@@ -52,6 +52,7 @@ def twenty(here: Verbs) -> list[Made]:
     return make_all(here)
 
 
+@pytest.mark.long
 def test_every_number_is_that_of_the_files(here: Verbs, twenty: list[Made]) -> None:
     """One test for all: workers that share its cases would have all of them run several times.
 

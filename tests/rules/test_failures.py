@@ -155,6 +155,7 @@ def agree(failures: Mapping[str, Failure], told: Mapping[str, Told]) -> None:
     assert all(one.over["meaning"] == one.ps["meaning"] for one in told.values())
 
 
+@pytest.mark.long
 def test_the_end_ps_and_the_console_say_the_same(tmp_path: Path) -> None:
     """One test for all of them: workers that share its cases would have each happen several times."""
     require_module("torch")
@@ -166,6 +167,7 @@ def test_the_end_ps_and_the_console_say_the_same(tmp_path: Path) -> None:
         agree(FAILURES, {name: one.result() for name, one in made.items()})
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.root
 @pytest.mark.parametrize("name", KILLED_FOR_MEMORY)
 def test_what_the_kernel_kills_in_a_full_cgroup(name: str, tmp_path: Path) -> None:
@@ -178,6 +180,7 @@ def test_what_the_kernel_kills_in_a_full_cgroup(name: str, tmp_path: Path) -> No
     assert "the kernel's OOM killer killed 1 process of its cgroup" in one.over["detail"]
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.parametrize("name", WITHOUT_SHARED_MEMORY)
 def test_a_full_dev_shm(name: str, tmp_path: Path) -> None:
     require_module("torch")
@@ -214,6 +217,7 @@ def killed_while_it_builds(folder: Path) -> Path:
     return lock
 
 
+@pytest.mark.long
 def test_the_lock_of_a_build_that_was_killed(tmp_path: Path) -> None:
     """Ranks wait for it for ever: the watch and ``ps`` say so; a console does once somebody ends them."""
     require_module("torch")

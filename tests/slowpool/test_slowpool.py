@@ -16,6 +16,7 @@ ATTEMPTS = 3
 """Where each rank waits for a processor now and then, a slow one may not stand out for long enough."""
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_the_slow_rank_is_named_and_nobody_before(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ BURSTS: dict[str, tuple[str, Check]] = {
 }
 
 
+@pytest.mark.few(6, "long")
 @pytest.mark.few(2)
 @pytest.mark.usefixtures("drawn_slowly")
 @pytest.mark.parametrize("name", BURSTS)

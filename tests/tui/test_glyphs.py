@@ -100,6 +100,7 @@ def foreign(text: str) -> set[str]:
     return {sign for sign in text if not sign.isascii()}
 
 
+@pytest.mark.few(8, "long")
 @pytest.mark.few(4)
 @pytest.mark.parametrize(
     "scene",

@@ -32,6 +32,7 @@ from tests.tui.stage import Stage
 COUNT = 168
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_part_of_what_a_node_sends_in_every_way() -> None:
     done = asyncio.run(drive(cases(8, COUNT)))
@@ -45,6 +46,7 @@ def test_cases_are_the_same_for_a_seed() -> None:
     assert [case.name for case in cases(1, 50)] == [case.name for case in cases(1, 50)]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_stacks_of_every_kind() -> None:
     found = list(dumps(11, 32))
