@@ -176,7 +176,8 @@ async def dumping(words: list[str]) -> dict[str, Any]:
 
 
 def _manifest(node: str, folder: str) -> Any:
-    from cockpit.engine.records.folder import Manifest, NodeEntry, new_name
+    from cockpit.engine.records.manifest import Manifest, NodeEntry
+    from cockpit.engine.records.names import new_name
 
     return Manifest(
         run=f"{new_name()}-{time.monotonic_ns()}",

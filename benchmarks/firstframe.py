@@ -97,7 +97,7 @@ def first(words: list[str], seen: bytes, env: dict[str, str], also: bytes = b"")
 
 def _record(folder: Path, size: int = 4400) -> None:
     """A run that is over, with all its output here: ``size`` bytes of each rank."""
-    from cockpit.engine.records.folder import Manifest, NodeEntry
+    from cockpit.engine.records.manifest import Manifest, NodeEntry
 
     now = time.time()
     nodes = [NodeEntry(f"gpu{i:02d}", f"/tmp/{i}", list(range(8 * i, 8 * i + 8))) for i in range(8)]

@@ -15,7 +15,8 @@ from cockpit.base.times import line
 from cockpit.core.pace.past import PastStep
 from cockpit.core.report.page import as_page
 from cockpit.core.report.words import as_markdown
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.report.bundle import pack
 from cockpit.engine.report.gather import report_of
 

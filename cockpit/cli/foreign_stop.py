@@ -21,7 +21,8 @@ from cockpit.core.run.model import RankState, RunModel
 from cockpit.core.text import counted, one_line
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.join import ask_all
 from cockpit.engine.run.now import model_now

@@ -15,7 +15,7 @@ from cockpit.base import secret
 from cockpit.base.shell import join
 from cockpit.cli import node_options
 from cockpit.cli.parsing import Parser, add_flag, add_link_options, add_word, split_program, whole
-from cockpit.engine.records.folder import new_name, run_name
+from cockpit.engine.records.names import new_name, run_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment
 from cockpit.plans.launch import PER_NODE, LaunchJob

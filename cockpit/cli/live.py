@@ -19,7 +19,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import meaning, summary
-from cockpit.engine.records.folder import Manifest
+from cockpit.engine.records.manifest import Manifest
 from cockpit.errors import Exit
 
 TICK_S = 0.1

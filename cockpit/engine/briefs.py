@@ -22,8 +22,9 @@ from cockpit.core.text import one_line
 from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import speaker
-from cockpit.engine.records.folder import Manifest, NewerCockpit, RunFolder
+from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.index import Index
+from cockpit.engine.records.manifest import Manifest, NewerCockpit
 from cockpit.engine.run.eta import told
 from cockpit.engine.run.paces import front_here, starting_here
 from cockpit.errors import CockpitError

@@ -30,7 +30,9 @@ from cockpit.engine.files import append, create, open_regular, read_small, repla
 from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.quotas import Space
-from cockpit.engine.records.folder import NodeEntry, RunFolder, safe_name
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
+from cockpit.engine.records.names import safe_name
 from cockpit.engine.run import foreign_jobs
 from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.plans.profilers.registry import PROFILERS, SUFFIXES, WARNING

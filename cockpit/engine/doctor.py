@@ -22,7 +22,8 @@ from cockpit.engine.launch.prepare import master_address
 from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.links.patience import Late, Patience
 from cockpit.engine.links.pool import LinkPool, settle
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import DEFAULT_PORT, LaunchJob, NodeFacts
 from cockpit.plans.nodes import gpus

@@ -22,7 +22,8 @@ from cockpit.engine.files import open_regular
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.reading import read_part
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.errors import CockpitError
 
 READ = 8 << 20

@@ -22,7 +22,8 @@ from cockpit.core.run.cleaning import Wanted
 from cockpit.engine.clean import removal
 from cockpit.engine.clean.survey import Survey, survey
 from cockpit.engine.links.link import RemoteError
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.join import Pools
 from cockpit.errors import CockpitError
 from tests.engine.pools import Fakes, MadeUp

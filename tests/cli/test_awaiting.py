@@ -19,7 +19,8 @@ from cockpit.cli.verbs import ps
 from cockpit.engine.launch.all_or_none import unfinished
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.roll import Roll
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run.join import Pools
 from cockpit.transport.base import ConnectStage, LinkError
 from tests.transport.sshserver import Place

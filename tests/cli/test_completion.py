@@ -11,7 +11,8 @@ import pytest
 
 from cockpit.cli.completing import candidates
 from cockpit.cli.main import VERBS, main
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import Exit
 from tests.needs import require
 

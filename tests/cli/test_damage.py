@@ -15,7 +15,8 @@ from cockpit.base.events import Complete, Launched, LinkChanged
 from cockpit.cli.main import main
 from cockpit.core.run.events import Event
 from cockpit.engine.logs.spool import Spool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from tests.engine.test_session import ENDED
 
 BOMBS = {

@@ -19,7 +19,8 @@ from cockpit.cli.main import main
 from cockpit.cli.verbs.logs import _since, parser, query_of
 from cockpit.core.logs.query import Query
 from cockpit.core.run.events import Event
-from cockpit.engine.records.folder import RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import planned
 from cockpit.errors import CockpitError
 from cockpit.private import private_dir
 from tests.cli.verbs import Verbs

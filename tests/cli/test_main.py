@@ -13,7 +13,8 @@ import pytest
 from cockpit import paths
 from cockpit.cli.parsing import rank_set
 from cockpit.cli.verbs import ps
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, near
 
 

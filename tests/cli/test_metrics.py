@@ -16,7 +16,8 @@ from cockpit.cli.main import main
 from cockpit.cli.verbs.metrics import NOTHING, SPARK
 from cockpit.core.pace.series import COLUMNS
 from cockpit.core.run.events import Event
-from cockpit.engine.records.folder import RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import planned
 from cockpit.engine.run import work_unknown
 from cockpit.engine.run.paces import FILE, PaceBook
 from cockpit.private import private_dir

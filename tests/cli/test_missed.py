@@ -22,7 +22,8 @@ from cockpit.cli.merged import Missed
 from cockpit.cli.plain import Output, watch
 from cockpit.engine import time_slices
 from cockpit.engine.logs.spool import Spool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Session
 from cockpit.errors import Exit

@@ -10,7 +10,8 @@ from cockpit.cli.merged import Missed
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 
 MANIFEST = Manifest(
     run="otter",

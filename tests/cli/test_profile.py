@@ -21,7 +21,8 @@ from cockpit.cli.verbs import profile
 from cockpit.config import Quotas
 from cockpit.core.profile.gain import Ahead
 from cockpit.engine.profile.store import Store
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, Exit
 from tests.core.profiled import Work, collection
 from tests.core.test_profile import one_of

@@ -11,7 +11,8 @@ import pytest
 from cockpit.base.events import RankStarted
 from cockpit.cli.verbs import profile
 from cockpit.core.run.events import Event
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError
 from tests.cli.schemas import fits
 from tests.engine.pools import Fakes

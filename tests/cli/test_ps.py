@@ -33,7 +33,8 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.text import columns
 from cockpit.engine import briefs
 from cockpit.engine.logs.spool import Spool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.paces import FILE, PaceBook, estimate, front_here
 from tests.engine.knownruns import many
 from tests.engine.test_session import ENDED, FAILED, lines

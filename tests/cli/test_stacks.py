@@ -26,7 +26,8 @@ from cockpit.cli.output import StatusLine
 from cockpit.cli.verbs import stacks
 from cockpit.core.stacks import verdict
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
-from cockpit.engine.records.folder import Manifest, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest
 from cockpit.engine.stacks import saved, take
 from cockpit.errors import CockpitError, Exit
 from tests.engine.test_stacks import MAIN, Answer, FakeLink, FakeParty, dump

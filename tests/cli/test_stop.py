@@ -18,7 +18,8 @@ from cockpit.cli.main import main
 from cockpit.cli.verbs import stop
 from cockpit.core.run.model import RunModel
 from cockpit.engine.links.pool import LinkPool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError, Reach
 from tests.happened import happened

@@ -14,7 +14,8 @@ from cockpit.cli import launch_options
 from cockpit.cli.main import VERBS, main
 from cockpit.cli.verbs import plan as plan_verb
 from cockpit.cli.verbs import run
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError
 from cockpit.plans.plan import build_plans
 from cockpit.plans.profilers.nsys import Nsys

@@ -18,7 +18,8 @@ from cockpit.cli.main import main
 from cockpit.demo import ending, training
 from cockpit.demo.cluster import cluster
 from cockpit.demo.keepsakes import saved_by_hand
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, Exit
 from tests.needs import require_module
 from tests.waiting import PATIENCE_S, until

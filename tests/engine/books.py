@@ -13,7 +13,8 @@ from cockpit.core.logs import sources
 from cockpit.engine.logs.book import Logbook, Row, Source
 from cockpit.engine.logs.reader import Reader
 from cockpit.engine.logs.spool import Spool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 
 CREATED = 1000.0
 

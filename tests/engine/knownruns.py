@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import paths
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 
 ENDS = ("ended", "failed", "ended", "stopped", "ended", "failed", "ended", "lost")
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.\n"

@@ -31,7 +31,8 @@ from cockpit.config import Quotas
 from cockpit.engine import collect as collecting
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.link import RemoteError
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.transport.base import LinkError
 from tests.engine.pools import Fakes, MadeUp, Sent
 from tests.waiting import PATIENCE_S

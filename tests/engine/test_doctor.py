@@ -15,7 +15,7 @@ from cockpit.core.doctor.looks import Looks
 from cockpit.core.run.model import RunModel
 from cockpit.engine.doctor import STAND_IN, Wanted, examine, unfit, wanted_again, words_again
 from cockpit.engine.links.pool import LinkPool
-from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry
+from cockpit.engine.records.manifest import Foreign, Manifest, NodeEntry
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.transport.base import Reach

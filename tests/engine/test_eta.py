@@ -15,7 +15,8 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.profile.known import ahead_of
-from cockpit.engine.records.folder import RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import planned
 from cockpit.engine.run.eta import left
 from tests.engine.books import CREATED, Writer, run_folder
 

@@ -20,7 +20,8 @@ from cockpit.base.stacks.packing import pack
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.evidence_fetcher import Keeper
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.evidence import Depot, gather, lacking, opened
 from tests.engine.pools import Sent

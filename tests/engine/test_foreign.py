@@ -31,7 +31,8 @@ from cockpit.core.run.jobs import Job, group
 from cockpit.core.run.model import RankState
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
-from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Foreign, Manifest, NodeEntry
 from cockpit.engine.run import foreign, foreign_jobs, succession
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.foreign_logs import Outlets

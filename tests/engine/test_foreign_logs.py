@@ -12,7 +12,7 @@ from cockpit.base.answers import OpenFile
 from cockpit.base.gate import RANKS_A_NODE
 from cockpit.base.shared_fields import Caller
 from cockpit.core.logs.sources import Output
-from cockpit.engine.records.folder import Foreign
+from cockpit.engine.records.manifest import Foreign
 from cockpit.engine.run import foreign_logs as outlets_module
 from cockpit.engine.run.foreign_logs import LEDGER, Outlet, Outlets
 

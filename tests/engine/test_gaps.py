@@ -21,7 +21,8 @@ from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import Reader
 from cockpit.engine.logs.spooled import Placed
 from cockpit.engine.logs.step_log import written
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from tests.engine.books import CREATED, Writer, all_after, all_before, by_source, run_folder

@@ -21,7 +21,8 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.logs import spool as spools
 from cockpit.engine.logs.spool import OPEN_FILES, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
-from cockpit.engine.records.folder import JOURNAL_READ, Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.records.folder import JOURNAL_READ, RunFolder, list_runs
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.session import Session
 from tests.engine.books import run_folder
 from tests.engine.pools import Fakes

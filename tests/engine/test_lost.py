@@ -14,7 +14,8 @@ from cockpit.core.run.model import RankState
 from cockpit.core.run.states import Rank
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import RemoteError
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import failures
 from cockpit.engine.run.session import Session
 from cockpit.transport.base import LinkError, Reclaimed

@@ -21,7 +21,8 @@ from cockpit.base import verbs
 from cockpit.base.events import Filling, MemorySample, Sample
 from cockpit.core.run.memory import Pace, Watch
 from cockpit.core.run.states import Run
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Session
 from tests.engine.watched import Watched

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cockpit.engine.records.folder import new_name, run_name
+from cockpit.engine.records.names import new_name, run_name
 
 
 @pytest.mark.parametrize(

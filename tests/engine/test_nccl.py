@@ -14,7 +14,8 @@ from uuid import uuid4
 import pytest
 
 from cockpit.engine.nccl import Heard, table_here
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from tests.cli.schemas import fits
 from tests.engine.watched import COCKPIT
 from tests.nccl.samples import IB_2_18

@@ -15,7 +15,8 @@ from cockpit.engine import collect as collecting
 from cockpit.engine.doctor import Wanted, examine
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import now
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.nodes.hostfile import parse

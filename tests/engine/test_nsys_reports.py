@@ -22,7 +22,8 @@ from cockpit.core.profile.collection import Collection
 from cockpit.core.profile.reader import read as read_all
 from cockpit.engine.profile import reports
 from cockpit.engine.profile.store import Store, _as_sent
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 from tests.core.profiled import Work, collection

@@ -26,7 +26,8 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import Lasted, PastStep, past_of, recall
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run import paces
 from cockpit.engine.run.paces import FILE, OVERLAP_S, SETTLED_S, PaceBook, kept
 from cockpit.errors import CockpitError

@@ -10,7 +10,8 @@ import pytest
 
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
-from cockpit.engine.records.folder import RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import planned
 from cockpit.engine.run import past_metrics
 from cockpit.engine.run.board import Board
 from tests.engine.books import CREATED, Writer, run_folder

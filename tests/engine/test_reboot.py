@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.engine.records.folder import NodeEntry
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.run.reboot import booted, rebooted, why_lost
 
 NOW = time.time()

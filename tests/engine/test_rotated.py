@@ -19,7 +19,8 @@ from cockpit.base.record import rank_log
 from cockpit.core.logs.sources import Writer
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import ours, succession
 from cockpit.engine.run.session import Session
 from cockpit.node import following

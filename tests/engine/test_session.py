@@ -24,7 +24,8 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine import time_slices
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock, RemoteError
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError

@@ -34,7 +34,8 @@ from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links import payload
 from cockpit.engine.links.link import RemoteError
 from cockpit.engine.links.pool import LinkPool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.stacks import parties, saved, take
 from cockpit.engine.stacks.ask import Ask, RankProcess
 from cockpit.engine.stacks.listed import listed

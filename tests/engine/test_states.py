@@ -10,7 +10,8 @@ from cockpit.base.events import ClockMeasured, Fact, Filling, LinkChanged, Note,
 from cockpit.core.run.events import Event
 from cockpit.core.run.notices.words import findings
 from cockpit.engine.records import states
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 
 HELD = Notice("disk", "gpu01", "the disk of gpu01 is nearly full", 1000.0, certainty="sure", nodes=("gpu01",))
 

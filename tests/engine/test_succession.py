@@ -18,7 +18,8 @@ from cockpit.base.record import EVENTS
 from cockpit.core.run.events import Event
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records import lock
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import succession
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from cockpit.base import users
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.lock import Holder, Writer
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 
 FORK = multiprocessing.get_context("fork")
 

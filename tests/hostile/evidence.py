@@ -21,7 +21,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.stacks.evidence_snapshots import Testimony, moments, snapshot
 from cockpit.core.stacks.verdict import verdict
-from cockpit.engine.records.folder import Manifest, NodeEntry, planned
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.evidence import Shown, opened
 from tests.hostile import values

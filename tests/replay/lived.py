@@ -28,7 +28,8 @@ from cockpit.base.record import EVENTS, TIMES
 from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import Reader
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from tests.engine.books import all_after

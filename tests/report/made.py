@@ -9,7 +9,8 @@ from typing import Any
 from cockpit.base.events import Complete
 from cockpit.core.pace.past import Apart, PastStep
 from cockpit.core.run.events import Event
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 
 BEGAN = 1_795_233_881.0
 STEPS, STEP_S = 40, 2.0

@@ -11,7 +11,7 @@ import pytest
 from cockpit.base.gate import Malformed
 from cockpit.base.shell import join
 from cockpit.cli.parsing import Parser, add_link_options, reach
-from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError
 from cockpit.transport import local
 from cockpit.transport.base import Reach

@@ -17,7 +17,8 @@ from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.engine.profile.choose import Estimate, Plan, Wish
 from cockpit.engine.profile.store import Store
 from cockpit.engine.profile.taking import Taking
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.join import pool_for
 from cockpit.errors import CockpitError
 from cockpit.tui.base_app import BaseApp

@@ -22,7 +22,7 @@ from cockpit.core.recorder.counts import Count
 from cockpit.engine.launch.start import Stages
 from cockpit.engine.links.pool import _Way
 from cockpit.engine.links.roll import Roll
-from cockpit.engine.records.folder import Foreign
+from cockpit.engine.records.manifest import Foreign
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.transport.base import LinkError, UnknownHostKey

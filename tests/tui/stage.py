@@ -17,7 +17,8 @@ from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.launch.start import Stages
 from cockpit.engine.logs.spool import Shelf, Spool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.session import Session

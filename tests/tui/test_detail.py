@@ -31,7 +31,7 @@ from cockpit.core.rules.table import table
 from cockpit.core.run.event_table import Entry
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
-from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.tui.look import themes
 from cockpit.tui.look.units import BINARY, DECIMAL, clock_text, number_text, span_text
 from cockpit.tui.panes.list_pane import ListPane

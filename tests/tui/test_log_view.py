@@ -17,7 +17,8 @@ from cockpit.core.logs.query import Query
 from cockpit.core.logs.sources import Nccl, Source, Writer, file_of, rank_of
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import Position, Reader
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.lines import label

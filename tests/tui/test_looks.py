@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cockpit.core.run.model import RunModel
-from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.tui.run import looks
 

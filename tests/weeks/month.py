@@ -28,7 +28,8 @@ from cockpit.core.run.events import Event
 from cockpit.engine.files import open_regular
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records import states
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import paces
 from cockpit.engine.run.paces import FILE, PaceBook
 from cockpit.engine.time_slices import Turn

@@ -17,7 +17,8 @@ from unittest import mock
 
 from cockpit.base.lasting import Lasting
 from cockpit.engine import watching
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import failures, noticing
 from cockpit.engine.run.session import Session
 from tests.weeks.clock import Clock

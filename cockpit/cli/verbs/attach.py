@@ -10,7 +10,8 @@ from cockpit.cli import job_options, node_options, reporting, slurm_options, ter
 from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds, add_word
-from cockpit.engine.records.folder import RunFolder, list_runs, run_name
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.names import run_name
 from cockpit.engine.run.foreign_jobs import Known, make_known
 from cockpit.engine.run.join import adopt
 from cockpit.errors import CockpitError

@@ -16,7 +16,8 @@ from cockpit.cli.verbs import run
 from cockpit.demo import training
 from cockpit.demo.cluster import Cluster, cluster
 from cockpit.demo.keepsakes import saved_by_hand
-from cockpit.engine.records.folder import RunFolder, new_name
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.names import new_name
 from cockpit.engine.run.session import Session
 from cockpit.plans.launchers.registry import LAUNCHERS
 

@@ -25,7 +25,8 @@ from cockpit.core.run.summary import state_text
 from cockpit.engine.launch.all_or_none import remains, unfinished
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.join import ask_all, pool_for
 from cockpit.engine.run.now import model_now
 from cockpit.errors import CockpitError, Exit

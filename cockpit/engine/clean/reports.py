@@ -12,7 +12,8 @@ from cockpit.base import verbs
 from cockpit.base.answers import ReportsAnswer
 from cockpit.engine.files import SMALL_LIMIT, read_small
 from cockpit.engine.links.link import Link
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.plans.profilers.registry import SUFFIXES
 
 

@@ -19,8 +19,9 @@ from cockpit.core.run.cleaning import Old, Part, Wanted, state_of
 from cockpit.core.run.summary import state_text
 from cockpit.engine.clean.reports import uncollected
 from cockpit.engine.links.pool import LinkPool, settle
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.lock import other_owner
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.run.join import Errors, Pools
 from cockpit.engine.run.now import model_now
 from cockpit.errors import CockpitError

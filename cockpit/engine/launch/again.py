@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cockpit.base import secret
-from cockpit.engine.records.folder import Manifest
+from cockpit.engine.records.manifest import Manifest
 from cockpit.errors import CockpitError
 from cockpit.plans.environment import PREFIXES, is_variable
 from cockpit.plans.nodes.hostfile import STDIN

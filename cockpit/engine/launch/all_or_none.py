@@ -21,7 +21,8 @@ from cockpit.core.run.events import Event
 from cockpit.engine.files import open_regular, read_small
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import LinkPool, settle
-from cockpit.engine.records.folder import STEP_LINE, STEP_LOG, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import STEP_LINE, STEP_LOG, RunFolder
+from cockpit.engine.records.manifest import NodeEntry, planned
 from cockpit.engine.run.join import Errors, ask_all
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors

@@ -23,7 +23,8 @@ from cockpit.errors import CockpitError
 from cockpit.private import private_dir
 
 if TYPE_CHECKING:
-    from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+    from cockpit.engine.records.folder import RunFolder
+    from cockpit.engine.records.manifest import Manifest, NodeEntry
     from cockpit.engine.run.session import Session
 
 FILE = "environ.json"

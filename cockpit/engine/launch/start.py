@@ -23,7 +23,8 @@ from cockpit.engine.launch.prepare import Prepared, Times, prepare
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.links.roll import Roll
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.session import Listener, Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import LaunchJob

@@ -18,7 +18,8 @@ from cockpit.core.logs.query import Query
 from cockpit.core.logs.sources import Source, Writer, file_of, writer_of
 from cockpit.engine.logs.index import Index
 from cockpit.engine.logs.spooled import Gaps, Placed, SpooledLogs, logs_of, time_index
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.time_slices import Turn
 from cockpit.errors import CockpitError
 

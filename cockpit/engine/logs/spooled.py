@@ -16,7 +16,8 @@ from cockpit.core.logs.query import Query
 from cockpit.core.logs.sources import Nccl, Output, Source, file_of
 from cockpit.engine.files import OpenFiles, lines, open_regular
 from cockpit.engine.logs.recent import Recent
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, os_error
 
 LAST_TIMES = 64 << 10

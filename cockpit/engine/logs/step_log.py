@@ -15,7 +15,8 @@ from cockpit.core.logs.trackers import HEAD, HINTS, MOST, Tracker, trackers
 from cockpit.core.pace.series import Said
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, last_times, time_index
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 
 FIELDS = ("loss", "lr", "samples_s", "tokens_s")
 """What a log says of a step."""

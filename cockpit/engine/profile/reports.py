@@ -32,7 +32,8 @@ from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import PYTHONS, LinkPool, settle
 from cockpit.engine.profile.store import Store
 from cockpit.engine.profile.taking import ROOM, SUMMARY, summary_of, unpacked
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, os_error
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.transport.base import Reach

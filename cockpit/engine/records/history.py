@@ -10,7 +10,8 @@ from cockpit.base.events import ClockMeasured, StopAsked
 from cockpit.core.replay.order import Clocks, Timed, clocks_of, rebased, standing, written
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.engine.records.folder import Manifest, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, planned
 from cockpit.engine.time_slices import by_turns
 
 

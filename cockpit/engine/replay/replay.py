@@ -12,7 +12,7 @@ from cockpit.core.replay.marks import CHECKPOINT
 from cockpit.core.replay.player import Player
 from cockpit.core.run.events import Event
 from cockpit.core.run.trends import Trends
-from cockpit.engine.records.folder import planned
+from cockpit.engine.records.manifest import planned
 from cockpit.engine.replay.recorded import Recorded
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.past_metrics import told_before

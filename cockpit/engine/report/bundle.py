@@ -35,7 +35,8 @@ from cockpit.engine.launch.code import FILE as CODE
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, logs_of, time_index
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records import bundles, ustar
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.report.gather import snapshots
 from cockpit.engine.report.log_end import LogEnd
 from cockpit.engine.run import measures

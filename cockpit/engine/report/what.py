@@ -13,7 +13,8 @@ from cockpit.core.text import one_line
 from cockpit.core.variables import differs_anyway
 from cockpit.engine.launch.beside import kept_environments, packages
 from cockpit.engine.launch.code import kept_diff, kept_revision
-from cockpit.engine.records.folder import Manifest, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest
 
 FACTS = {
     "python_version": "Python",

@@ -27,8 +27,9 @@ from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.last_words import LastWords
 from cockpit.engine.logs.step_log import Pages, middles
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.history import history
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.foreign_jobs import launchers_of
 from cockpit.engine.run.past_metrics import told_before
 from cockpit.engine.time_slices import by_turns

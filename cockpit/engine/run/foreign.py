@@ -27,7 +27,8 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.logs import container
 from cockpit.engine.logs.spool import RECORD
 from cockpit.engine.quotas import QuotaReached
-from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Foreign, NodeEntry
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.copies import CREDIT
 from cockpit.engine.run.foreign_logs import Outlet, Outlets

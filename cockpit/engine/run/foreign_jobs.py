@@ -23,7 +23,9 @@ from cockpit.core.run.jobs import Found, Job, group
 from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.links.pool import LinkPool, settle
-from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder, list_runs, new_name
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.manifest import Foreign, Manifest, NodeEntry
+from cockpit.engine.records.names import new_name
 from cockpit.engine.run.foreign_logs import Outlets
 from cockpit.errors import CockpitError
 from cockpit.transport.local import is_here

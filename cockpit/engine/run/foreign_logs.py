@@ -28,7 +28,8 @@ from cockpit.base.shared_fields import FILES_A_JOB, MARK, Opened
 from cockpit.core.logs.sources import Output
 from cockpit.core.logs.speakers import HEAD, Speakers
 from cockpit.engine.files import append, lines, open_regular, replace
-from cockpit.engine.records.folder import Foreign, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Foreign
 from cockpit.errors import os_error
 
 LEDGER = "outlets.jsonl"

@@ -18,7 +18,8 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.bundles import CLOSED
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import Reach
 

@@ -11,7 +11,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.lasting import Lasting
 from cockpit.core.pace.measured import EVERY_S, Measured, measured, measured_of, moment, thinned
 from cockpit.engine.files import open_regular
-from cockpit.engine.records.folder import Manifest
+from cockpit.engine.records.manifest import Manifest
 from cockpit.engine.run.past_file import PastFile
 
 FILE = "measured.jsonl"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from cockpit.base import verbs
 from cockpit.base.progress.past import Stretch
 from cockpit.engine.links.link import Link, RemoteError, streaming
-from cockpit.engine.records.folder import NodeEntry
+from cockpit.engine.records.manifest import NodeEntry
 
 WAIT_S = 30.0
 """For the next part of the answer."""

@@ -16,7 +16,8 @@ from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import RunModel
 from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import LinkPool, link_state
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.join import Errors, ask_all, still_there
 from cockpit.engine.run.node_steps import kept_steps

@@ -20,7 +20,7 @@ from cockpit.core.run.model import LIVE
 from cockpit.engine.files import lines
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError
-from cockpit.engine.records.folder import NodeEntry
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.run.copies import CREDIT, unknown
 from cockpit.engine.run.join import still_there
 from cockpit.engine.run.node_steps import kept_steps

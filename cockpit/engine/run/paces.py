@@ -41,7 +41,8 @@ from cockpit.core.run.starting import is_starting
 from cockpit.engine.files import lines, open_regular
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import last_steps
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.run import measures
 from cockpit.engine.run.measures import Measures
 from cockpit.engine.run.past_file import PastFile

@@ -10,7 +10,7 @@ import time
 
 from cockpit.base.events import NodeLost
 from cockpit.engine.links.link import Link
-from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.transport.registry import TRANSPORTS
 
 SLACK_S = 60.0

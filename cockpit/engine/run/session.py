@@ -25,7 +25,8 @@ from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.links.pool import InternalError, LinkPool, link_state, pause_s, retried, settle
 from cockpit.engine.logs.spool import SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run import job_end
 from cockpit.engine.run.copies import CREDIT, PORTION, Copies
 from cockpit.engine.run.failures import FailurePolicy

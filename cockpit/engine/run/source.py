@@ -13,7 +13,8 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.engine.links.link import Link
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.copies import Copies
 from cockpit.engine.run.paces import PaceBook
 from cockpit.errors import CockpitError

@@ -34,7 +34,8 @@ from cockpit.core.text import one_line
 from cockpit.engine.files import read_small, replace
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.reading import read_part
-from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.probes import clean
 from cockpit.errors import CockpitError

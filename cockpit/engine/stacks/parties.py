@@ -19,7 +19,8 @@ from cockpit.core.stacks.snapshot import Place
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
-from cockpit.engine.records.folder import Manifest, RunFolder, planned
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.manifest import Manifest, planned
 from cockpit.engine.run.foreign_jobs import job_on
 from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.now import recorded

@@ -11,7 +11,7 @@ from cockpit.base.secret import is_hidden
 from cockpit.base.shell import join, quote
 from cockpit.core.text import one_line
 from cockpit.engine.links.payload import COMMAND
-from cockpit.engine.records.folder import Manifest
+from cockpit.engine.records.manifest import Manifest
 from cockpit.engine.run.foreign_jobs import launchers_of
 from cockpit.plans.words import render_word
 from cockpit.transport.registry import TRANSPORTS

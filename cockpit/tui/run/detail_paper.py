@@ -20,7 +20,7 @@ from cockpit.core.pace.phases import Phases
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.trends import LIMIT, Trends
 from cockpit.core.text import one_line
-from cockpit.engine.records.folder import NodeEntry
+from cockpit.engine.records.manifest import NodeEntry
 from cockpit.plans.words import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE
 from cockpit.tui.look.spark import sparkline
