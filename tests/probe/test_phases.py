@@ -22,7 +22,7 @@ from cockpit.base.progress.phases import NAMES, Phases, Reader
 from tests.needs import lacking, require_module
 from tests.probe.loops import ALL_COMPILED, BROKEN, COMPILED, END, FRAMES, LOOPS, PLAIN, PRELUDE, Loop
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 MOST_OFF = 0.05
 """Of a step; half of all steps may be further off, which on a busy machine is between two of their clocks."""
@@ -100,7 +100,6 @@ def off(steps: list[tuple[float, Phases, Phases]], phase: str) -> list[float]:
     return [abs(getattr(ours, phase) - getattr(own, phase)) / took for took, ours, own in steps]
 
 
-@pytest.mark.few(3, "long")
 @pytest.mark.few(10, "campaign")
 @pytest.mark.parametrize("name", LOOPS)
 def test_phases_are_those_that_the_program_measures(ran: Path, name: str) -> None:

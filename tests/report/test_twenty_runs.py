@@ -12,7 +12,7 @@ from tests.cli.verbs import Verbs
 from tests.report.endings import ENDINGS, MET, Made, make_again, make_all
 from tests.report.recount import Recount, numbers_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.launch]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.launch]
 
 POINTS, LINES, EXACT = 240, 25, 1e-6
 INDEX_S = 0.5
@@ -52,7 +52,6 @@ def twenty(here: Verbs) -> list[Made]:
     return make_all(here)
 
 
-@pytest.mark.long
 def test_every_number_is_that_of_the_files(here: Verbs, twenty: list[Made]) -> None:
     """One test for all: workers that share its cases would have all of them run several times.
 
