@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.patterns import needed_texts
 from cockpit.core.logs.progress.reading import Reading
+from cockpit.core.logs.progress.rows import ROWS
 from tests.logs.corpus import Sample, samples
 from tests.logs.readings import MODES, fed, score
 
@@ -65,3 +67,8 @@ def test_what_looks_like_progress_does_not_disturb_training(training: bytes, sam
         before = metrics.latest
         metrics.feed(0, sample.text, 2.0)
         assert metrics.latest == before
+
+
+@pytest.mark.parametrize(("text", "row"), ROWS)
+def test_a_pattern_is_tried_on_every_line_that_it_matches(text: bytes, row: bytes) -> None:
+    assert needed_texts(row.decode()) == [text.decode()]
