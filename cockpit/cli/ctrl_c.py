@@ -15,6 +15,9 @@ from cockpit.errors import CockpitError
 
 _SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
+_HELD: list[signal.Signals] = []
+"""What came between a start and the watch: it is for the watch."""
+
 _ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "r": "login", "c": "", "stay": ""}
 """What a person may type; anything else, including nothing, means leave: the safe answer."""
 
@@ -45,7 +48,7 @@ def _typed() -> str:
 def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
     """SIGINT, SIGTERM and SIGHUP cancel what this task does in the block, which can then undo it.
 
-    A second signal cancels that too.
+    A second signal cancels that too. Signals that come after the block are held for :meth:`Asks.install`.
 
     :param said: what to raise after a signal, once everything has been undone
     :raises CockpitError: a signal came
@@ -66,13 +69,18 @@ def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
         loop.add_signal_handler(number, interrupt)
     try:
         yield
-    except asyncio.CancelledError:
-        if not signals:
-            raise
-        raise said() from None
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
+    except BaseException as error:
+        _release(loop)
+        if signals and isinstance(error, asyncio.CancelledError):
+            raise said() from None
+        raise
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, _HELD.append, number)
+
+
+def _release(loop: asyncio.AbstractEventLoop) -> None:
+    for number in _SIGNALS:
+        loop.remove_signal_handler(number)
 
 
 @dataclass(eq=False)
@@ -102,17 +110,17 @@ class Asks:
         self._terms = 0
 
     def install(self) -> None:
-        """Take over SIGINT, SIGHUP and SIGTERM of this event loop."""
+        """Take over SIGINT, SIGHUP and SIGTERM of this event loop, and those that were held."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         loop.add_signal_handler(signal.SIGHUP, self._set, "leave")
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        while _HELD:
+            signal.raise_signal(_HELD.pop(0))
 
     def remove(self) -> None:
         """Release the signals."""
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
+        _release(asyncio.get_running_loop())
         self._end_question()
 
     def take(self) -> str:
