@@ -50,6 +50,7 @@ tables = st.sampled_from(["notices", "watch", "evidence", "quotas", "keys"])
 inner = st.sampled_from([*(name.partition(".")[2] for name in config_file.ABOUT if "." in name), "stop"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @given(
     st.dictionaries(names, values, max_size=2),

@@ -104,6 +104,7 @@ def test_keys_are_those_of_the_app(name: str) -> None:
     assert text == renewed(text, [table() for table in DRAWN[name]]), "type: make docs"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES)
 def test_messages_of_the_troubleshooting_page_are_those_of_the_program(name: str) -> None:

@@ -118,6 +118,7 @@ def texts(pattern: re.Pattern[Any]) -> Iterator[str]:
                 yield (unit * (SIZE // len(unit) + 1))[:SIZE] + end
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_our_own_take_time_in_proportion_to_the_text() -> None:
     every = ours()

@@ -20,6 +20,7 @@ def test_the_tests_that_import_a_change_come_first() -> None:
     assert nearest([Path("docs/x.md")], importers) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_knows_who_imports_what() -> None:
     importers = graph()

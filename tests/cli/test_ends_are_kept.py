@@ -47,6 +47,7 @@ def shown(verbs: Verbs, *more: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ps_reads_the_cause_from_what_the_node_has(verbs: Verbs) -> None:
     left(verbs, FAILS, 2)
@@ -61,7 +62,7 @@ def test_ps_reads_the_cause_from_what_the_node_has(verbs: Verbs) -> None:
     assert "what it died of" in attached.out
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("teller", [("ps",), ("ps", "r"), ("stop", "r")])
 def test_an_end_that_was_seen_once_stays(verbs: Verbs, teller: tuple[str, ...]) -> None:

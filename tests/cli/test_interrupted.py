@@ -225,6 +225,7 @@ def test_a_folder_without_a_launch_is_told_so_without_asking(home: Home) -> None
     assert done.stdout.startswith(f"cut: {row['state']}\n")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_start_cut_off_between_two_nodes_is_told_and_stopped(home: Home) -> None:
     """One node has launched, the other was never asked: its ranks are lost, and the others can be stopped."""

@@ -71,6 +71,7 @@ def told(verbs: Verbs) -> list[dict[str, Any]]:
     return [rank["progress"] for rank in ranks]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path) -> None:
@@ -88,6 +89,7 @@ def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path) -> None:
         assert "~>" in text
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_without_steps_recorders_tell_who_is_behind(tmp_path: Path) -> None:

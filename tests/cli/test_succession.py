@@ -84,6 +84,7 @@ def run_words(folder: Path, *options: str) -> list[str]:
     return ["run", *here, *where, *options, str(folder / "hosts"), "--", *program]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "mode"), [(signal.SIGKILL, "--headless"), (signal.SIGHUP, "--plain")])
 def test_the_one_that_reads_along_takes_over_policy_and_spool(

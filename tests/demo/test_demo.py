@@ -157,6 +157,7 @@ def test_another_shell_knows_the_run_while_it_lives(demos: Demos, capsys: pytest
     assert list_runs() == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_somebody_saved_outlives_it(demos: Demos, capsys: pytest.CaptureFixture[str]) -> None:
     process = demos.start(*LONG)
@@ -173,6 +174,7 @@ def test_what_somebody_saved_outlives_it(demos: Demos, capsys: pytest.CaptureFix
     assert "train_plain.py" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_the_watch_took_does_not(demos: Demos) -> None:
     process = demos.start(*LONG, "--fault", "hang", "--hang-after", "2", "--step-time", "0.05")
@@ -215,6 +217,7 @@ def test_kill_9_during_the_start_leaves_nothing(demos: Demos) -> None:
     demos.assert_nothing_left()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_deepspeed_trains(demos: Demos) -> None:
@@ -321,6 +324,7 @@ def test_every_example_is_there() -> None:
     assert scripts | {"train_plain.py", "batches.py", "faults.py", "meeting.py"} <= names
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_hang_tells_by_itself_without_torch(demos: Demos) -> None:
     words = (

@@ -159,6 +159,7 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_cockpit: tuple[
         made.kill(name)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     night.begin("[evidence]\nidle = 1.0\n")

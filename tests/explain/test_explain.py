@@ -303,6 +303,7 @@ def test_stdin_is_read() -> None:
     assert "stdin:5: [rank1]: ValueError: loss became NaN" in said
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_one_line_of_500_megabytes_needs_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "console.log"

@@ -112,6 +112,7 @@ def test_a_campaign_without_a_bound_says_what_came_through() -> None:
     assert "came through" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_the_sanitiser_whole_verbs_fail() -> None:
     quick = ("--seed", "1", "--cases", "4", "--frames", "0", "--lines", "0", "--screens", "0")

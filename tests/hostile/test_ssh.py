@@ -65,7 +65,7 @@ async def cockpit(
     return process.returncode, out, err
 
 
-@pytest.mark.few(2, "long")
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", ["dropped", "retyped", "text", "garbage"])
 def test_every_verb_ends_as_it_may(

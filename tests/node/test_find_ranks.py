@@ -579,7 +579,7 @@ def as_user(uid: int, question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 @pytest.mark.parametrize(("launcher", "method"), [("torchrun", "spawn"), ("deepspeed", "fork")])

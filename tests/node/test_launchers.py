@@ -127,6 +127,7 @@ def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> 
         assert "got 15" in run.log(rank)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_deepspeed_launcher_killed(launch: Launch, tmp_path: Path) -> None:
     run = begin(launch, tmp_path, "deepspeed", "wait")

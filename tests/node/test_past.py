@@ -85,6 +85,7 @@ def train(keeper: Keeper, ranks: range, seconds: int, span: float = 0.5) -> None
         keeper.wait()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_day_needs_little_room(tmp_path: Path) -> None:
     keeper = Keeper(str(tmp_path), range(2))

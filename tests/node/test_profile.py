@@ -121,6 +121,7 @@ class Asked:
         return [next(one for one in reversed(self.items) if one[0]["rank"] == rank) for rank in (0, 1)]
 
 
+@pytest.mark.long
 @real
 @pytest.mark.slow
 def test_the_same_steps_of_all_ranks(training: runs.Run) -> None:
@@ -168,6 +169,7 @@ def answered(run: runs.Run, rank: int) -> Any:
         one.close()
 
 
+@pytest.mark.long
 @real
 @pytest.mark.slow
 def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> None:

@@ -130,6 +130,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return made
 
 
+@pytest.mark.long
 def test_the_gate_lets_them_through(ranks: list[Rank]) -> None:
     for rank in ranks:
         profile = read(RankProfile, {**rank.found, "rank": 0, "file": "t", "size": 1, "sha256": "0" * 64})

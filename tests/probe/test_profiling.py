@@ -490,7 +490,7 @@ def files(ran: Path, name: str) -> list[Path]:
     return [path for path in (ran / "reports").iterdir() if path.name.split(".")[-4] in (mark, mark + "-2")]
 
 
-@pytest.mark.few(5, "long")
+@pytest.mark.long
 @pytest.mark.few(17, "campaign")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -190,7 +190,7 @@ def outcome(folder: Path, probed: str, name: str) -> Ran:
     return Ran(statuses[f"{probed} {name}"], out, err, files)
 
 
-@pytest.mark.few(5, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_as_without_it(ran: Path, name: str) -> None:
     assert outcome(ran, "with", name) == outcome(ran, "without", name)

@@ -135,6 +135,7 @@ def _has_open(process: psutil.Process, pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", above_all("torch"))
 def test_ctrl_c(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way = Profiling(ranks, kind, nsys)
@@ -149,6 +150,7 @@ def test_ctrl_c(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way.again(0, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", above_all("cpu"))
 def test_kill_9_of_cockpit(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way = Profiling(ranks, kind, nsys)
@@ -164,6 +166,7 @@ def test_kill_9_of_cockpit(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way.again(0, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", above_all("nsys"))
 def test_kill_9_of_an_agent(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way = Profiling(ranks, kind, nsys)
@@ -186,6 +189,7 @@ def test_kill_9_of_an_agent(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way.again(0, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", above_all("torch"))
 def test_a_link_that_is_silent(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way = Profiling(ranks, kind, nsys)
@@ -203,7 +207,7 @@ def test_a_link_that_is_silent(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way.again(0, 1)
 
 
-@pytest.mark.few(3, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("kind", above_all("torch"))
 @pytest.mark.parametrize("how", ["kill -9", "fails"])
 def test_a_rank_that_ends(ranks: Training, kind: str, how: str, nsys: Nsys) -> None:
@@ -221,6 +225,7 @@ def test_a_rank_that_ends(ranks: Training, kind: str, how: str, nsys: Nsys) -> N
     under_way.again(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", above_all("nsys"))
 def test_stop(ranks: Training, kind: str, nsys: Nsys) -> None:
     under_way = Profiling(ranks, kind, nsys)

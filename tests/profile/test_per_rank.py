@@ -133,6 +133,7 @@ def test_ctrl_c(ranks: Training) -> None:
     done(ranks)
 
 
+@pytest.mark.long
 def test_kill_9_of_cockpit(ranks: Training) -> None:
     ranks.watching.kill()
     ranks.watching.communicate()
@@ -141,6 +142,7 @@ def test_kill_9_of_cockpit(ranks: Training) -> None:
     done(ranks)
 
 
+@pytest.mark.long
 def test_kill_9_of_an_agent(ranks: Training) -> None:
     for agent in agents(ranks.watching.pid):
         agent.kill()
@@ -149,6 +151,7 @@ def test_kill_9_of_an_agent(ranks: Training) -> None:
     done(ranks)
 
 
+@pytest.mark.long
 def test_a_cut_link(ranks: Training) -> None:
     cut = agents(ranks.watching.pid)
     for agent in cut:
@@ -160,6 +163,7 @@ def test_a_cut_link(ranks: Training) -> None:
     done(ranks)
 
 
+@pytest.mark.long
 def test_a_profiled_rank_is_killed(ranks: Training) -> None:
     os.kill(ranks.pid(1), signal.SIGKILL)
     until(lambda: events(ranks, 1, "rank_exited"), "its end is recorded")
@@ -169,6 +173,7 @@ def test_a_profiled_rank_is_killed(ranks: Training) -> None:
     done(ranks)
 
 
+@pytest.mark.long
 def test_a_rank_fails(ranks: Training) -> None:
     (ranks.verbs.work / "fail-1").touch()
     until(lambda: events(ranks, 1, "rank_exited"), "its end is recorded")
@@ -178,6 +183,7 @@ def test_a_rank_fails(ranks: Training) -> None:
     done(ranks)
 
 
+@pytest.mark.long
 def test_kill_9_of_nsys(ranks: Training) -> None:
     nsys_of(ranks, 1).kill()
     for rank in (0, 1):
@@ -185,12 +191,14 @@ def test_kill_9_of_nsys(ranks: Training) -> None:
     done(ranks, 1)
 
 
+@pytest.mark.long
 def test_stop(ranks: Training) -> None:
     assert ranks.verbs.call("stop", "r").code == 0
     assert not any(psutil.pid_exists(ranks.pid(rank)) for rank in (0, 1))
     over(ranks)
 
 
+@pytest.mark.long
 def test_stop_now(ranks: Training) -> None:
     stopped = ranks.verbs.call("stop", "r", "--now")
     assert stopped.code == 0, stopped.both
@@ -209,7 +217,7 @@ def test_a_full_disk(kind: str, tmp_path: Path, small: Callable[[], None]) -> No
         done(ranks, 0, 1)
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "words"),
     [(NODE, ()), (RANK, ()), (RANK, ("--profile-steps", "100000-100001"))],
@@ -225,6 +233,7 @@ def test_a_wrapper_takes_its_rank_with_it(tmp_path: Path, kind: str, words: tupl
         done(ranks, *((0, 1) if words else ()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_nsys_knows_of_nics_is_in_one_report_of_a_node(tmp_path: Path, kind: str) -> None:
     """Without such a NIC nsys records the rest, and the ranks do not notice."""
@@ -248,6 +257,7 @@ def test_a_sampler_that_nsys_does_not_know_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
+@pytest.mark.long
 def test_a_rank_answers_as_without_nsys(tmp_path: Path) -> None:
     # Of the real torch: its server answers, too.
     with profiled(tmp_path, RANK, kind="alone") as ranks:
@@ -262,7 +272,7 @@ def test_a_rank_answers_as_without_nsys(tmp_path: Path) -> None:
         done(ranks)
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
 def test_steps(tmp_path: Path, launcher: str) -> None:
     """The asked steps are in each report, and only the rank's."""
@@ -282,7 +292,7 @@ def test_steps(tmp_path: Path, launcher: str) -> None:
             _contains(path, records[rank], 60, 63)
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--profile-steps", "20-22")], ids=["whole", "steps"])
 def test_two_ranks_a_node(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Each report has its own rank, and not that of the neighbour."""

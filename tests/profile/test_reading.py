@@ -120,6 +120,7 @@ def taken(folder: Path, site: str) -> Collection:
     return Collection(1, "id", "otter", "torch", 0.0, FIRST, STEPS, results=results)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("site", "part"),
     [

@@ -67,6 +67,7 @@ def test_steps_then_seconds(ranks: Training, nsys: Nsys) -> None:
         ranks.steps_on(rank)
 
 
+@pytest.mark.long
 def test_an_nsys_that_is_late_records_as_many_later_steps(ranks: Training, nsys: Nsys) -> None:
     (nsys.folder / "late").touch()
     asked = ranks.verbs.start("profile", "r", "--kind", "nsys", "--steps", "4")
@@ -86,6 +87,7 @@ def test_an_nsys_that_is_late_records_as_many_later_steps(ranks: Training, nsys:
         assert int(held[2]) == int(held[1]) + 3
 
 
+@pytest.mark.long
 def test_reports_are_fetched_and_shown(ranks: Training) -> None:
     assert ranks.profile("--kind", "nsys", "--seconds", "1", "--fetch").code == 0
     (ranks.verbs.work / "end").touch()
@@ -115,6 +117,7 @@ def test_a_run_that_was_not_launched_ready_is_refused(tmp_path: Path) -> None:
     assert "next time: cockpit run --profile nsys-ready" in done.err
 
 
+@pytest.mark.long
 def test_nsys_is_the_default_and_torch_is_left_to_who_asks_for_it(nsys: Nsys, tmp_path: Path) -> None:
     needs.require_module("torch")
     # The stand-in puts nothing into the ranks: torch's profiler is not in its way.
@@ -125,6 +128,7 @@ def test_nsys_is_the_default_and_torch_is_left_to_who_asks_for_it(nsys: Nsys, tm
             assert ranks.collection(len(ranks.store.numbers())).kind == kind
 
 
+@pytest.mark.long
 def test_a_raw_file_that_cannot_be_imported_is_kept(ranks: Training, nsys: Nsys) -> None:
     nsys.fails("qdstrm")
     done = ranks.profile("--kind", "nsys", "--seconds", "1")
@@ -133,7 +137,7 @@ def test_a_raw_file_that_cannot_be_imported_is_kept(ranks: Training, nsys: Nsys)
     assert {path.suffix for path in ranks.reports(0)} == {".qdstrm"}
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["start", "stop", "sessions"])
 def test_an_nsys_that_fails_is_said_and_leaves_nothing(ranks: Training, nsys: Nsys, verb: str) -> None:
     nsys.fails(verb)
@@ -150,6 +154,7 @@ def test_an_nsys_that_fails_is_said_and_leaves_nothing(ranks: Training, nsys: Ns
     assert ranks.profile("--kind", "nsys", "--seconds", "1").code == 0
 
 
+@pytest.mark.long
 def test_bytes_are_shown_while_nsys_writes_and_a_second_profile_waits(ranks: Training, nsys: Nsys) -> None:
     (nsys.folder / "hold").touch()
     first = ranks.verbs.start("profile", "r", "--kind", "nsys", "--seconds", "1")
@@ -164,6 +169,7 @@ def test_bytes_are_shown_while_nsys_writes_and_a_second_profile_waits(ranks: Tra
     assert all(one.state == DONE for one in ranks.collection(1).results.values())
 
 
+@pytest.mark.long
 def test_a_session_that_nobody_stopped_is_taken_over(ranks: Training, nsys: Nsys) -> None:
     for place in (nsys.folder / "sessions").iterdir():
         (place / "out").write_text(str(place / "lost"))
@@ -172,6 +178,7 @@ def test_a_session_that_nobody_stopped_is_taken_over(ranks: Training, nsys: Nsys
     assert sum(line.startswith("cancel") for line in nsys.asked) == 2
 
 
+@pytest.mark.long
 def test_a_launch_that_fails_at_first_is_tried_once_more(nsys: Nsys, tmp_path: Path) -> None:
     nsys.fails("launch")
     with ready(tmp_path, nsys) as ranks:
@@ -182,6 +189,7 @@ def test_a_launch_that_fails_at_first_is_tried_once_more(nsys: Nsys, tmp_path: P
         assert ranks.profile("--kind", "nsys", "--seconds", "1").code == 0
 
 
+@pytest.mark.long
 def test_each_rank_on_its_own(nsys: Nsys, tmp_path: Path) -> None:
     with ready(tmp_path, nsys, more=["--per-rank"]) as ranks:
         done = ranks.profile("--kind", "nsys", "--steps", "4")
@@ -201,6 +209,7 @@ def test_each_rank_on_its_own(nsys: Nsys, tmp_path: Path) -> None:
         assert "no report" not in done.both
 
 
+@pytest.mark.long
 def test_a_rank_that_is_not_listed_cannot_be_recorded(nsys: Nsys, tmp_path: Path) -> None:
     with ready(tmp_path, nsys, more=["--profile-ranks", "1"]) as ranks:
         done = ranks.profile("--kind", "nsys", "--seconds", "1")

@@ -30,6 +30,7 @@ PID = "SELECT DISTINCT (globalTid / 0x1000000) % 0x1000000 FROM OSRT_API"
 """Processes of which a report has system calls, as nsys numbers threads."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "around"),
     [

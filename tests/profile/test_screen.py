@@ -21,6 +21,7 @@ from tests.tui.scenes import text_of, until
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 
+@pytest.mark.long
 def test_a_key_takes_a_profile_of_real_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs.require_module("torch")
     with training(tmp_path, kind="gloo") as ranks:

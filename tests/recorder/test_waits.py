@@ -59,6 +59,7 @@ def pids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[in
                     process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wait_for_another_rank_is_seen_as_one(
     pids: dict[str, list[int]], kind: str, monkeypatch: pytest.MonkeyPatch

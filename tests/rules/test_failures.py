@@ -180,7 +180,7 @@ def test_what_the_kernel_kills_in_a_full_cgroup(name: str, tmp_path: Path) -> No
     assert "the kernel's OOM killer killed 1 process of its cgroup" in one.over["detail"]
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("name", WITHOUT_SHARED_MEMORY)
 def test_a_full_dev_shm(name: str, tmp_path: Path) -> None:
     require_module("torch")
