@@ -40,6 +40,7 @@ def strings(tree: ast.AST) -> set[str]:
     return {value for value in found if isinstance(value, str)}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_is_said_around_findings_is_said_in_chinese_too() -> None:
     """Nothing that is asked for is missing, nobody asks in vain, and all values have places."""

@@ -76,6 +76,7 @@ def test_an_end_that_was_seen_once_stays(verbs: Verbs, teller: tuple[str, ...]) 
     assert "two" not in verbs.call("attach", "--plain", "r").out, "it has been seen"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_stop_that_was_seen_stays(verbs: Verbs) -> None:
     run = verbs.start(*verbs.words("r", "echo one; sleep 600"))

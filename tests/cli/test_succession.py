@@ -129,6 +129,7 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
         assert (run.spool_dir(entry) / name).read_bytes() == there, name
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_that_the_one_that_acts_is_suspended_is_said(tmp_path: Path, started: Callable[..., Cockpit]) -> None:
     first = started("first", *run_words(tmp_path, "--headless"))

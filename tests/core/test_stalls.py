@@ -350,6 +350,7 @@ def test_a_stall_in_which_ranks_begin_to_move_is_taken_back() -> None:
     assert head(run.model.watch, 90.0) == "no step for 90 s · in data.py:118"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_looks_back_off() -> None:
     run = stalled().run(2.5)

@@ -123,6 +123,7 @@ def test_that_a_slow_rank_is_not_named_without_torch_is_said(demos: Demos) -> No
     demos.assert_nothing_left()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_leaving_stops_the_run_and_is_said(demos: Demos) -> None:
     process = demos.start(*LONG, "--keep")
@@ -141,6 +142,7 @@ def test_leaving_stops_the_run_and_is_said(demos: Demos) -> None:
     assert f"cockpit logs {kept.name}" in demos.text()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_another_shell_knows_the_run_while_it_lives(demos: Demos, capsys: pytest.CaptureFixture[str]) -> None:
     process = demos.start(*LONG)

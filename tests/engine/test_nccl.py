@@ -89,6 +89,7 @@ def test_it_is_asked_of_the_node_where_it_is_not_here(tmp_path: Path) -> None:
     assert [row["network"] for row in told["rows"]] == ["IB", "IB"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_its_warnings_are_the_words_of_the_rank(tmp_path: Path) -> None:
     name = run(tmp_path, "--nccl-debug", code=1, FAILS="1")

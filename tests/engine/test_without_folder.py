@@ -126,6 +126,7 @@ def unreadable(watched: Watched) -> None:
     until(lambda: any(said in note["text"] for note in watched.events("note")), "it says that all is gone")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("supervisor", [True, False])
 def test_ranks_run_and_stop_ends_them(wiped: Wiped, supervisor: bool) -> None:

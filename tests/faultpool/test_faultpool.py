@@ -23,7 +23,7 @@ def said(ranks: str = "", certainty: str = "sure", id: str = "io", where: str = 
     return {"id": id, "ranks": ranks, "certainty": certainty, "where": where, "severity": "error", "what": ""}
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["stopped-1", "killed-1"])
 def test_whom_the_others_wait_for_is_named(quick_cockpit: tuple[str, ...], name: str) -> None:

@@ -260,6 +260,7 @@ def _spool_half(live: Live) -> None:
 live_runs = pytest.mark.parametrize("live", FORMATS, indirect=True, ids=lambda path: path.name)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @live_runs
 def test_a_live_run_is_watched_to_its_end(live: Live) -> None:

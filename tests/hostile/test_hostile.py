@@ -69,6 +69,7 @@ def test_profiles() -> None:
     assert outcome.passed > 30
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_a_bound_stacks_show_what_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cockpit.core.profile.folded.one_line", lambda text, limit: text)

@@ -104,6 +104,7 @@ def test_a_run_in_pods_that_idle(idle: Stub, cockpit: Cockpit, tmp_path: Path) -
     assert sorted(each.read_text() for each in (tmp_path / "here").rglob("written.*")) == ["0\n", "1\n"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_is_left_and_stopped(idle: Stub, cockpit: Cockpit, tmp_path: Path) -> None:
     out = cockpit.start(*RUN, "--", "/bin/sh", "-c", "echo up $RANK; exec sleep infinity")

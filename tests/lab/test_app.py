@@ -63,6 +63,7 @@ def alive(cockpits: Cockpits) -> bool:
     )
 
 
+@pytest.mark.long
 def test_a_resize_storm_and_leaving(live: Cockpits, opened: Terminal) -> None:
     sizes = random.Random(1)
     for _ in range(100):
@@ -75,6 +76,7 @@ def test_a_resize_storm_and_leaving(live: Cockpits, opened: Terminal) -> None:
     assert alive(live)
 
 
+@pytest.mark.long
 def test_ctrl_z_and_fg(cockpits: Cockpits) -> None:
     words = cockpits.words("--launcher", "command", program=[PLAIN, "--steps", "100000"])
     # Only a shell with job control can be gone back to.

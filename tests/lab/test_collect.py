@@ -78,6 +78,7 @@ def here(cockpits: Cockpits) -> Path:
     return cockpits.folder / "reports"
 
 
+@pytest.mark.long
 def test_every_report_is_here_and_verified(uncollected: Cockpits) -> None:
     done = uncollected.cockpit("collect", uncollected.name)
     assert done.returncode == 0, done.stderr
@@ -121,6 +122,7 @@ def test_what_an_earlier_try_left_is_used_or_repaired(uncollected: Cockpits) -> 
         assert {path.name: path.read_bytes() for path in files} == there(uncollected, node)
 
 
+@pytest.mark.long
 def test_names_from_a_node_are_data(cockpits: Cockpits) -> None:
     profiled(cockpits, "0,0,0,0", "1")
     outside = {path for path in cockpits.folder.iterdir() if path.name != "reports"}

@@ -41,6 +41,7 @@ def peak(pid: int) -> int:
     return int(found[1]) if found else 0
 
 
+@pytest.mark.long
 def test_a_flood_from_eight_ranks(cockpits: Cockpits, tmp_path: Path) -> None:
     with (tmp_path / "stderr").open("w+") as errors:
         process = cockpits.lab.popen(
@@ -65,6 +66,7 @@ def test_a_flood_from_eight_ranks(cockpits: Cockpits, tmp_path: Path) -> None:
         assert seen == [str(number) for number in range(1, LINES + 1)]
 
 
+@pytest.mark.long
 def test_a_flood_at_a_terminal(cockpits: Cockpits) -> None:
     with terminal(cockpits.lab, words(cockpits, 1500)) as made:
         assert made.end(120) == 0

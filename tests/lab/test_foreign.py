@@ -182,7 +182,7 @@ def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize(
     "launcher", ["deepspeed", "torchrun", pytest.param("accelerate", marks=pytest.mark.campaign)]
 )
@@ -212,6 +212,7 @@ def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher:
     assert Path(str(lab2.node_path(None, found["snapshot"])), "rank-3.json").is_file()
 
 
+@pytest.mark.long
 def test_a_job_of_somebody_else_is_refused_by_name(lab2: Lab) -> None:
     program = ["train_plain.py", "--steps", "100000", "--step-time", "1"]
     with running(lab2, "torchrun", program, "step 1/", user=OTHER):

@@ -191,7 +191,7 @@ def running(lab: Lab, name: str) -> Iterator[Job]:
             process.wait()
 
 
-@pytest.mark.few(3, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCENES)
 def test_what_others_started_is_found_read_and_ended(lab2: Lab, name: str) -> None:
     scene = SCENES[name]

@@ -116,6 +116,7 @@ def stacks(lab: Lab) -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout), done.stderr
 
 
+@pytest.mark.long
 def test_the_odd_one_of_inferred_ranks_is_named(lab2: Lab) -> None:
     with running(lab2, "--node_rank"):
         answer = until(lambda: judged(lab2), "a likely verdict")

@@ -28,7 +28,7 @@ def run_listed(cockpits: Cockpits, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.launch
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
 def test_as_many_ranks_as_gpus(cockpits: Cockpits, launcher: str) -> None:
@@ -43,6 +43,7 @@ def test_as_many_ranks_as_gpus(cockpits: Cockpits, launcher: str) -> None:
     assert ends == {"node1": 2, "node2": 1}
 
 
+@pytest.mark.long
 def test_the_nodes_are_kept_and_found_again(cockpits: Cockpits) -> None:
     code, out, err = run_listed(cockpits, "--launcher", "command", "--", "sh", "-c", "echo I am $RANK")
     assert code == 0, err

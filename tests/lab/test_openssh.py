@@ -94,6 +94,7 @@ def test_a_run_and_what_comes_after_it(cockpits: Cockpits) -> None:
     cockpits.assert_spools_equal()
 
 
+@pytest.mark.long
 def test_a_killed_ssh_is_a_lost_link_that_comes_back(cockpits: Cockpits) -> None:
     process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "150"])
     first = clients(cockpits)["node2"]

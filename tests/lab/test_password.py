@@ -82,6 +82,7 @@ def test_a_password_is_asked_once_and_kept_nowhere(make_lab: Callable[[int], Lab
     assert sum(each[1] for each in tries(lab).values()) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transport", ["ssh", "openssh"])
 def test_one_wrong_password_is_one_refusal(make_lab: Callable[[int], Lab], transport: str) -> None:
     lab = make_lab(3)
@@ -127,6 +128,7 @@ def one_time_codes(lab: Lab, node: str, codes: list[str]) -> None:
     lab.restart_sshd(node, *KBDINT)
 
 
+@pytest.mark.long
 def test_a_login_host_that_wants_a_one_time_code(make_lab: Callable[[int], Lab]) -> None:
     """Asked once for all nodes behind it; after a lost link nobody is asked before a person wants it."""
     lab = make_lab(3)

@@ -88,7 +88,7 @@ def paste(cockpits: Cockpits, script: str, node: str) -> subprocess.CompletedPro
     return cockpits.lab.run(["ssh", node, "bash -i"], input=script, timeout=PATIENCE_S)
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "module"),
     [

@@ -93,6 +93,7 @@ def test_twice_in_a_row(cockpits: Cockpits, launcher: str) -> None:
     assert not cockpits.left_over()
 
 
+@pytest.mark.long
 def test_a_job_of_others(cockpits: Cockpits) -> None:
     program = [str(EXAMPLES / "train_torch.py"), "--steps", "100000"]
     process = cockpits.start("--launcher", "torchrun", "--headless", program=program)
@@ -105,7 +106,7 @@ def test_a_job_of_others(cockpits: Cockpits) -> None:
     assert (told["kind"], sorted(told["taken"]), told["missing"]) == ("cpu", ["0", "1", "2", "3"], {})
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["torch", "cpu"])
 def test_a_cable_that_is_pulled(cockpits: Cockpits, kind: str) -> None:
     program = [str(SCRIPT), "alone", "0.1"]

@@ -153,7 +153,7 @@ def test_it_outlives_the_cockpit_and_is_found_again(
     assert slurm.state(job) == "RUNNING"
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 def test_the_end_of_the_job_is_recorded(slurm: Slurm, allocate: Callable[..., str]) -> None:
     """Of ranks that obey SIGTERM, and of ranks that ignore it, in two jobs side by side."""
     jobs = {name: allocate() for name in ("obeys", "ignores")}
@@ -198,7 +198,7 @@ def test_a_start_that_fails_leaves_no_step(
     assert not cockpits.left_over()
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]) -> None:
     """Their job is on the same nodes, their process says it is a rank of ours, they have made our folder."""
     lab, mine = slurm.lab, slurm.lab.ids["ckplab"]
@@ -277,7 +277,7 @@ def test_the_nodes_of_a_job_are_examined(cockpits: Cockpits, allocate: Callable[
     assert "node[1-2]: no directory /no/where" in unfit.stdout
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 def test_a_run_whose_job_is_over_is_said_to_be_over(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -293,7 +293,7 @@ def test_a_run_whose_job_is_over_is_said_to_be_over(
     assert stopped.returncode == 0, stopped.stderr
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
     text = "#!/bin/sh\nsleep 600\n"
     slurm.lab.write(None, slurm.lab.home() / "array.sh", text)
@@ -321,7 +321,7 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
         until(lambda: slurm.state(array) == "", "it has ended")
 
 
-@pytest.mark.few(2, "long")
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "tag"), [("srun --label", "%d: "), ("mpirun --tag-output", "[1,%d]<stdout>:")]
 )
@@ -385,6 +385,7 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
     assert theirs.startswith(ours)
 
 
+@pytest.mark.long
 def test_what_srun_prints_on_the_machine_where_it_was_typed(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -441,7 +442,7 @@ def test_what_srun_prints_on_the_machine_where_it_was_typed(
         os.close(master)
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 def test_it_is_found_from_a_machine_that_did_not_start_it(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:

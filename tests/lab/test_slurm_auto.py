@@ -54,6 +54,7 @@ def steps(slurm: Slurm, job: str) -> list[str]:
     return slurm.run("squeue", "-h", "-s", "-o", "%j", "-j", job).split()
 
 
+@pytest.mark.long
 def test_where_no_sshd_listens_auto_takes_the_job_that_holds_the_nodes(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -89,6 +90,7 @@ def test_where_no_sshd_listens_auto_takes_the_job_that_holds_the_nodes(
     assert f"rank 3 in job {second}" in within.stdout
 
 
+@pytest.mark.long
 def test_a_run_is_in_one_job_or_in_none(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_run_is_in_one_job_or_in_none(
     assert steps(slurm, job) == []
 
 
+@pytest.mark.long
 def test_pam_slurm_adopt_s_words_are_known(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -140,6 +143,7 @@ def test_pam_slurm_adopt_s_words_are_known(
             lab.run(["umount", "/etc/pam.d/sshd"], node, "root")
 
 
+@pytest.mark.long
 def test_what_plan_prints_for_sbatch_runs(slurm: Slurm, cockpits: Cockpits) -> None:
     lab = slurm.lab
     python = ["--python", "/usr/bin/python3", "--launcher", "command"]

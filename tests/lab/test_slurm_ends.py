@@ -141,7 +141,7 @@ Most of what each takes is waiting for SLURM.
 """
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 def test_every_end_of_a_job_is_called_by_its_name(slurm: Slurm) -> None:
     assert sorted(ENDS) == sorted(name for groups in TOGETHER for names in groups for name in names)
     for groups in TOGETHER:

@@ -137,7 +137,7 @@ def is_seen_to_be_gone(cockpits: Cockpits) -> None:
     until(lambda: "supervisor_gone" in journal.read_text(), "it is seen that a supervisor is gone")
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 def test_what_each_death_ends_and_what_is_said_of_it(slurm: Slurm) -> None:
     """Each in a job of its own, side by side: most of what they take is waiting."""
     fatal = {name: one for name, one in FATAL.items() if name not in ALIKE or slurm.tracking == "cgroup"}

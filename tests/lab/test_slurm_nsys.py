@@ -141,6 +141,7 @@ def of_each_rank(cockpits: Cockpits) -> dict[int, Path]:
     return found
 
 
+@pytest.mark.long
 def test_whole_ranks(cockpits: Cockpits, train: Callable[..., None]) -> None:
     train("--profile", "nsys", "--per-rank")
     over(cockpits)

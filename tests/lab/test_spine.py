@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 PLAIN = str(EXAMPLES / "train_plain.py")
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.launch
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "accelerate"])
 def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:
@@ -40,6 +40,7 @@ def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:
     cockpits.assert_spools_equal()
 
 
+@pytest.mark.long
 @pytest.mark.launch
 @pytest.mark.nsys
 def test_profiled_run_brings_two_reports_that_open(cockpits: Cockpits) -> None:
@@ -76,6 +77,7 @@ def test_a_killed_cockpit_costs_nothing(cockpits: Cockpits) -> None:
     cockpits.assert_spools_equal()
 
 
+@pytest.mark.long
 def test_a_lost_link_costs_nothing(cockpits: Cockpits) -> None:
     lab = cockpits.lab
     process = cockpits.start(
@@ -91,6 +93,7 @@ def test_a_lost_link_costs_nothing(cockpits: Cockpits) -> None:
     cockpits.assert_spools_equal()
 
 
+@pytest.mark.long
 def test_a_restarted_sshd_costs_nothing(cockpits: Cockpits) -> None:
     lab = cockpits.lab
     process = cockpits.start(

@@ -60,6 +60,7 @@ def test_through_one_node_to_another(lab2: Lab, files: Path) -> None:
     assert f"jump host {OTHER}@inner: login refused: no key of {OTHER} is accepted" in said
 
 
+@pytest.mark.long
 def test_a_new_key_is_kept_once_and_a_changed_one_never(lab2: Lab, files: Path) -> None:
     address, known = lab2.addresses["node1"], files / "known_hosts"
     config = f"Host alpha\n  HostName {address}\n  HashKnownHosts yes\n  UserKnownHostsFile {known}\n"

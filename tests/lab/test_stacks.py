@@ -205,7 +205,7 @@ def lost(lab: Lab, node: str, far: str, *, sent: bool) -> Iterator[None]:
         lab.run(["ip", *end], node=node, user="root", check=True)
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [True, False], ids=["sent", "unsent"])
 def test_a_network_that_loses_what_is_sent(lab2: Lab, sent: bool) -> None:
     with trained(lab2, f"stacks-cut-{sent}", "command", "all_reduce") as training:

@@ -33,6 +33,7 @@ def asked(cockpits: Cockpits) -> Iterator[Terminal]:
         yield made
 
 
+@pytest.mark.long
 def test_ctrl_c_then_enter_leaves(cockpits: Cockpits, asked: Terminal) -> None:
     asked.type("\n")
     assert asked.end() == 130
@@ -45,6 +46,7 @@ def test_ctrl_c_then_enter_leaves(cockpits: Cockpits, asked: Terminal) -> None:
     assert attached.returncode == 0, attached.stderr
 
 
+@pytest.mark.long
 def test_ctrl_c_twice_leaves(cockpits: Cockpits, asked: Terminal) -> None:
     asked.type("\x03")
     assert asked.end() == 130
@@ -67,6 +69,7 @@ def test_ctrl_c_then_c_stays(cockpits: Cockpits, asked: Terminal) -> None:
     assert b"ranks 0-3 exited 0" in asked.shown
 
 
+@pytest.mark.long
 def test_a_closed_terminal_leaves(cockpits: Cockpits) -> None:
     words = cockpits.words("--launcher", "command", program=[PLAIN, "--steps", "100000"])
     with terminal(cockpits.lab, words) as made:
@@ -76,6 +79,7 @@ def test_a_closed_terminal_leaves(cockpits: Cockpits) -> None:
     assert len(cockpits.left_over()) >= 4
 
 
+@pytest.mark.long
 def test_a_reader_that_ends_leaves(cockpits: Cockpits) -> None:
     process = cockpits.start(
         "--launcher",

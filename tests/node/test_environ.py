@@ -108,6 +108,7 @@ def test_secrets_are_told_by_name() -> None:
         assert not secret.is_secret(name)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_any_bytes_fit_into_one_frame() -> None:
     answer = redact.told([b"junk", *(b"V%d=" % number + b"\xff\x01" * 3000 for number in range(2000))])

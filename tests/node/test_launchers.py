@@ -115,6 +115,7 @@ def test_the_first_end_is_exact(launch: Launch, tmp_path: Path, launcher: str) -
         assert run.event("launcher_exited")["code"] != 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> None:
     run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=3)

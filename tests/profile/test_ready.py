@@ -101,6 +101,7 @@ def test_reports_are_fetched_and_shown(ranks: Training) -> None:
     assert "perfetto" not in text
 
 
+@pytest.mark.long
 def test_a_run_that_is_not_recorded_leaves_no_report_and_lacks_none(ranks: Training) -> None:
     (ranks.verbs.work / "end").touch()
     done = ranks.verbs.end(ranks.watching, timeout=PATIENCE_S)
@@ -109,6 +110,7 @@ def test_a_run_that_is_not_recorded_leaves_no_report_and_lacks_none(ranks: Train
     assert ranks.verbs.call("collect", "r").code == 0
 
 
+@pytest.mark.long
 def test_a_run_that_was_not_launched_ready_is_refused(tmp_path: Path) -> None:
     with training(tmp_path, kind="stub") as plain:
         done = plain.profile("--kind", "nsys")

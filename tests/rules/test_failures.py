@@ -167,7 +167,7 @@ def test_the_end_ps_and_the_console_say_the_same(tmp_path: Path) -> None:
         agree(FAILURES, {name: one.result() for name, one in made.items()})
 
 
-@pytest.mark.few(1, "long")
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.parametrize("name", KILLED_FOR_MEMORY)
 def test_what_the_kernel_kills_in_a_full_cgroup(name: str, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_every_screen_is_ascii_where_it_must_be(scene: str) -> None:
     assert foreign(screen(scene, Config(ascii=True))) == set()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_keys_open_is_ascii_too() -> None:
     async def drawn() -> dict[str, str]:
