@@ -49,6 +49,15 @@ class Space:
                 what, where=str(self._folder), hint="free some space; the transfer resumes automatically"
             )
 
+    def check_again(self, size: int) -> None:
+        """The same with a look in any case: a write was refused.
+
+        :raises QuotaReached: see :meth:`check`
+        :raises CockpitError: see there
+        """
+        self._until = 0.0
+        self.check(size)
+
     def _look(self) -> tuple[int, int]:
         try:
             found = os.statvfs(self._folder)

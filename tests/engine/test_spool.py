@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import tempfile
 from pathlib import Path
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.engine.logs.spool import Spool
+from cockpit.engine.quotas import QuotaReached
 from cockpit.errors import CockpitError
 
 
@@ -38,6 +41,32 @@ def test_a_gap_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CockpitError, match="spool has 3 bytes, the node sends from 5"):
         spool.append("rank-0.log", 5, b"x")
     assert (tmp_path / "node" / "rank-0.log").read_bytes() == b"abc"
+
+
+def test_a_disk_that_fills_between_two_looks_lets_logs_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path / "node")
+    spool.append("rank-0.log", 0, b"one\n")
+
+    def full(number: int, data: bytes, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cockpit.engine.logs.spool.append", full)
+        with pytest.raises(CockpitError, match="No space left on device") as why:
+            spool.append("rank-0.log", 4, b"two\n")
+        assert not isinstance(why.value, QuotaReached), "there is room: it would be tried at once, for ever"
+        patch.setattr("cockpit.engine.quotas.Space._look", lambda self: (0, 1000))
+        for size in (1, 1 << 20):
+            with pytest.raises(QuotaReached, match="are kept free"):
+                spool.append("rank-0.log", 4, b"x" * size)
+        assert spool.wait_for(1) is not None
+        with pytest.raises(CockpitError, match="No space left on device"):
+            spool.append("events.jsonl", 0, b"{}\n")
+    monkeypatch.setattr("cockpit.engine.quotas._LOOK_S", 0.0)
+    assert spool.append("rank-0.log", 4, b"two\n") == b"two\n"
+    assert (tmp_path / "node" / "rank-0.log").read_bytes() == b"one\ntwo\n"
 
 
 def test_a_full_disk_takes_nothing_half(tmp_path: Path) -> None:

@@ -203,10 +203,12 @@ def test_a_lock_is_named_though_its_poller_was_awake_at_first(
     command = [sys.executable, str(tmp_path / "train.py"), "held", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout
-        assert process.stdout.readline() == b"\n"
-        looks = (spies.look(process.pid)[0] for _ in itertools.count())
-        found = until(lambda: next((one for one in [next(looks)] if one.lock), None), "the lock is named")
-        process.kill()
+        try:
+            assert process.stdout.readline() == b"\n"
+            looks = (spies.look(process.pid)[0] for _ in itertools.count())
+            found = until(lambda: next((one for one in [next(looks)] if one.lock), None), "the lock is named")
+        finally:
+            process.kill()
     assert found is not None
     assert found.lock is not None
     assert found.lock.path == str(tmp_path / "held.lock")

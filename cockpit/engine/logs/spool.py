@@ -97,6 +97,8 @@ class Spool:
         except OSError as error:
             # Opened again, its size is compared with what we know.
             self._shelf.files.drop(path)
+            if error.errno == errno.ENOSPC and name != EVENTS:
+                self._shelf.room.check_again(len(fresh))  # it filled between two looks
             kind = SpoolUnusable if error.errno in _ONE_FILE else CockpitError
             raise _refused(kind, "cannot write the spool", path, error) from None
         self._sizes[name] = size + len(fresh)
