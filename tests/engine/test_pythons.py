@@ -41,6 +41,7 @@ def stopped(tmp_path: Path) -> Iterator[None]:
     subprocess.run([*COCKPIT, "stop", "last", "--now"], cwd=tmp_path, capture_output=True, check=False)
 
 
+@pytest.mark.few(2, "long")
 @pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 @pytest.mark.parametrize("version", VERSIONS)

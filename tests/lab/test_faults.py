@@ -50,7 +50,7 @@ def breakages(lab: Lab) -> dict[str, tuple[Callable[[], object], list[str]]]:
     }
 
 
-@pytest.mark.few(2, "long")
+@pytest.mark.few(1, "long")
 @pytest.mark.parametrize("fault", ["link down", "no sshd", "key refused", "changed host key"])
 def test_a_node_that_cannot_be_reached(cockpits: Cockpits, fault: str) -> None:
     break_it, words = breakages(cockpits.lab)[fault]

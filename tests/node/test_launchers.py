@@ -97,6 +97,7 @@ def test_one_sigterm_for_each_rank(launch: Launch, tmp_path: Path, launcher: str
 ENDS = {"three": (3, None), "abort": (None, signal.SIGABRT), "kill": (None, signal.SIGKILL)}
 
 
+@pytest.mark.few(1, "long")
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
 def test_the_first_end_is_exact(launch: Launch, tmp_path: Path, launcher: str) -> None:

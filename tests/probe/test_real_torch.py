@@ -19,7 +19,7 @@ import pytest
 from cockpit.base.progress import ring
 from tests.needs import require_module
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 TRAIN = """
 import os, signal, sys, threading, torch
@@ -190,7 +190,6 @@ def outcome(folder: Path, probed: str, name: str) -> Ran:
     return Ran(statuses[f"{probed} {name}"], out, err, files)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_as_without_it(ran: Path, name: str) -> None:
     assert outcome(ran, "with", name) == outcome(ran, "without", name)

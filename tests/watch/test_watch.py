@@ -101,6 +101,7 @@ def run_words(folder: Path, *options: str) -> list[str]:
     return ["run", *here, *where, "--hang-after", "3", *options, str(folder / "hosts"), "--", *program]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_cockpits_see_a_stall_that_one_of_them_looks_at_and_that_resolves_itself(
     folder: Path, started: Callable[..., Cockpit]
@@ -189,6 +190,7 @@ def test_a_call_that_blocks_stops_a_run_only_after_the_time_that_was_named(
     assert asked["reason"].startswith("no step and no movement for ")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_watch_is_kept_by_the_one_that_takes_over(folder: Path, started: Callable[..., Cockpit]) -> None:
     first = started("first", *run_words(folder, "--on-hang", "stop"))
