@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,19 @@ def in_state(pid: int, wanted: str) -> None:
     until(lambda: letter(pid) == wanted, f"process {pid} in state {wanted}")
 
 
-def end_children(dump: Dump) -> None:
-    """End what a process has started."""
-    assert dump.process is not None
-    for child in dump.process.children:
-        os.kill(child.pid, signal.SIGKILL)
+@contextmanager
+def ending(processes: Iterable[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """After the block, whatever came of it: end processes, and what they have started."""
+    try:
+        yield
+    finally:
+        children = procfs.children()
+        for process in processes:
+            for child in children.get(process.pid, ()):
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGKILL)
+            process.kill()
+            process.communicate()
 
 
 def target(rank: int, pid: int) -> dict[str, int]:

@@ -82,24 +82,19 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Dump]
     }
     started["foreign"] = subprocess.Popen(["sleep", "1000"])
     pids = {kind: process.pid for kind, process in started.items()}
-    started["stop"].send_signal(signal.SIGSTOP)
-    started["zombie"].kill()
-    spies.in_state(pids["stop"], "T")
-    spies.in_state(pids["zombie"], "Z")
-    spies.in_state(pids["hard"], "D")
-    started["gone"].kill()
-    started["gone"].wait()
-    for kind in ("sleep", "lock", "gil", "read", "child"):
-        spies.in_state(pids[kind], "S")
-    # One look before: what a wait looks like after py-spy has held it once must not differ.
-    spies.look(*pids.values())
-    dumps = dict(zip(pids, spies.look(*pids.values()), strict=True))
-    yield dumps
-    (folder / "hard").write_text("")
-    spies.end_children(dumps["child"])
-    for process in started.values():
-        process.kill()
-        process.communicate()
+    with spies.ending(started.values()):
+        started["stop"].send_signal(signal.SIGSTOP)
+        started["zombie"].kill()
+        spies.in_state(pids["stop"], "T")
+        spies.in_state(pids["zombie"], "Z")
+        spies.in_state(pids["hard"], "D")
+        started["gone"].kill()
+        started["gone"].wait()
+        for kind in ("sleep", "lock", "gil", "read", "child"):
+            spies.in_state(pids[kind], "S")
+        # One look before: what a wait looks like after py-spy has held it once must not differ.
+        spies.look(*pids.values())
+        yield dict(zip(pids, spies.look(*pids.values()), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -462,18 +457,14 @@ def test_children(tmp_path: Path) -> None:
         "if os.fork() == 0:\n    worker()\n"
         "subprocess.run(['sleep', '1000'])"
     )
-    try:
+    with spies.ending([process]):
         until(
             lambda: "sleep" in [one.name for one in procfs.descendants(process.pid, lambda pid: False)],
             "both children",
         )
         plain, full = spies.look(process.pid)[0], spies.look(process.pid, children=True)[0]
-    finally:
-        assert full.process is not None
-        spies.end_children(full)
-        process.kill()
-        process.communicate()
     assert plain.process is not None
+    assert full.process is not None
     assert [child.threads for child in plain.process.children] == [(), ()]
     told = {
         child.name: [frame.name for thread in child.threads for frame in thread.frames]

@@ -14,7 +14,6 @@ import pytest
 
 from cockpit.base.stacks.dump import Dump
 from cockpit.core.stacks.classes import movement
-from cockpit.node import procfs
 from cockpit.node.stacks import idle, kernel
 from tests.needs import beyond
 from tests.node import spies
@@ -99,25 +98,21 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[D
         subprocess.Popen([sys.executable, str(script), kind, str(folder)], stdout=subprocess.PIPE, env=env)
         for kind in KINDS
     ]
-    for process in started:
-        assert process.stdout
-        assert process.stdout.readline() == b"\n"
-        spies.in_state(process.pid, "S")
-    with (folder / "held.lock").open() as _:
-        looks = [spies.look(*(process.pid for process in started)) for _ in range(3)]
-        # On a busy machine one that is to ask again may wait for a CPU whenever it is looked at.
+    with spies.ending(started):
+        for process in started:
+            assert process.stdout
+            assert process.stdout.readline() == b"\n"
+            spies.in_state(process.pid, "S")
+        with (folder / "held.lock").open() as _:
+            looks = [spies.look(*(process.pid for process in started)) for _ in range(3)]
+            # On a busy machine one that is to ask again may wait for a CPU whenever it is looked at.
 
-        def paused() -> bool:
-            looks.append(spies.look(*(process.pid for process in started)))
-            return pause(looks[-1])
+            def paused() -> bool:
+                looks.append(spies.look(*(process.pid for process in started)))
+                return pause(looks[-1])
 
-        until(lambda: pause(looks[-1]) or paused(), "those that poll pause")
-    yield {kind: [look[place] for look in looks[-3:]] for place, kind in enumerate(KINDS)}
-    for process in started:
-        for child in procfs.children().get(process.pid, ()):
-            os.kill(child.pid, 9)
-        process.kill()
-        process.communicate()
+            until(lambda: pause(looks[-1]) or paused(), "those that poll pause")
+        yield {kind: [look[place] for look in looks[-3:]] for place, kind in enumerate(KINDS)}
 
 
 def pause(look: Sequence[Dump]) -> bool:
