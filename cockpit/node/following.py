@@ -329,11 +329,12 @@ class Followed:
 
     def _writes(self) -> Set[Identity]:
         """The files that whoever writes it has open."""
-        found = set()
+        return {identity for _, identity in self._opened()}
+
+    def _opened(self) -> Iterator[Tuple[str, Identity]]:
         for path in self._written():
             with suppress(OSError):
-                found.add(_identity(os.stat(path)))
-        return found
+                yield path, _identity(os.stat(path))
 
     def _others(self) -> Iterator[Place]:
         """Where it may be if it is not where it was: moved or copied away, or open still."""
@@ -344,11 +345,10 @@ class Followed:
             kin = [(info.st_mtime, path) for path in names if (info := self._kin(path)) is not None]
             yield from (Place(path) for _, path in sorted(kin, reverse=True)[:KIN])
         last = self._info
-        for path in self._written():
+        for path, identity in self._opened():
             # Of two open files with the same lines, such as what a program logs itself, one is this one.
-            with suppress(OSError):
-                if last is None or _identity(os.stat(path)) == _identity(last):
-                    yield Place(path, link=True)
+            if last is None or identity == _identity(last):
+                yield Place(path, link=True)
 
     def _kin(self, path: str) -> Optional[os.stat_result]:
         """What it may have been moved or copied to; None: it is another's, or as it was before that."""

@@ -280,7 +280,7 @@ def test_a_log_that_was_renamed_goes_on_where_it_is_written(reading: Reading) ->
 
 
 def test_what_a_rank_logs_to_a_file_itself_is_not_taken_for_its_log(reading: Reading) -> None:
-    """Both have the same lines; the log is removed, and goes on in another file of its name."""
+    """Both have the same lines. The log is removed, and a new file takes its name."""
     with (reading.folder / "train.log").open("ab", buffering=0) as own:
         own.write(OLD)
         child = subprocess.Popen(["sleep", "1000"], stdout=own)
