@@ -320,10 +320,12 @@ def _past(ranks: Training, rank: int) -> bool:
 
 
 def _contains(database: Path, steps: tuple[ring.Step, ...], begin: int, end: int) -> None:
-    """The calls in a report span these steps, by the wall clock."""
+    """The calls in a report span these steps, by the wall clock: a step is recorded when it ends, and the one
+    call of a step, its sleep, ends before that.
+    """
     wall = {step.step: step.wall_ns for step in steps}
     with contextlib.closing(sqlite3.connect(database)) as opened:
         [[zero]] = opened.execute("select utcEpochNs from TARGET_INFO_SESSION_START_TIME").fetchall()
         [[first, last]] = opened.execute("select min(start), max(end) from OSRT_API").fetchall()
     assert zero + first <= wall[begin]
-    assert zero + last >= wall[end]
+    assert zero + last > wall[end - 1]
