@@ -50,7 +50,12 @@ READ_OTHERS = frozenset(
             "transport/sshfaults",
         ),
         # Names of disks in an answer, keys, and the prompt of a search: no sentences.
-        *("core/doctor/differences", "core/doctor/faults", "core/run/event_table", "tui/command_screen"),
+        *(
+            "core/doctor/differences",
+            "core/doctor/machine_faults",
+            "core/run/event_table",
+            "tui/command_screen",
+        ),
         # Sentences of older files, from before there were facts; lines that we wrote into a log.
         *("engine/stacks/places", "engine/records/folder"),
         # How a sentence goes on, by how it begins.

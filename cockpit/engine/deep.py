@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from cockpit.base import verbs
 from cockpit.base.checkup_answers import Gpu
 from cockpit.base.rehearsal_answers import RehearseItem, TrialAnswer, TrialItem
+from cockpit.core.doctor.busy_faults import GPU_BUSY
 from cockpit.core.doctor.deep import NO_TORCH, Attempt, Rehearsed, node_of, slow, tournament
-from cockpit.core.doctor.faults import GPU_BUSY
 from cockpit.core.doctor.hunt import Group, Hunt
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.ranks import nodes_text

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.core.doctor import deep
+from cockpit.core.doctor.diagnosis import FAULTS
 from cockpit.core.doctor.differences import DIFFERENCES
-from cockpit.core.doctor.faults import FAULTS
 from cockpit.core.finding import Finding, Step
 from cockpit.core.nccl.findings import RULES as NCCL
 from cockpit.core.rules.explanation import recognised, translated

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from cockpit.core.doctor import busy_faults, machine_faults, network_faults
 from cockpit.core.doctor.differences import DIFFERENCES
-from cockpit.core.doctor.faults import FAULTS
 from cockpit.core.doctor.looks import PARTS, Looks, clean
 from cockpit.core.doctor.nccl_words import typed
 from cockpit.core.finding import Finding, findings
@@ -13,6 +13,9 @@ from cockpit.core.ranks import nodes_text
 from cockpit.core.rules.explanation import recognised
 from cockpit.core.text import counted
 from cockpit.errors import Exit
+
+FAULTS = (*network_faults.FAULTS, *busy_faults.FAULTS, *machine_faults.FAULTS)
+"""The rules of what is wrong with a node by itself, whatever the others are like."""
 
 TOLD = 5
 """Findings that are said before a launch."""
