@@ -15,8 +15,8 @@ from cockpit.core.pace.signs import RECORDER
 from cockpit.core.pace.slow import Slow
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.probes import probe_state
+from cockpit.core.time_text import span_text
 from cockpit.tui.look.progress import age_text, behind_text
-from cockpit.tui.look.units import span_text
 
 NODES = ("NODE", "LINK", "CLOCK", "LOAD", "MEMORY", "DISK FREE", "GPU")
 """The head of a table of nodes."""

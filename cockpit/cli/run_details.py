@@ -29,6 +29,7 @@ from cockpit.core.run.model import LIVE, RunModel
 from cockpit.core.run.standstill import standing
 from cockpit.core.run.starting import doing
 from cockpit.core.run.summary import state_text
+from cockpit.core.time_text import span_text
 from cockpit.engine.briefs import start_state
 from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.logs.step_log import tracker_json
@@ -45,7 +46,6 @@ from cockpit.engine.work_sampler import glance, untold
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.registry import TRANSPORTS
 from cockpit.tui.look.progress import sentences
-from cockpit.tui.look.units import span_text
 
 FAILED = 8
 """Nodes with failed ranks whose logs are copied before it is said why."""

@@ -12,10 +12,16 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.core.run import jobs as finding
 from cockpit.core.run.jobs import Job, Jobs, choose, missing_text, was_on, within
+from cockpit.core.time_text import clock
 from cockpit.errors import CockpitError, Exit
 
-NOON = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
-"""Today: the day is not said then."""
+NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.fixture(autouse=True)
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is noon: the day of what began then is not said."""
+    monkeypatch.setattr(finding, "clock", lambda at, _, shape: clock(at, NOON, shape))
 
 
 def told(rank: int, **facts: Any) -> dict[str, Any]:

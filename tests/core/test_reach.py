@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ def test_a_node_that_stays_away_is_told(state: str) -> None:
     (one,) = seen(away, 10 + AWAY_S)
     assert (one.nodes, one.evidence, one.since) == (("a",), ("no answer",), BEGAN + 10)
     assert "its ranks may still be running" in one.what
+
+
+def test_since_which_day_is_said_unless_it_is_today() -> None:
+    away = run((10, "link", "a", {"state": "gone"}))
+    since = time.strftime("%H:%M:%S", time.localtime(BEGAN + 10))
+    (today,), (later,) = seen(away, 10 + AWAY_S), seen(away, 2 * 86_400)
+    assert f"not reachable since {since};" in today.what
+    assert f"not reachable since 2023-11-{time.localtime(BEGAN + 10).tm_mday} {since};" in later.what
 
 
 def test_where_no_node_answers_it_is_our_network() -> None:

@@ -163,7 +163,7 @@ def test_refused_while_no_step_is_made() -> None:
         "the run is not making steps: rank 3 waits in data.py:118; to see where ranks are: cockpit stacks"
     )
     said = refused(still)
-    assert said.startswith("no step for 48 s, and one usually takes 0.2 s: a checkpoint, an evaluation or a")
+    assert said.startswith("no step for 48 s, and one usually takes 200 ms: a checkpoint, an evaluation or a")
     assert "it is writing a checkpoint" in refused(still, known=Known(saved_s=47.0))
     assert "checkpoint, an evaluation" in refused(still, known=Known(saved_s=300.0))
     # Stale words of somebody who has watched do not count while ranks move.

@@ -19,8 +19,9 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import RemoteText
+from cockpit.core.time_text import span_text
 from cockpit.engine.records.manifest import NodeEntry
-from cockpit.tui.look.units import BINARY, clock_text, day_text, number_text, span_text
+from cockpit.tui.look.units import BINARY, clock_text, day_text, number_text
 from cockpit.tui.run.detail import detail_lines
 from cockpit.tui.run.detail_paper import About
 from cockpit.tui.run.screen import RunScreen

@@ -12,13 +12,13 @@ from cockpit.cli.output import confirmed, out, out_json, out_lines, say, table
 from cockpit.cli.parsing import Parser, add_flag, add_link_options, add_word, age, byte_count, reach, whole
 from cockpit.core.run.cleaning import STATES, Old, Wanted
 from cockpit.core.text import counted, size
+from cockpit.core.time_text import span_text
 from cockpit.engine.clean import removal
 from cockpit.engine.clean.survey import Place, Survey, survey
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.records.folder import list_runs
 from cockpit.engine.run.join import Pools
 from cockpit.errors import CockpitError, Exit
-from cockpit.tui.look.units import span_text
 
 if TYPE_CHECKING:
     from argparse import Namespace

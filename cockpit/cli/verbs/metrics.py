@@ -24,6 +24,7 @@ from cockpit.core.pace.phases import NAMES
 from cockpit.core.pace.series import COLUMNS, Row
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import state_text
+from cockpit.core.time_text import span_text
 from cockpit.engine.logs.step_log import tracker_json
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
@@ -33,7 +34,7 @@ from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.run.series import RunSeries
 from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.spark import sparkline
-from cockpit.tui.look.units import number_text, span_text
+from cockpit.tui.look.units import number_text
 
 NOTHING = "no steps known: no rank has finished one, or neither the probe nor the log reports them"
 """What is said of a run without numbers."""

@@ -15,9 +15,9 @@ from cockpit.cli import node_options
 from cockpit.cli.output import complain, out, out_json, say, table
 from cockpit.cli.parsing import Parser, add_flag, add_link_options, add_word, reach
 from cockpit.core.ranks import nodes_text
+from cockpit.core.time_text import span_text
 from cockpit.errors import Exit
 from cockpit.slurm import own_job
-from cockpit.tui.look.units import span_text
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -93,7 +93,7 @@ async def _print(folder: RunFolder, args: argparse.Namespace) -> int:
 def _tell(recorded: Recorded, model: RunModel, pace: Pace, at: float) -> None:
     from cockpit.cli.rank_details import NODES, node_row, rank_rows
     from cockpit.core.run.summary import state_text
-    from cockpit.tui.look.units import span_text
+    from cockpit.core.time_text import span_text
 
     front = "" if pace.front is None else f", step {pace.front[0]:,}"
     when = f"{_clock(at)}, {span_text(at - recorded.begin)} after its start"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cockpit.core.masks import count
 from cockpit.core.profile.reading import Reading
-from cockpit.core.run.standstill import span
+from cockpit.core.time_text import span_text
 
 LIKE = 0.75, 1.25
 """A step directly before the profile takes between so many times what one takes in it, as the profiler slows
@@ -39,7 +39,7 @@ def gain(reading: Reading, ahead: Ahead) -> str:
     if ahead.tokens_s:
         said.append(f"{_about(ahead.tokens_s / share)} tokens/s")
     if ahead.left_s:
-        said.append(f"ETA ~{span(ahead.left_s * share)}")
+        said.append(f"ETA ~{span_text(ahead.left_s * share)}")
     return f"without {'it' if count(reading.finding.ranks) == 1 else 'them'}: {', '.join(said)}"
 
 

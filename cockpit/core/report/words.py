@@ -13,6 +13,7 @@ from cockpit.core.report.lineage import Lineage
 from cockpit.core.report.model import Course, Curve, Moment, RunReport, Tail, Value, What, Why
 from cockpit.core.report.working_tree import by_file, files_text
 from cockpit.core.text import counted, markdown, one_line, size
+from cockpit.core.time_text import span_text
 
 MD_LINES = 60
 """Lines of Markdown at most."""
@@ -37,11 +38,7 @@ def lasted(seconds: float) -> str:
     """``0.84 s``, ``40 s``, ``12 min 05 s``, ``3 h 20 min``, ``2 d 4 h``."""
     if seconds < 100:
         return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+    return span_text(seconds)
 
 
 def number(value: float, unit: str = "") -> str:

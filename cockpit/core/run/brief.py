@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from cockpit.base import gate
 from cockpit.base.gate import Definition, ListOf, Number, Text, bound, maybe
-from cockpit.core.run.standstill import span
+from cockpit.core.time_text import clock, span_text
 
 _LINE = Text(1 << 20)
 _SECONDS = Number(0, 1e9)
@@ -136,7 +136,7 @@ class Brief(Definition):
         return any(word in text.lower() for text in (*places, *self.nodes))
 
     def _took(self, after: str) -> str:
-        return "" if self.lasted_s is None else f"{after} {span(self.lasted_s)}"
+        return "" if self.lasted_s is None else f"{after} {span_text(self.lasted_s)}"
 
     def _loss(self) -> str:
         return "" if self.loss is None else f"loss {self.loss:.4g}"
@@ -159,5 +159,4 @@ def _last_seen(at: float) -> str:
     """``last seen 22:41``, or with its day."""
     if not at:
         return ""
-    today = time.strftime("%x") == time.strftime("%x", time.localtime(at))
-    return time.strftime("last seen %H:%M" if today else "last seen %d %b %H:%M", time.localtime(at))
+    return f"last seen {clock(at, time.time(), '%H:%M')}"

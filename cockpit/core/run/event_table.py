@@ -22,9 +22,9 @@ from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import how
 from cockpit.core.run.notices import words
-from cockpit.core.run.notices.rule import span
 from cockpit.core.run.states import HUNG, LIVE, PROFILES, Node, Rank, RankState, Run, renewed
 from cockpit.core.text import one_line
+from cockpit.core.time_text import rounded_span, span_text
 
 NOTES = 200
 """Notes kept per node; further ones are only counted."""
@@ -416,7 +416,7 @@ def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.
     why = {"failure": "a rank failed", "stall": "ranks stalled"}.get(fact.why, "snapshot requested")
     if fact.why == "stall" and fact.since is not None:
         span_s = max(0.0, at - fact.since + (known.offset_s if known is not None else 0.0))
-        why = f"ranks made no progress for {span_s:,.0f} s"
+        why = f"ranks made no progress for {span_text(span_s)}"
     if not fact.file:
         return _of_node(at, node, f"{why}; no evidence could be saved: {fact.text}", "warning")
     own = frozenset(known.ranks if known is not None else ())
@@ -514,7 +514,7 @@ def _tell_notice(run: Run, said: set[str], node: str, at: float, fact: events.No
 
 
 def _tell_saved(run: Run, said: set[str], node: str, at: float, fact: events.Saved) -> Entry:
-    return Entry(at, f"step {fact.step:,}: checkpoint, {span(fact.seconds)}")
+    return Entry(at, f"step {fact.step:,}: checkpoint, {rounded_span(fact.seconds)}")
 
 
 def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.Watched) -> Entry | None:

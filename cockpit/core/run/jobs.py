@@ -14,6 +14,7 @@ from cockpit.core.expressions import Expression
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.text import counted, one_line
+from cockpit.core.time_text import clock
 from cockpit.errors import CockpitError, Exit
 
 TEXT_LIMIT = 200
@@ -122,7 +123,7 @@ class Job:
         of = f"{len(self.ranks)} of " if self.missing else ""
         run = f"run {self.run}, " if self.run else ""
         size = f"{of}{self._size} on {counted(len(self.nodes), 'node')}"
-        return f"{run}{kind}{at}, {size}, since {_clock(self.started)}"
+        return f"{run}{kind}{at}, {size}, since {clock(self.started, time.time(), '%H:%M')}"
 
     @property
     def _size(self) -> str:
@@ -482,8 +483,3 @@ def _run_python(users: Sequence[str], programs: Sequence[Other]) -> str:
 
 def _described(job: Job, users: bool) -> str:
     return f"{job.title}, of {job.user}" if users else job.title
-
-
-def _clock(at: float) -> str:
-    then, now = time.localtime(at), time.localtime()
-    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)

@@ -25,6 +25,7 @@ from cockpit.core.rules.explanation import recognised
 from cockpit.core.rules.rows.memory import LARGEST
 from cockpit.core.run.states import LIVE, Rank, Run
 from cockpit.core.text import one_line, size
+from cockpit.core.time_text import ahead, rounded_span
 
 GPU = "GPU "
 """How what is said about a GPU's memory begins; its number follows."""
@@ -361,7 +362,7 @@ def _finding(run: Run, name: str, now: float, node: str, fact: Filling) -> Findi
     who = [rank for rank in fact.ranks if rank in run.nodes[node].ranks]
     evidence = [
         f"{size(fact.used_bytes)} of {size(fact.limit_bytes)} in use, the limit of "
-        f"{limit_name(fact.of)}; {size(60 * fact.bytes_s)} more per minute, for {_span(fact.over_s)}",
+        f"{limit_name(fact.of)}; {size(60 * fact.bytes_s)} more per minute, for {rounded_span(fact.over_s)}",
         _who_grows(fact, who),
     ]
     if gpu:
@@ -387,10 +388,8 @@ def sentence(node: str, fact: Filling, now: float) -> str:
     what = f"memory of {fact.of} on {node}" if fact.of.startswith(GPU) else f"memory of {node}"
     if fact.full_at is None:
         return one_line(f"{what} is no longer approaching its limit", limit=300)
-    left = fact.full_at - now
-    when = "in less than a minute" if left < 60 else f"in about {_span(left)}"
     limit = f"limit of {limit_name(fact.of)}: {size(fact.limit_bytes)}"
-    return one_line(f"{what} is full {when} ({limit})", limit=300)
+    return one_line(f"{what} is full {ahead(fact.full_at - now)} ({limit})", limit=300)
 
 
 def limit_name(of: str) -> str:
@@ -417,11 +416,6 @@ def _who_grows(fact: Filling, who: Sequence[int]) -> str:
     more = " each" if len(who) > 1 else ""
     verb = "grow" if len(who) > 1 else "grows"
     return f"{ranks_named(who)} {verb} by {each} per minute{more}"
-
-
-def _span(seconds: float) -> str:
-    minutes = max(1, round(seconds / 60))
-    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
 
 
 def last_seen(run: Run, rank: Rank) -> str:

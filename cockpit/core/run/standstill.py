@@ -9,6 +9,7 @@ from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.rules.table import table
 from cockpit.core.run.states import Run, Watching
 from cockpit.core.text import one_line
+from cockpit.core.time_text import rounded_span, span_text
 
 MOVES = "moves"
 """The id of what a look has found if ranks move: no step is overdue because of a stall."""
@@ -90,7 +91,7 @@ def news(watch: Watching) -> tuple[str, str]:
     if watch.state == "blind":
         return watch.why, "info"
     if watch.state == "going":
-        return watch.why or f"steps continue, after {span(watch.still_s)} without one", "info"
+        return watch.why or f"steps continue, after {span_text(watch.still_s)} without one", "info"
     if watch.state == "stalled" and found is not None:
         doubt = "" if found.certainty == "sure" else f" ({found.certainty})"
         said, why = f"{head(watch, watch.still_s)}: {found.what}{doubt}", stuck(watch)
@@ -117,7 +118,7 @@ def stop_reason(watch: Watching, still_s: float | None) -> str:
     if still_s is None and found is not None:
         return news(watch)[0]
     what = "" if found is None else f": {found.what}"
-    return f"no step and no movement for {span(still_s or 0.0)}, longer than --stop-after allows{what}"
+    return f"no step and no movement for {span_text(still_s or 0.0)}, longer than --stop-after allows{what}"
 
 
 def stuck(watch: Watching) -> str:
@@ -128,7 +129,7 @@ def stuck(watch: Watching) -> str:
     found, before = watch.finding, watch.before
     if watch.stuck == "sure" and found is not None and found.proof:
         return f"proof: {PROOFS[found.proof]}"
-    took = span(before.seconds)
+    took = span_text(before.seconds)
     if watch.stuck == "waiting":
         return (
             f"as before, for {took}"
@@ -144,14 +145,14 @@ def head(watch: Watching, still_s: float) -> str:
     :param still_s: seconds without a step
     """
     if watch.state == "stalled" and watch.stuck != "waiting":
-        return f"stalled {span(still_s)}{' while ending' if watch.ending else ''}"
+        return f"stalled {span_text(still_s)}{' while ending' if watch.ending else ''}"
     if watch.state not in ("quiet", "stalled"):
         return ""
     found = watch.finding
     where = f" · in {found.where.split(' ')[0]}" if found is not None and found.where else ""
     if watch.ending:
-        return f"ending for {span(still_s)}{where}"
-    return f"no step {'yet, after' if watch.step is None else 'for'} {span(still_s)}{where}"
+        return f"ending for {span_text(still_s)}{where}"
+    return f"no step {'yet, after' if watch.step is None else 'for'} {span_text(still_s)}{where}"
 
 
 def standing(run: Run, now: float) -> str:
@@ -161,16 +162,4 @@ def standing(run: Run, now: float) -> str:
     """
     watch = run.watch
     text = "" if run.over else ", ".join(filter(None, (head(watch, watch.for_s(now)), stuck(watch))))
-    return text and f"{text} (seen {span(now - watch.at)} ago)"
-
-
-def span(seconds: float) -> str:
-    """``48 s``, ``5 min 12 s``, ``3 h 05 min``."""
-    whole = max(0, round(seconds))
-    if whole < 100:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min"
+    return text and f"{text} (seen {rounded_span(max(0.0, now - watch.at))} ago)"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.probes import probe_state
-from cockpit.core.run.standstill import span
 from cockpit.core.run.states import LIVE, Rank, RankState, Run
+from cockpit.core.time_text import rounded_span
 
 SETTLED_S = 60.0
 """Seconds after its last rank began from which a run that prints, and tells no step, counts as running."""
@@ -52,7 +52,7 @@ def doing(
     lines = []
     for texts, ranks in groups.items():
         ages = [age for rank in ranks if (age := _age(run, rank, now)) is not None]
-        since = [f"started {span(min(ages))} ago"] if ages else []
+        since = [f"started {rounded_span(min(ages))} ago"] if ages else []
         lines.append(f"{ranks_named([rank.rank for rank in ranks])}: {', '.join([*since, *texts])}")
     more = len(lines) - MOST
     return [*lines[:MOST], f"and {more:,} more groups of ranks"] if more > 0 else lines

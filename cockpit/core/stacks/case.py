@@ -9,7 +9,8 @@ from cockpit.base.stacks.kinds import python_frames
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.stacks.class_facts import ClassPart
 from cockpit.core.stacks.facts import Facts
-from cockpit.core.stacks.words import duration, number_text, ranks_words
+from cockpit.core.stacks.words import number_text, ranks_words
+from cockpit.core.time_text import rounded_span
 
 EVIDENCE = 6
 """At most this many facts are given."""
@@ -26,7 +27,7 @@ class Case(Facts):
 
     def lasting(self) -> str:
         """The words for it: `` for 52 s``; empty where nobody knows."""
-        return f" for {duration(self.for_s)}" if self.for_s is not None and self.for_s >= 1 else ""
+        return f" for {rounded_span(self.for_s)}" if self.for_s is not None and self.for_s >= 1 else ""
 
     def still(self) -> str:
         """The words for "unmoved": in how many samples, over which time."""

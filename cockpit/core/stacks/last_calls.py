@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cockpit.base.answers import NotedCall, RankCalls
 from cockpit.core.text import one_line
+from cockpit.core.time_text import rounded_span
 
 SHOWN = 12
 """Of one rank, in text."""
@@ -39,7 +40,7 @@ def lines(told: Mapping[int, RankCalls]) -> Iterator[str]:
 def _age(call: NotedCall) -> str:
     if call.age_s < 100:
         return f"{call.age_s:.3f} s"
-    return f"{call.age_s / 60:,.0f} min" if call.age_s < 7200 else f"{call.age_s / 3600:,.0f} h"
+    return rounded_span(call.age_s)
 
 
 def _place(call: NotedCall) -> str:

@@ -11,7 +11,8 @@ from cockpit.core.finding import Step
 from cockpit.core.stacks.case import Case
 from cockpit.core.stacks.class_facts import DEAD, ClassPart, bad_child
 from cockpit.core.stacks.classes import AWAIT_CHILD
-from cockpit.core.stacks.words import duration, place_text
+from cockpit.core.stacks.words import place_text
+from cockpit.core.time_text import rounded_span
 
 FILE_LOCKS = frozenset({"flock", "fcntl"})
 """System calls that may wait for the lock of a file."""
@@ -90,7 +91,7 @@ def _of_lock(act: Doing, lock: LockFile, node: str) -> Story:
         detail = f"It polls the lock {lock.path}, which process {lock.holder} ({lock.name}) has open."
         return Story(kind, detail, (Step(f"ps -fp {lock.holder}", "who has the lock", node),))
     on = f" on {node}" if node else ""
-    detail = f"It polls the lock {lock.path}, {duration(lock.age_s)} old, which no process{on} has open:"
+    detail = f"It polls the lock {lock.path}, {rounded_span(lock.age_s)} old, which no process{on} has open:"
     step = Step(f"rm {quote(lock.path)}", "if no other node has it", node)
     return Story(kind, f"{detail} its creator was killed.", (step,))
 

@@ -17,15 +17,6 @@ WORDS = 40
 """Characters a set of ranks may take in a sentence; longer ones are counted."""
 
 
-def duration(seconds: float | None) -> str:
-    """``52 s``, ``4 min``, ``3 h 10 min``."""
-    whole = round(seconds or 0.0)
-    if whole < 120:
-        return f"{whole} s"
-    minutes = whole // 60
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def place_text(frame: Frame | None) -> str:
     """``data.py:118 read_shard``; empty for none."""
     return f"{frame.place} {frame.name}" if frame is not None else ""

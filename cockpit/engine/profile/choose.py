@@ -12,8 +12,8 @@ from cockpit.base.shared_fields import PROFILE_STEPS
 from cockpit.core.pace.heat import STALL
 from cockpit.core.profile.collection import Collection
 from cockpit.core.ranks import nodes_text, ranks_named, ranks_text
-from cockpit.core.run.standstill import span
 from cockpit.core.text import one_line, size
+from cockpit.core.time_text import rounded_span, span_text
 from cockpit.errors import CockpitError
 
 ALL = 64
@@ -179,7 +179,7 @@ class Plan:
             return f"{self.kind}: {who} for {self.seconds:g} s, up to {self.rate} samples per second"
         last = self.first + self.steps - 1
         steps = f"steps {self.first:,} to {last:,}" if self.steps > 1 else f"step {last:,}"
-        return f"{self.kind}: {steps} of {who}, in about {span(self.estimate.wait_s)}; {self.cost}"
+        return f"{self.kind}: {steps} of {who}, in about {rounded_span(self.estimate.wait_s)}; {self.cost}"
 
     @property
     def cost(self) -> str:
@@ -294,8 +294,8 @@ def check_moves(met: Met, known: Known, step_s: float | None, *, stacks: bool) -
         raise CockpitError(f"the run is not making steps: {known.stalled}", hint=look)
     if stacks:
         return
-    usually = "" if step_s is None else f", and one usually takes {_short(step_s)}"
-    what = f"no step for {_short(still_s)}{usually}"
+    usually = "" if step_s is None else f", and one usually takes {span_text(step_s)}"
+    what = f"no step for {span_text(still_s)}{usually}"
     if known.saved_s is not None and known.saved_s <= still_s + (step_s or 0.0):
         raise CockpitError(f"{what}: it is writing a checkpoint", hint="try again once steps continue")
     what += ": a checkpoint, an evaluation or a compilation may be going on"
@@ -401,8 +401,8 @@ def _check_stop(known: Known, estimate: Estimate) -> None:
     timeout_s = known.timeout_s or usual
     if estimate.stop_s[1] > SHARE * timeout_s:
         what = (
-            f"stopping the profiler may pause ranks for {span(estimate.stop_s[1])}, more than a tenth of "
-            f"the {span(timeout_s)} after which their collectives time out"
+            f"stopping the profiler may pause ranks for {span_text(estimate.stop_s[1])}, more than a tenth "
+            f"of the {span_text(timeout_s)} after which their collectives time out"
         )
         raise CockpitError(what, hint="fewer --steps, or: --no-shapes")
 
@@ -416,7 +416,3 @@ def _largest(values: Iterable[float]) -> float:
 def middle(values: Iterable[float | None]) -> float | None:
     known = sorted(value for value in values if value is not None and value >= LEAST_S)
     return known[len(known) // 2] if known else None
-
-
-def _short(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else span(seconds)

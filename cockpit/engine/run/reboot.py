@@ -9,13 +9,13 @@ import posixpath
 import time
 
 from cockpit.base.events import NodeLost
+from cockpit.core.time_text import clock
 from cockpit.engine.links.link import Link
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.transport.registry import TRANSPORTS
 
 SLACK_S = 60.0
 """Clocks are set at boot: a first process may seem to have begun this much earlier than it did."""
-_DAY_S = 86400
 
 
 def lost(link: Link | None, manifest: Manifest, entry: NodeEntry, what: str) -> NodeLost:
@@ -70,8 +70,8 @@ def rebooted(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
     if at is None:
         return f"{entry.name} was rebooted since the run was started, or is a different machine now"
     if at < manifest.created - SLACK_S:
-        return f"{entry.name} is a different machine now, which was booted at {_clock(at)}"
-    return f"{entry.name} was rebooted at {_clock(at)}"
+        return f"{entry.name} is a different machine now, which was booted at {clock(at, time.time())}"
+    return f"{entry.name} was rebooted at {clock(at, time.time())}"
 
 
 def _another_container(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
@@ -79,10 +79,4 @@ def _another_container(link: Link, manifest: Manifest, entry: NodeEntry) -> str:
     at = _booted_at(link)  # when the container's first process began
     if at is None or at <= manifest.created:
         return ""
-    return f"{entry.name} is a new container, started at {_clock(at)}"
-
-
-def _clock(at: float) -> str:
-    """The time of day; with its date if that is long ago."""
-    shape = "%H:%M:%S" if abs(time.time() - at) < _DAY_S else "%Y-%m-%d %H:%M"
-    return time.strftime(shape, time.localtime(at))
+    return f"{entry.name} is a new container, started at {clock(at, time.time())}"

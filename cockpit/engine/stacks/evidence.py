@@ -31,6 +31,7 @@ from cockpit.core.stacks.progress import Done
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import one_line
+from cockpit.core.time_text import clock
 from cockpit.engine.files import read_small, replace
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.reading import read_part
@@ -69,8 +70,8 @@ class Shown:
     @property
     def sentence(self) -> str:
         """What it shows, for a person."""
-        when = time.strftime("%H:%M:%S", time.localtime(self.at))
-        return f"evidence of {when}, saved by the nodes ({self.snapshot.by_nodes}): {self.found.what}"
+        nodes = f"saved by the nodes ({self.snapshot.by_nodes})"
+        return f"evidence of {clock(self.at, time.time())}, {nodes}: {self.found.what}"
 
     @property
     def command(self) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from cockpit.base.shell import join
 from cockpit.core.run.brief import GOES_ON, Brief
-from cockpit.core.run.standstill import span
 from cockpit.core.text import clip, columns, counted, one_line
+from cockpit.core.time_text import span_text
 from cockpit.tui.look.spark import sparkline
-from cockpit.tui.look.units import BINARY, clock_text, number_text, span_text
+from cockpit.tui.look.units import BINARY, clock_text, number_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane, hanging
 
@@ -162,7 +162,7 @@ class Preview(TextPane):
     def _head(self, brief: Brief, width: int) -> Iterator[Line]:
         began = time.strftime("%d %b %H:%M:%S", time.localtime(brief.began))
         if brief.lasted_s is not None and brief.ended is not None:
-            yield _about("ran", f"{span(brief.lasted_s)}   {began} to {clock_text(brief.ended, 8)}")
+            yield _about("ran", f"{span_text(brief.lasted_s)}   {began} to {clock_text(brief.ended, 8)}")
         else:
             yield _about("began", began)
         if self.glance is not None:

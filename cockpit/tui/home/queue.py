@@ -14,12 +14,12 @@ from textual.screen import Screen
 from cockpit import slurm
 from cockpit.base import users
 from cockpit.core.run.brief import Brief
+from cockpit.core.time_text import span_text
 from cockpit.errors import CockpitError
 from cockpit.slurm import QueuedJob
 from cockpit.tui.command_screen import entitle
 from cockpit.tui.error_reporting import notice
 from cockpit.tui.home.jobs_pane import JobsPane
-from cockpit.tui.look.units import span_text
 
 EVERY_S = 20.0
 

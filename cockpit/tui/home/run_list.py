@@ -12,11 +12,10 @@ from rich.cells import cell_len
 from cockpit.core.cutting import cut_sentence
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.brief import DAMAGED, GOES_ON, NOT_STARTED, Brief
-from cockpit.core.run.standstill import span
 from cockpit.core.run.summary import JOB_OVER
 from cockpit.core.text import one_line
+from cockpit.core.time_text import rounded_span, span_text
 from cockpit.tui.look.glyphs import ASCII, UNICODE
-from cockpit.tui.look.units import span_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece
@@ -123,8 +122,7 @@ def state_text(item: Brief, now: float) -> str:
     """``running``, ``stalled 48 s``, ``stalled 12 min``."""
     if item.word != "stalled" or not item.since:
         return item.word
-    age = max(0.0, now - item.since)
-    return f"stalled {age / 60:.0f} min" if 100 <= age < 6000 else f"stalled {span(age)}"
+    return f"stalled {rounded_span(max(0.0, now - item.since))}"
 
 
 def is_old(item: Brief) -> bool:
@@ -152,9 +150,7 @@ def age_text(item: Brief, now: float, seen: float | None = None) -> str:
     """
     if seen is None and item.ended is None and item.word in GOES_ON:
         age = max(0.0, now - item.began)
-        return (
-            f"{age / 60:.0f} min" if 100 <= age < 3600 else span_text(age) if age > 48 * 3600 else span(age)
-        )
+        return rounded_span(age) if age < 3600 else span_text(age)
     at = seen or item.ended or item.seen or item.began
     age = max(0.0, now - at)
     if age < 90:

@@ -20,6 +20,7 @@ from cockpit import paths
 from cockpit.core.compare.since import since
 from cockpit.core.run.brief import DAMAGED, NOT_STARTED, Brief
 from cockpit.core.text import one_line
+from cockpit.core.time_text import span_text
 from cockpit.engine.known_runs import PATIENCE_S, KnownRuns
 from cockpit.engine.run.join import Pools
 from cockpit.transport.login_prompts import DESK, Nobody
@@ -35,7 +36,7 @@ from cockpit.tui.home.run_list import RunList
 from cockpit.tui.home.start_pane import StartPane
 from cockpit.tui.home.wish import Wish
 from cockpit.tui.logs.filter_bar import FilterBar, filter_mark
-from cockpit.tui.look.units import SIZES, clock_text, span_text
+from cockpit.tui.look.units import SIZES, clock_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from cockpit.core.pace.signs import CPU, RECORDER, RESOLUTION_S, Sign
 from cockpit.core.ranks import ranks_named
-from cockpit.tui.look.units import clock_text, span_text
+from cockpit.core.time_text import span_text
+from cockpit.tui.look.units import clock_text
 
 
 def age_text(sign: Sign, now: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,31 +42,6 @@ SIZES = {"binary": BINARY, "decimal": DECIMAL}
 
 def _rounded(number: float) -> str:
     return f"{number:,.1f}" if 0.05 <= abs(number) < 99.95 else f"{number:,.0f}"
-
-
-def span_text(seconds: float) -> str:
-    """A time span: ``0.4 ms``, ``118 ms``, ``1.2 s``, ``12 min 41 s``, ``3 h 05 min``, ``2 d 4 h``.
-
-    What is not a time (nodes may say anything) is ``?``.
-    """
-    if not math.isfinite(seconds):
-        return "?"
-    if abs(seconds) < 0.9995:
-        number = seconds * 1000
-        return f"{number:.1f} ms" if abs(number) < 9.95 else f"{number:.0f} ms"
-    if abs(seconds) < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes:02d} min"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h"
 
 
 def number_text(number: float) -> str:

@@ -14,8 +14,9 @@ from cockpit.core.pace.heat import STALL, goes_on
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.slow import EXCESS
 from cockpit.core.pace.step import Step
+from cockpit.core.time_text import span_text
 from cockpit.tui.look.spark import curve
-from cockpit.tui.look.units import number_text, short_text, span_text
+from cockpit.tui.look.units import number_text, short_text
 from cockpit.tui.pace.table import seconds
 from cockpit.tui.pace.view_model import Frame, Sight
 from cockpit.tui.panes.text_pane import Line, Piece

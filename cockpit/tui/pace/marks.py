@@ -14,7 +14,8 @@ from cockpit.core.pace.pauses import Pause
 from cockpit.core.pace.pauses import pauses as pace_pauses
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import ranks_text
-from cockpit.tui.look.units import clock_text, span_text
+from cockpit.core.time_text import span_text
+from cockpit.tui.look.units import clock_text
 from cockpit.tui.pace.view_model import Frame
 from cockpit.tui.panes.text_pane import Piece
 

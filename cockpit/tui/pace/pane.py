@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from cockpit.core.pace.heat import Heat
-from cockpit.tui.look.units import span_text
+from cockpit.core.time_text import span_text
 from cockpit.tui.pace.lines import lines_at_most, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, SHADES
 from cockpit.tui.pace.strip import strip_lines

@@ -17,8 +17,8 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.pauses import Pause, pauses
 from cockpit.core.pace.slow import EXCESS, LOOKED_AT, NEEDED
 from cockpit.core.pace.step import Step
+from cockpit.core.time_text import span_text
 from cockpit.tui.look.spark import BLOCKS
-from cockpit.tui.look.units import span_text
 from cockpit.tui.pace.curves import POINTS, beside, curves, labelled, step_time
 from cockpit.tui.pace.lines import column_width
 from cockpit.tui.pace.marks import PAUSES, Mark, Note, axis, column_of, pause_note, placed, slowing

@@ -18,8 +18,8 @@ from textual.widgets import Static
 
 from cockpit.core.profile.collection import Collection
 from cockpit.core.ranks import ranks_named
-from cockpit.core.run.standstill import span
 from cockpit.core.text import counted, one_line
+from cockpit.core.time_text import rounded_span
 from cockpit.engine.profile.choose import SECONDS, STEPS, Plan, Wish
 from cockpit.engine.profile.taking import Taking
 from cockpit.errors import CockpitError
@@ -256,7 +256,7 @@ def _planned(plan: Plan, width: int) -> Iterator[Content]:
     who = ranks_named(plan.ranks)
     if plan.kind == "nsys":
         some = f"{plan.seconds:g} s" if plan.first is None else counted(plan.steps, "step")
-        start = f", starting in about {span(plan.estimate.wait_s)}" if plan.first is not None else ""
+        start = f", starting in about {rounded_span(plan.estimate.wait_s)}" if plan.first is not None else ""
         what, costs = (
             f"{some} of {who}, by nsys{start}",
             [plan.cost, "afterwards nsys writes for some seconds"],
@@ -265,7 +265,9 @@ def _planned(plan: Plan, width: int) -> Iterator[Content]:
         what = f"{plan.seconds:g} s of {who}, by py-spy, {plan.rate} samples a second at most"
         costs = ["pauses each rank for less than 2 % of the time"]
     else:
-        what = f"{counted(plan.steps, 'step')} of {who}, starting in about {span(plan.estimate.wait_s)}"
+        what = (
+            f"{counted(plan.steps, 'step')} of {who}, starting in about {rounded_span(plan.estimate.wait_s)}"
+        )
         source = "from an earlier profile of it" if plan.estimate.measured else "no earlier profile to go by"
         costs = [plan.cost, f"estimated: {source}"]
     yield from _folded(what, width)

@@ -25,13 +25,14 @@ from cockpit.core.profile.reader import operations
 from cockpit.core.profile.reading import Row
 from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.text import counted, one_line
+from cockpit.core.time_text import span_text
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.profile.taking import Taking
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, needs
 from cockpit.tui.commands import PROFILE, Id
 from cockpit.tui.logs.filter_bar import FilterBar
-from cockpit.tui.look.units import SIZES, clock_text, span_text
+from cockpit.tui.look.units import SIZES, clock_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar

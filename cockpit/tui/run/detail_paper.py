@@ -20,11 +20,12 @@ from cockpit.core.pace.phases import Phases
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.trends import LIMIT, Trends
 from cockpit.core.text import one_line
+from cockpit.core.time_text import span_text
 from cockpit.engine.records.manifest import NodeEntry
 from cockpit.plans.words import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE
 from cockpit.tui.look.spark import sparkline
-from cockpit.tui.look.units import BINARY, Sizes, span_text
+from cockpit.tui.look.units import BINARY, Sizes
 from cockpit.tui.pace.phase_strip import numbers, strip
 from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
 

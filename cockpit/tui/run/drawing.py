@@ -14,13 +14,14 @@ from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.core.text import one_line
+from cockpit.core.time_text import span_text
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.transport.base import LinkError
 from cockpit.tui.command_screen import CommandScreen, entitle
 from cockpit.tui.error_reporting import explained
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.look.units import SIZES, span_text
+from cockpit.tui.look.units import SIZES
 from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.pace.strip import strip_height
 from cockpit.tui.pace.view_model import STRETCHES, WHOLE, Sight

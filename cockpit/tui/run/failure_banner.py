@@ -16,8 +16,9 @@ from cockpit.core.run.failure import blamed, failure, how
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.notices.words import findings
 from cockpit.core.text import columns, one_line
+from cockpit.core.time_text import span_text
 from cockpit.lang import word
-from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.text_pane import fold

@@ -9,9 +9,9 @@ from cockpit.base.events import NodeSample
 from cockpit.core.masks import mask_of
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.model import Node
+from cockpit.core.time_text import span_text
 from cockpit.engine.records.manifest import NodeEntry
 from cockpit.tui.look.glyphs import state_name
-from cockpit.tui.look.units import span_text
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.run.detail_paper import (
     About,

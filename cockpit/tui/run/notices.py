@@ -14,10 +14,10 @@ from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import LIVE, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.text import one_line
+from cockpit.core.time_text import span_text
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
-from cockpit.tui.look.units import span_text
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.key_bar import Activity
 

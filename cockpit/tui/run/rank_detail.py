@@ -18,10 +18,11 @@ from cockpit.core.pace.slow import Slow
 from cockpit.core.run.model import LIVE, Node, Rank, RankState
 from cockpit.core.run.probes import probe_text
 from cockpit.core.run.trends import LIMIT
+from cockpit.core.time_text import span_text
 from cockpit.core.variables import matter
 from cockpit.tui.look.glyphs import state_name
 from cockpit.tui.look.progress import about, behind_text
-from cockpit.tui.look.units import clock_text, number_text, span_text
+from cockpit.tui.look.units import clock_text, number_text
 from cockpit.tui.pace.table import seconds
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.run.detail_paper import (

@@ -11,8 +11,8 @@ from textual.message import Message
 from textual.strip import Strip
 
 from cockpit.core.replay.marks import CHECKPOINT, FAILURE, STALL, Mark, gravest
+from cockpit.core.time_text import span_text
 from cockpit.tui.look.glyphs import Glyphs
-from cockpit.tui.look.units import span_text
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.meanings import Meaningful
 

@@ -10,8 +10,9 @@ from textual.strip import Strip
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.standstill import span, stuck
+from cockpit.core.run.standstill import stuck
 from cockpit.core.text import one_line
+from cockpit.core.time_text import rounded_span, span_text
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.banner import Banner
 from cockpit.tui.panes.line import Part, fit
@@ -132,11 +133,11 @@ def _whose(model: RunModel) -> Iterator[Part]:
 
 def _since(model: RunModel, now: float) -> Iterator[Part]:
     watch = model.watch
-    lasted = ", ".join(filter(None, (span(watch.for_s(now)), stuck(watch))))
+    lasted = ", ".join(filter(None, (span_text(watch.for_s(now)), stuck(watch))))
     yield Part(((f"{clock_text(watch.since, 8)}, {lasted}", "strong"),), 0)
     if watch.step is not None:
         yield Part(((f"right after step {watch.step:,}", ""),), 1)
     if watch.looks:
         times = "once" if watch.looks == 1 else f"{watch.looks} times"
-        ago = f", last {span(max(0.0, now - watch.looked))} ago" if watch.looked is not None else ""
+        ago = f", last {rounded_span(max(0.0, now - watch.looked))} ago" if watch.looked is not None else ""
         yield Part(((f"inspected all ranks {times}{ago}", "dim"),), 2)

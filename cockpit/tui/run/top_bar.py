@@ -12,9 +12,10 @@ from cockpit.core.run.model import Node, RankState, RunModel
 from cockpit.core.run.slow_links import slow_from
 from cockpit.core.run.summary import live_word, shown
 from cockpit.core.text import one_line
+from cockpit.core.time_text import span_text
 from cockpit.tui.look.glyphs import UNICODE, Glyphs
 from cockpit.tui.look.spark import sparkline
-from cockpit.tui.look.units import number_text, span_text
+from cockpit.tui.look.units import number_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.line import Part
 

@@ -14,7 +14,8 @@ from cockpit.core.cutting import cut_middle
 from cockpit.core.inferred import MARK
 from cockpit.core.masks import count
 from cockpit.core.stacks.snapshot import Snapshot
-from cockpit.tui.look.units import clock_text, span_text
+from cockpit.core.time_text import span_text
+from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane
 from cockpit.tui.stacks.view_model import Sight

@@ -15,6 +15,7 @@ from textual.worker import Worker
 
 from cockpit.base.shell import quote
 from cockpit.core.text import one_line
+from cockpit.core.time_text import clock
 from cockpit.engine.stacks.listed import Listed, listed
 from cockpit.engine.stacks.take import ReplayedStacks
 from cockpit.errors import CockpitError
@@ -32,7 +33,6 @@ EVIDENCE = 3
 """Lines of evidence of one verdict."""
 
 _INDENT = " " * 2
-_DAY_S = 20 * 3600
 
 
 class KeptList(ListPane[Listed]):
@@ -73,8 +73,7 @@ def moment(at: float | None) -> str:
     """The time of day; with its date where that is not today's."""
     if at is None:
         return "--:--:--"
-    shape = "%H:%M:%S" if abs(time.time() - at) < _DAY_S else "%m-%d %H:%M:%S"
-    return time.strftime(shape, time.localtime(at))
+    return clock(at, time.time())
 
 
 LOOK_S = 1.0

@@ -11,8 +11,9 @@ from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import mask_text, nodes_text
 from cockpit.core.stacks.snapshot import Sample
 from cockpit.core.text import one_line
+from cockpit.core.time_text import span_text
 from cockpit.engine.stacks.take import Stacks
-from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.line import Part
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.view_model import Sight

@@ -11,7 +11,8 @@ from cockpit.core.cutting import cut_middle
 from cockpit.core.inferred import MARK
 from cockpit.core.stacks.recursion import folded
 from cockpit.core.stacks.snapshot import Place
-from cockpit.tui.look.units import clock_text, span_text
+from cockpit.core.time_text import span_text
+from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.stacks.words import STATES, cut, home_text, state_text

@@ -12,8 +12,9 @@ from cockpit.base.events import NoticeStep
 from cockpit.base.shell import quote
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.notices.checkpoint_words import HINTS, names_one, took
-from cockpit.core.run.notices.rule import About, Rule, Seen, clock, span
+from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.states import Run
+from cockpit.core.time_text import clock, rounded_span
 
 LINE, REST = 1024, 512
 """Bytes of a line that are read; of one that is not whole, which are kept."""
@@ -187,7 +188,7 @@ class Checkpoint(Rule):
         logs = NoticeStep(
             f"cockpit logs {quote(self.about.name)} --grep checkpoint", "what it says about them"
         )
-        before = f"the log mentioned the last one at {clock(last.at)}"
+        before = f"the log mentioned the last one at {clock(last.at, at)}"
         if gap and step is not None and last.step is not None:
             if step - last.step > OVERDUE * gap + 2:
                 what = (
@@ -198,7 +199,8 @@ class Checkpoint(Rule):
         gap = _alike(self._gaps, ALIKE_S)
         moves = pace.last_at is not None and at - pace.last_at < ONE_S
         if gap and moves and at - last.at > OVERDUE * gap + ONE_S:
-            what = f"a checkpoint is overdue: {span(at - last.at)} since the last, usually {span(gap)}"
+            since, usually = rounded_span(at - last.at), rounded_span(gap)
+            what = f"a checkpoint is overdue: {since} since the last, usually {usually}"
             yield Seen("overdue", what, at, None, (before,), steps=(logs,))
 
     def _hangs(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
@@ -208,8 +210,8 @@ class Checkpoint(Rule):
             return
         going, most = at - last.at, max(self._pauses)
         if step == last.step and pace.exact and going > HANGS * most + HANGS_S:
-            what = f"no step since the log mentioned a checkpoint, at {clock(last.at)}"
-            evidence = (f"after earlier ones, training continued within {span(most)}",)
+            what = f"no step since the log mentioned a checkpoint, at {clock(last.at, at)}"
+            evidence = (f"after earlier ones, training continued within {rounded_span(most)}",)
             yield Seen("pause", what, last.at, None, evidence, "unsure", steps=steps)
 
     def _slower(self, last: _Save) -> Iterator[Seen]:
@@ -225,8 +227,8 @@ class Checkpoint(Rule):
         if len(before) < PAUSES or min(latest) <= SLOWER * usual + SLOWER_S + more:
             return
         verb = "the log says" if kind == 1 else "training paused"
-        what = f"checkpoints are slower than before: {verb} {span(latest[-1])} for the last"
-        evidence = (f"and {span(latest[0])} for the one before; usually {span(usual)}",)
+        what = f"checkpoints are slower than before: {verb} {rounded_span(latest[-1])} for the last"
+        evidence = (f"and {rounded_span(latest[0])} for the one before; usually {rounded_span(usual)}",)
         name = quote(self.about.name)
         steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: usually a file system"),)
         yield Seen("slower", what, last.at, None, evidence, steps=steps)

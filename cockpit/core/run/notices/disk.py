@@ -13,9 +13,10 @@ from cockpit.core.rules.rows.disks import USERS
 from cockpit.core.run.memory import Gauge, Trend
 from cockpit.core.run.memory import Pace as Believed
 from cockpit.core.run.notices.recording import Recording, advice, ends_in, horizon
-from cockpit.core.run.notices.rule import About, Rule, Seen, span
+from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.states import LIVE, Run
 from cockpit.core.text import size
+from cockpit.core.time_text import rounded_span
 
 NEARLY, SHARE = 1 << 30, 0.05
 """Nearly full: less than so many bytes free, and less than this share of a small one."""
@@ -177,7 +178,9 @@ class Disk(Rule):
             called, steps = self._named(place, "df -h")
             of = node if not path else f"{node} {path}"[:OF]
             if disk.trend is not None:
-                more = f"{size(60 * disk.trend.bytes_s)} less per minute, for {span(disk.trend.over_s)}"
+                more = (
+                    f"{size(60 * disk.trend.bytes_s)} less per minute, for {rounded_span(disk.trend.over_s)}"
+                )
                 what = f"{called} is full"
                 due = disk.full_at
                 yield Seen(of, what, disk.trend_since, due, (has, more), nodes=(node,), steps=steps)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from cockpit.base.events import NoticeStep
 from cockpit.core.pace.pace import Pace
-from cockpit.core.run.notices.rule import About, Rule, Seen, clock
+from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.states import Run
+from cockpit.core.time_text import clock
 
 NEAR_S = 900.0
 """Seconds before it that are told."""
@@ -50,7 +51,7 @@ class TimeLimit(Rule):
                 f"scontrol update JobId={job} TimeLimit=+60", "an operator of the cluster can raise it"
             ),
         )
-        evidence = (f"squeue says that it ends at {clock(self._due)}; save a checkpoint before then",)
+        evidence = (f"squeue says that it ends at {clock(self._due, at)}; save a checkpoint before then",)
         yield Seen(job, what, self._since, self._due, evidence, "sure", steps=steps)
 
     def ended(self, of: str) -> str:

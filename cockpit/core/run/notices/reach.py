@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from cockpit.base.events import NoticeStep
 from cockpit.base.shell import quote
 from cockpit.core.pace.pace import Pace
-from cockpit.core.run.notices.rule import About, Rule, Seen, clock
+from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.states import LIVE, Node, RankState, Run
+from cockpit.core.time_text import clock
 
 AWAY_S = 300.0
 """A link that is lost for less comes back by itself as a rule."""
@@ -34,7 +35,9 @@ class Reach(Rule):
                 what = f"{node.name} is lost; the ranks on other nodes keep running"
             else:
                 since, why = node.link_since, node.link_why
-                what = f"{node.name} is not reachable since {clock(since)}; its ranks may still be running"
+                what = (
+                    f"{node.name} is not reachable since {clock(since, at)}; its ranks may still be running"
+                )
             stop = NoticeStep(
                 f"cockpit stop {quote(self.about.name)}", "if the others are only waiting for it"
             )

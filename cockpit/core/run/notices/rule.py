@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,15 +89,3 @@ class Rule:
     def ended(self, of: str) -> str:
         """What is said of something that is over; empty: nothing."""
         return ""
-
-
-def span(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``3 h``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
-
-
-def clock(at: float) -> str:
-    """``04:03:41``, here."""
-    return time.strftime("%H:%M:%S", time.localtime(at))

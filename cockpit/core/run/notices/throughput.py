@@ -13,8 +13,9 @@ from cockpit.base.shell import quote
 from cockpit.core.pace.finding import PROFILE
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.step import Key
-from cockpit.core.run.notices.rule import About, Rule, Seen, clock
+from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.states import Run
+from cockpit.core.time_text import clock
 
 WINDOW_S, FEWEST = 60.0, 5
 """A window has so many seconds and steps at least; a checkpoint or an evaluation does not move its median."""
@@ -143,20 +144,22 @@ class Throughput(Rule):
         """See :class:`Rule`."""
         self._take(pace)
         if self._slow:
-            yield self._fallen(pace, self._slow[0], self._slow[-1])
+            yield self._fallen(at, pace, self._slow[0], self._slow[-1])
         elif self._hours.since is not None and self._hours.best and self._hours.now:
-            yield self._falling(pace, self._hours.since, self._hours.best, self._hours.now)
+            yield self._falling(at, pace, self._hours.since, self._hours.best, self._hours.now)
 
-    def _fallen(self, pace: Pace, first: _Window, now: _Window) -> Seen:
+    def _fallen(self, at: float, pace: Pace, first: _Window, now: _Window) -> Seen:
         less = 1 - median(window.speed for window in self._slow) / self._usual
         step = "" if first.step is None else f" step {first.step:,},"
-        what = f"throughput is {less:.0%} below usual since{step} about {clock(first.at)}"
+        what = f"throughput is {less:.0%} below usual since{step} about {clock(first.at, at)}"
         how = f"{self._said(now.speed)}, usually {self._said(self._usual)} in this run"
         return self._seen("", what, first.at, how, pace)
 
-    def _falling(self, pace: Pace, since: float, best: _Hour, now: _Hour) -> Seen:
+    def _falling(self, at: float, pace: Pace, since: float, best: _Hour, now: _Hour) -> Seen:
         less = 1 - now.usual / best.usual
-        what = f"throughput has fallen slowly: it is {less:.0%} below that of the hour from {clock(best.at)}"
+        what = (
+            f"throughput has fallen slowly: it is {less:.0%} below that of the hour from {clock(best.at, at)}"
+        )
         how = f"{self._said(now.usual)} in the last hour, {self._said(best.usual)} in that one"
         return self._seen(_SLOWLY, what, since, how, pace)
 

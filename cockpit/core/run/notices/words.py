@@ -10,9 +10,9 @@ from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import mask_of
 from cockpit.core.rules.explanation import recognised
 from cockpit.core.run import memory
-from cockpit.core.run.notices.rule import clock, span
 from cockpit.core.run.states import Run
 from cockpit.core.text import one_line
+from cockpit.core.time_text import ahead, clock
 
 FRESH_S = 180.0
 """What was seen longer ago is not told any more: nobody watches."""
@@ -47,7 +47,7 @@ def findings(run: Run, name: str, now: float, said: Collection[str] = SAID) -> l
 
 
 def _finding(fact: Notice, now: float, *, over: bool) -> Finding:
-    since = f"since {clock(fact.since)}"
+    since = f"since {clock(fact.since, now)}"
     found = Finding(
         fact.id,
         one_line(f"{fact.what} (when the run ended)", limit=300) if over else sentence(fact, now),
@@ -69,6 +69,5 @@ def sentence(fact: Notice, now: float) -> str:
     """``the disk of gpu03 is full in about 12 min``; what is not certain says so."""
     text = fact.what
     if fact.due is not None:
-        left = fact.due - now
-        text += " in less than a minute" if left < 60 else f" in about {span(left)}"
+        text += f" {ahead(fact.due - now)}"
     return one_line(f"{text} (unsure)" if fact.certainty == "unsure" else text, limit=300)
