@@ -46,6 +46,10 @@ class CockpitError(Exception):
         return f"{line}; {self.hint}" if self.hint else line
 
 
+class NoRoom(CockpitError):
+    """A disk here is full, or the user's quota on it is used up: what waits can be tried again later."""
+
+
 class ManyErrors(CockpitError):
     """Several errors found in one pass, reported together, one line each.
 
@@ -59,6 +63,8 @@ class ManyErrors(CockpitError):
     def __str__(self) -> str:
         return "\n".join(map(str, self.errors))
 
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _ANOTHER = "another state folder: XDG_STATE_HOME=DIR"
 _IN_THE_WAY = "move it away"
@@ -91,7 +97,8 @@ def os_error(what: str, where: str | os.PathLike[str], error: OSError, *, hint: 
     """
     cause = error.strerror or str(error) or type(error).__name__
     hint = hint or getattr(error, "hint", "") or _HINTS.get(error.errno or 0, "")
-    return CockpitError(f"{what}: {cause}", where=os.fspath(where), hint=hint)
+    kind = NoRoom if error.errno in FULL else CockpitError
+    return kind(f"{what}: {cause}", where=os.fspath(where), hint=hint)
 
 
 def near(word: str, known: Iterable[str]) -> str:

@@ -29,6 +29,7 @@ from cockpit.core.logs.sources import Source, Writer
 from cockpit.core.run.events import Event
 from cockpit.core.run.jobs import Job, group
 from cockpit.core.run.model import RankState
+from cockpit.engine.files import replace as replace_file
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import RunFolder
@@ -38,6 +39,7 @@ from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.foreign_logs import Outlets
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.parties import find_job
+from cockpit.errors import NoRoom
 from cockpit.transport.base import LinkError, Reach
 from tests.engine.pools import Fakes, MadeUp
 from tests.engine.test_session import Heard
@@ -525,6 +527,27 @@ def test_logs_wait_where_the_spool_is_full() -> None:
     watch(RunFolder(folder.path), a=node)
     assert node.asked[-1].files[0].offset == 10
     assert spooled(folder, "rank-0.log") == b"0123456789more"
+
+
+def test_logs_wait_where_there_is_no_room_for_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.engine.quotas._AGAIN_S", 0.0)
+    refused: list[bytes] = []
+
+    def full_once(path: Path, data: bytes) -> None:
+        if not refused:
+            refused.append(data)
+            raise NoRoom("cannot write")
+        replace_file(path, data)
+
+    monkeypatch.setattr("cockpit.engine.run.foreign_logs.replace", full_once)
+    script = [part((0, 0, b"one\n")), OVER]
+    node = Node([rank(0, 100)], [file("own", 0)], [part((0, 0, b"one\n"))], script)
+    folder = made(a=node)
+    session, _ = watch(folder, a=node)
+    assert refused
+    assert session.model.over
+    assert [request.files[0].offset for request in node.asked] == [0, 0]
+    assert spooled(folder, "rank-0.log") == b"one\n"
 
 
 # The real cockpit

@@ -21,7 +21,8 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.logs import spool as spools
 from cockpit.engine.logs.spool import OPEN_FILES, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
-from cockpit.engine.records.folder import JOURNAL_READ, RunFolder, list_runs
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.records.journal import READ
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.session import Session
 from tests.engine.books import run_folder
@@ -226,12 +227,12 @@ def test_of_a_large_journal_the_beginning_and_the_end_are_read(holes: int) -> No
         if holes:
             file.seek(holes)
         else:
-            file.write(filler * (2 * JOURNAL_READ // len(filler)))
+            file.write(filler * (2 * READ // len(filler)))
         file.write(b"\n" + json.dumps(Event(3.0, "", Note("the last")).as_json()).encode() + b"\n")
     said = [event.fact.text for event in folder.journal() if isinstance(event.fact, Note)]
     assert (said[0], said[-1]) == ("the first", "the last")
     assert folder.damaged
-    assert sum(map(len, said)) < JOURNAL_READ
+    assert sum(map(len, said)) < READ
 
 
 def test_all_lines_that_fit_are_read(tmp_path: Path) -> None:

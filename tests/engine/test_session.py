@@ -13,7 +13,7 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import FollowItem, StopAnswer
-from cockpit.base.events import Gap, LinkChanged, StopAsked
+from cockpit.base.events import Gap, LinkChanged, Note, StopAsked
 from cockpit.base.gate import read
 from cockpit.base.trail import Trail
 from cockpit.core.logs.sources import Writer
@@ -414,9 +414,9 @@ def test_a_node_that_refuses_is_asked_again(kind: str) -> None:
     assert session.model.exit_code() == 0
 
 
-def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        """A disk that has no room for the second chunk of output, once."""
+def test_after_a_disk_that_failed_it_goes_on_where_the_spool_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing:
+        """A disk that fails at the second chunk of output, once."""
 
         def __init__(self, write: Callable[..., int]) -> None:
             self.write, self.refused = write, 0
@@ -424,11 +424,11 @@ def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.M
         def __call__(self, number: int, data: bytes) -> int:
             if bytes(data) == b"two\n" and not self.refused:
                 self.refused += 1
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
             return self.write(number, data)
 
     async def main() -> None:
-        monkeypatch.setattr(os, "write", full := Full(os.write))
+        monkeypatch.setattr(os, "write", failing := Failing(os.write))
         first = [part(("rank-0.log", 0, b"one\n")), part(("rank-0.log", 4, b"two\n"))]
         second = [part(("rank-0.log", 4, b"two\n"), ("events.jsonl", 0, ENDED))]
         node = Node(first, second)
@@ -450,16 +450,80 @@ def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.M
 
         heard = asyncio.Event()
         session.accompany(companion(), "companion")
-        with pytest.raises(CockpitError, match="No space left on device"):
+        with pytest.raises(CockpitError, match="Input/output error"):
             await asyncio.wait_for(wait(), PATIENCE_S)
         await session.resume()
         beside.set()
         await asyncio.wait_for(heard.wait(), PATIENCE_S)
         await asyncio.wait_for(wait(), PATIENCE_S)
-        assert full.refused == 1
+        assert failing.refused == 1
         assert [asked.get("rank-0.log") for asked in node.asked] == [None, 4]
         assert (folder.spool_dir(entries[0]) / "rank-0.log").read_bytes() == b"one\ntwo\n"
         await session.close()
+
+    asyncio.run(main())
+
+
+class FullDisk:
+    """Takes nothing below a folder while it is full, and does not say so before."""
+
+    def __init__(self, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number, self.folder, self.full = number, "", False
+        for name in ("write", "fsync"):
+            monkeypatch.setattr(os, name, self._refusing(getattr(os, name)))
+
+    def _refusing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def called(number: int, *data: bytes) -> Any:
+            if self.full and os.readlink(f"/proc/self/fd/{number}").startswith(self.folder):
+                raise OSError(self.number, os.strerror(self.number))
+            return real(number, *data)
+
+        return called
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_waited_for(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.engine.quotas._AGAIN_S", 0.0)
+    monkeypatch.setattr(pools, "SLOW_S", 0.01)
+    disk = FullDisk(number, monkeypatch)
+    why = os.strerror(number)
+
+    async def main() -> None:
+        log, record = "rank-0.log", "events.jsonl"
+        all_of_it = part((log, 4, b"two\n"), (record, 0, ENDED))
+        node = Node([part((log, 0, b"one\n"))], *[[all_of_it]] * 2)
+        entries = [NodeEntry("a", "/none/a", [0])]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        disk.folder = str(folder.path)
+        heard = Heard()
+        session = Session(folder, heard, pool=Fakes({"a": node}))
+        await session.rejoin()
+        session.watch()
+
+        async def until(true: Callable[[], object]) -> None:
+            while not true():
+                await asyncio.wait_for(session.wait(0.05), PATIENCE_S)
+
+        def said(text: str) -> bool:
+            return any(text in event.fact.text for event in heard.events if isinstance(event.fact, Note))
+
+        await until(lambda: heard.text)
+        disk.full = True
+        session.note("a", Note("while it was full"))
+        assert said(f"cannot write the journal: {why}")
+        await session.resume()
+        await until(lambda: session.model.nodes["a"].link == "gone")
+        assert why in session.model.nodes["a"].link_why
+        assert not session.model.done
+        disk.full = False
+        await until(lambda: session.model.done)
+        assert session.model.exit_code() == 0
+        assert said("what this cockpit saw meanwhile is saved")
+        assert (folder.spool_dir(entries[0]) / log).read_bytes() == b"one\ntwo\n"
+        await session.close()
+        kept = [event.fact for event in RunFolder(folder.path).journal()]
+        assert Note("while it was full") in kept
+        assert any(isinstance(fact, LinkChanged) and why in fact.why for fact in kept)
 
     asyncio.run(main())
 

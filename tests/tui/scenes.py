@@ -416,13 +416,13 @@ def comes_back(stage: Stage) -> None:
     stage.happens("gpu06", kind="link", state="ok")
 
 
-def disk_full(stage: Stage) -> None:
+def disk_fails(stage: Stage) -> None:
     """The spool cannot be written here."""
     trains(stage)
     stage.trouble = CockpitError(
-        "cannot write the spool: No space left on device",
+        "cannot write the spool: Input/output error",
         where="/home/ada/.local/state/cockpit/runs/otter/spool/0000-gpu01/rank-0.log",
-        hint="free some space: nothing is lost, the node keeps its files",
+        hint="see dmesg: nothing is lost, the node keeps its files",
     )
 
 
@@ -536,7 +536,7 @@ SCENES: dict[str, Scene] = {
     "stale": Scene(play=goes_stale),
     "logged-out": Scene(play=needs_a_person),
     "back": Scene(play=comes_back),
-    "disk-full": Scene(play=disk_full),
+    "disk-fails": Scene(play=disk_fails),
     "recorded": Scene(recorded, nothing),
     "rank-chosen": Scene(keys=("down", "down", "right")),
     "told-as-one": Scene(play=everyone_trains, keys=("2", "z")),

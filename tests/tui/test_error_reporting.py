@@ -495,12 +495,12 @@ def terminal_config() -> Config:
 
 @pytest.mark.slow
 def test_a_watch_that_fails_pauses_and_says_so_until_it_goes_on() -> None:
-    """Whatever it fails with: a full disk here, or what nobody foresaw."""
+    """Whatever it fails with: a failing disk here, or what nobody foresaw."""
 
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, stage):
             for trouble, says in (
-                (CockpitError("cannot write the spool: No space left on device"), "No space left"),
+                (CockpitError("cannot write the spool: Input/output error"), "Input/output"),
                 (KeyError("rank"), "KeyError: 'rank'"),
             ):
                 stage.trouble = trouble  # type: ignore[assignment]

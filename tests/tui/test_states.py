@@ -17,7 +17,7 @@ SAYS = {
     "stale": ("● running", "link gpu06 stale 14 s"),
     "logged-out": ("link gpu01 stale 40 s +2", "gpu[01-03]: login required again · r logs in", "r try again"),
     "back": ("● running", "links ok"),
-    "disk-full": ("watching paused: cannot write the spool: No space left on device", "r try again"),
+    "disk-fails": ("watching paused: cannot write the spool: Input/output error", "r try again"),
     "recorded": ("✓ ended", "RECORDED RUN · it ended 2026-11-21 04:04:36", "nothing here is live"),
     "rank-chosen": ("▌ gpu02", "[INFO] [logging.py:96:log_dist] [Rank 0] step=1216", "esc back"),
     "phases-4": ("age   work        phases", "+80 % ▇▇▇▇▇▇▇▇▇▇"),

@@ -11,7 +11,7 @@ from cockpit.base.record import EVENTS, INDEX, LAUNCHER_LOG, SIZES, SIZES_READ, 
 from cockpit.config import Quotas
 from cockpit.engine.files import OpenFiles, append, open_regular
 from cockpit.engine.quotas import QuotaReached, Space, exceeded
-from cockpit.errors import CockpitError, os_error
+from cockpit.errors import CockpitError, NoRoom, os_error
 from cockpit.private import private_dir
 
 OPEN_FILES = 64
@@ -82,7 +82,7 @@ class Spool:
 
         :raises QuotaReached: there is no room for it: nothing of it was written
         :raises SpoolUnusable: this node's folder or file cannot be used, or bytes in between are missing
-        :raises CockpitError: the disk here is full, read-only or broken
+        :raises CockpitError: the disk here is read-only or broken
         """
         size = self._sizes.get(name, 0)
         if offset > size:
@@ -97,10 +97,11 @@ class Spool:
         except OSError as error:
             # Opened again, its size is compared with what we know.
             self._shelf.files.drop(path)
-            if error.errno == errno.ENOSPC and name != EVENTS:
-                self._shelf.room.check_again(len(fresh))  # it filled between two looks
+            told = os_error("cannot write the spool", path, error)
+            if isinstance(told, NoRoom):
+                raise self._shelf.room.refused(told) from None
             kind = SpoolUnusable if error.errno in _ONE_FILE else CockpitError
-            raise _refused(kind, "cannot write the spool", path, error) from None
+            raise _refused(kind, told) from None
         self._sizes[name] = size + len(fresh)
         return fresh
 
@@ -134,7 +135,7 @@ class Spool:
             self._shelf.files.drop(path)
             os.ftruncate(self._shelf.files.open(path), size)
         except OSError as error:
-            raise _refused(SpoolUnusable, "cannot cut the spool", path, error) from None
+            raise _refused(SpoolUnusable, os_error("cannot cut the spool", path, error)) from None
         self._sizes[name] = size
 
     def wait_for(self, size: int) -> QuotaReached | None:
@@ -191,10 +192,9 @@ def _look(folder: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise _refused(SpoolUnusable, "cannot read the spool", folder, error) from None
+        raise _refused(SpoolUnusable, os_error("cannot read the spool", folder, error)) from None
 
 
-def _refused(kind: type[CockpitError], what: str, path: str | Path, error: OSError) -> CockpitError:
-    told = os_error(what, path, error)
+def _refused(kind: type[CockpitError], told: CockpitError) -> CockpitError:
     hint = f"{told.hint}: nothing is lost, the node keeps its files" if told.hint else ""
     return kind(told.what, where=told.where, hint=hint)

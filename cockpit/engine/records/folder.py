@@ -27,15 +27,16 @@ from cockpit.base.record import EVENTS
 from cockpit.base.regular import read_all
 from cockpit.base.shared_fields import SIZES
 from cockpit.base.shell import quote
-from cockpit.core.run.events import Event, RecordReader, journaled
+from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import RunModel
-from cockpit.engine.files import SMALL_LIMIT, append, chunks, lines, open_regular, read_small, replace
+from cockpit.engine.files import SMALL_LIMIT, chunks, lines, open_regular, read_small, replace
 from cockpit.engine.records import bundles, states
+from cockpit.engine.records.journal import Journal
 from cockpit.engine.records.lock import Holder, Writer, other_owner
 from cockpit.engine.records.manifest import Manifest, NewerCockpit, NodeEntry, planned
 from cockpit.engine.records.names import LAST, run_name, safe_name
 from cockpit.engine.records.states import States
-from cockpit.errors import CockpitError, near, os_error
+from cockpit.errors import CockpitError, NoRoom, near, os_error
 from cockpit.private import private_dir
 from cockpit.transport.registry import TRANSPORTS
 
@@ -53,9 +54,6 @@ _UNSEEN = MapOf(gate.NODE_NAME, SIZES, 1 << 16)
 _STEP_SAID = 64 << 10
 """Bytes at its end that are read."""
 
-JOURNAL_READ = 16 << 20
-"""Bytes of a journal that are read: of a larger one the beginning and the end."""
-
 
 class RunFolder:
     """One run's folder on this machine."""
@@ -64,11 +62,8 @@ class RunFolder:
         self.path = path
         self.name = path.name
         self.writer = Writer(path)
-        self._journal: int | None = None
+        self._journal = Journal(path / "journal.jsonl")
         self._states = States(path)
-        self._size = 0  # of the journal
-        self.damaged = 0
-        """Lines of the journal that made no sense when it was read last."""
 
     @classmethod
     def create(cls, manifest: Manifest) -> RunFolder:
@@ -190,6 +185,7 @@ class RunFolder:
     def _moved(self, path: Path) -> None:
         self.path = path
         self.name = path.name
+        self._journal = Journal(path / "journal.jsonl")
         self._states = States(path)
         self.writer.moved(path)
 
@@ -198,61 +194,39 @@ class RunFolder:
         index = next(i for i, entry in enumerate(self.manifest.nodes) if entry.name == node.name)
         return self.path / "spool" / f"{index:04d}-{safe_name(node.name)}"
 
-    def write(self, event: Event) -> None:
+    def write(self, event: Event, *, waits: bool = False) -> None:
         """Append an event of ours to the journal: all of it, or nothing; of repeated news only some.
 
+        :param waits: if the disk is full, it is written with the next one for which there is room
         :raises CockpitError: the journal cannot be written
         """
-        if not self._states.take(event):
-            return
-        file = self.path / "journal.jsonl"
-        line = (json.dumps(event.as_json()) + "\n").encode()
-        try:
-            if self._journal is None:
-                line = self._open_journal(file) + line
-            assert self._journal is not None
-            append(self._journal, line, self._size)
-        except OSError as error:
-            self._close_journal()
-            raise os_error("cannot write the journal", file, error) from None
-        self._size += len(line)
+        if self._states.take(event):
+            self._journal.write(event, waits=waits)
 
-    def _open_journal(self, file: Path) -> bytes:
-        """Open it; return what completes a line that a crash cut off."""
-        self._journal = open_regular(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        self._size = os.fstat(self._journal).st_size
-        return b"" if os.pread(self._journal, 1, max(0, self._size - 1)) in (b"", b"\n") else b"\n"
+    @property
+    def refused(self) -> NoRoom | None:
+        """Why events wait for room on the disk; None: none do."""
+        return self._journal.refused
 
-    def _close_journal(self) -> None:
-        if self._journal is not None:
-            os.close(self._journal)
-        self._journal = None
+    @property
+    def damaged(self) -> int:
+        """Lines of the journal that made no sense when it was read last."""
+        return self._journal.damaged
 
     def journal(self) -> Iterator[Event]:
         """Our own events so far; damaged lines are ignored, and counted in :attr:`damaged`.
 
         :raises CockpitError: it cannot be read
         """
-        return states.with_now(self._journaled(), self.path)
+        return states.with_now(self._journal.read(), self.path)
 
     def told(self) -> tuple[list[Event], list[Event]]:
         """The same: those that were written one after the other, and those that only say how things stand.
 
         :raises CockpitError: it cannot be read
         """
-        written = list(self._journaled())
+        written = list(self._journal.read())
         return written, list(states.with_now(written, self.path))[len(written) :]
-
-    def _journaled(self) -> Iterator[Event]:
-        self.damaged = 0
-        for line in lines(self.path / "journal.jsonl", JOURNAL_READ):
-            try:
-                event = journaled(line)
-            except Malformed:
-                self.damaged += 1
-                continue
-            if event is not None:
-                yield event
 
     def recorded(self, node: NodeEntry, record: RecordReader | None = None) -> Iterator[Event]:
         """The node's run record as far as it is spooled; damaged lines are ignored, and counted at the end.
@@ -375,7 +349,7 @@ class RunFolder:
         """Give up the lock and close the journal."""
         if self.writer.taken:
             self._states.flush()
-        self._close_journal()
+        self._journal.close()
         self.writer.close()
 
 

@@ -15,6 +15,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spool import RECORD, Shelf, Spool
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import RunFolder
+from cockpit.errors import NoRoom
 
 CREDIT = 4 << 20
 """Bytes of logs in flight per node: enough to fill a link, few enough to keep keys responsive."""
@@ -42,8 +43,10 @@ class Copies:
         writes: Callable[[], bool],
         remark: Callable[[str, Fact], None],
     ) -> None:
-        shelf = Shelf(folder.path, quotas)
-        self.spools = {node.name: Spool(folder.spool_dir(node), shelf) for node in folder.manifest.nodes}
+        self._shelf = Shelf(folder.path, quotas)
+        self.spools = {
+            node.name: Spool(folder.spool_dir(node), self._shelf) for node in folder.manifest.nodes
+        }
         self.sizes: dict[str, dict[str, int]] = {name: {} for name in self.spools}
         """How long each copy is, by node and file."""
         self.paused: dict[str, QuotaReached] = {}
@@ -199,6 +202,15 @@ class Copies:
             return False
         self._remark(name, Note("enough disk space here again: log transfer resumes"))
         return True
+
+    def refused(self, why: NoRoom) -> QuotaReached:
+        """See :meth:`cockpit.engine.quotas.Space.refused`."""
+        return self._shelf.room.refused(why)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk here has refused what was to be kept, and still takes nothing."""
+        return self._shelf.room.is_full
 
     def close(self) -> None:
         """Close the files."""

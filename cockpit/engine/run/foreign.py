@@ -35,7 +35,7 @@ from cockpit.engine.run.foreign_logs import Outlet, Outlets
 from cockpit.engine.run.ours import OurRun
 from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.run.source import Desk, Source
-from cockpit.errors import CockpitError
+from cockpit.errors import CockpitError, NoRoom
 from cockpit.kube.words import meaning
 from cockpit.transport.base import Tail
 from cockpit.transport.registry import TRANSPORTS
@@ -300,6 +300,7 @@ class ForeignJob(Source):
     def _keep(self, one: Outlet, pieces: Sequence[tuple[Output, bytes]]) -> None:
         """Put bytes into the logs they belong to: all of them, or none.
 
+        :raises QuotaReached: there is no room for them
         :raises CockpitError: they cannot be kept
         """
         copies, writer = self._desk.copies, self._desk.writer
@@ -318,11 +319,11 @@ class ForeignJob(Source):
                 self._index(sizes)
                 one.offset = begun + kept
                 self._outlets.note(one, sizes)
-        except CockpitError:
+        except CockpitError as error:
             one.offset = begun
             for source in sizes:
                 copies.spools[source[0]].cut(log_name(source[1]), self._log_size(source))
-            raise
+            raise (copies.refused(error) if isinstance(error, NoRoom) else error) from None
         one.offset = begun + kept
         for (node, rank), offset, data in told:
             copies.sizes[node][log_name(rank)] = offset + len(data)

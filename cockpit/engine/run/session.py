@@ -269,6 +269,8 @@ class Session:
                 # Trouble with its files here must not affect the others.
                 self._link_event(name, "gone", str(error))
                 await asyncio.sleep(pause_s(error))
+                while self.copies.is_full:  # noqa: ASYNC110 (no disk says when there is room)
+                    await asyncio.sleep(pause_s(error))
             except (LinkError, RemoteError, InternalError) as error:
                 if isinstance(error, Reclaimed):
                     self._lose(name, link, error)
@@ -443,7 +445,7 @@ class Session:
 
     def emit(self, event: Event, *, record: bool = True) -> None:
         if record and self.writer:
-            self.folder.write(event)
+            self._write(event)
         if isinstance(event.fact, events.StopRequested):
             self._failures.stopped(event.node, event.fact)
         if isinstance(event.fact, events.Gap) and is_log(event.fact.file):
@@ -456,6 +458,16 @@ class Session:
             self.note(event.node, events.Note(str(error)), record=False)
         self._tell(event.node, lambda listener: listener.event(event, changed))
         self.changed.set()
+
+    def _write(self, event: Event) -> None:
+        """A start that cannot be recorded is undone; a watch continues, and says that its events wait."""
+        before = self.folder.refused
+        self.folder.write(event, waits=bool(self._tasks))
+        now = self.folder.refused
+        if now is not None and before is None:
+            self.remark(f"{now.where}: {now.what}; free some space: what this cockpit sees is saved then")
+        elif now is None and before is not None:
+            self.remark("enough disk space here again: what this cockpit saw meanwhile is saved")
 
     def log(self, name: str, writer: Writer, offset: int, data: bytes) -> None:
         """A copy of a log has grown by these bytes."""
