@@ -54,11 +54,14 @@ def test_a_link_is_news_when_it_is_lost_and_when_it_is_back() -> None:
         story.tell("link", "a", state="ok"),
         story.tell("link", "a", state="stale", why="no answer"),
         story.tell("link", "a", state="ok"),
+        story.tell("link", "a", state="gone", why="cannot write the spool: Disk quota exceeded"),
     ]
-    assert [entry.aside for entry in entries if entry] == [True, False, False]
+    assert [entry.aside for entry in entries if entry] == [True, False, False, False]
     assert story.texts[1:] == [
         "a: connection lost (the run continues); reconnecting (no answer)",
         "a: link is back",
+        "a: not followed (the run continues); trying again each minute"
+        " (cannot write the spool: Disk quota exceeded)",
     ]
 
 

@@ -345,10 +345,14 @@ def _linked(node: Node, at: float, fact: events.LinkChanged) -> Node:
 
 def _tell_link(run: Run, said: set[str], node: str, at: float, fact: events.LinkChanged) -> Entry:
     first = _first(said, f"link {node}")
-    if fact.state != "ok":
+    if fact.state == "ok":
+        return _of_node(at, node, "link is up" if first else "link is back", aside=first)
+    if fact.state == "gone":
+        what = "not followed (the run continues); trying again each minute"
+    else:
         how = "login required again" if fact.asks else "reconnecting"
-        return _of_node(at, node, f"connection lost (the run continues); {how} ({fact.why})", "warning")
-    return _of_node(at, node, "link is up" if first else "link is back", aside=first)
+        what = f"connection lost (the run continues); {how}"
+    return _of_node(at, node, f"{what} ({fact.why})", "warning")
 
 
 def _first(said: set[str], what: str) -> bool:
