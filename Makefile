@@ -37,7 +37,7 @@ test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes on two cores; w
 test-all: $(STAMP)  ## all tests but long ones and campaigns, in 20 minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-test-long: $(STAMP)  ## the tests that take longest, which make test-all leaves out; 40 minutes
+test-long: $(STAMP)  ## the tests that take longest, which make test-all leaves out; 35 minutes
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --with long -m long $(ARGS)
 
 campaigns: $(STAMP)  ## more cases of what other tests show, which those leave out; half an hour
