@@ -66,7 +66,9 @@ def test_a_run_that_nobody_watched_gets_it_at_the_next_attach(
     world = Verbs(tmp_path / "state", tmp_path / "work", quick_cockpit)
     verb, *words = world.words("left", "while [ ! -e go ]; do sleep 0.1; done\n")
     watcher = world.start(verb, "--report", "--headless", *words[1:])
-    until(lambda: list(world.work.glob("nodes/cockpit-*/left/*/rank-0.start.json")), "its rank has started")
+    journal = world.runs / "left" / "journal.jsonl"
+    # Not when its rank has started: until all have, a signal takes the start back.
+    until(lambda: journal.exists() and '"link"' in journal.read_text(), "it is watched")
     watcher.send_signal(signal.SIGHUP)
     assert world.end(watcher).code == Exit.LEFT
     page = world.runs / "left" / PAGE

@@ -279,8 +279,8 @@ class Board:
 
     @property
     def judging(self) -> bool:
-        """Whether that is under way."""
-        return self._judging is not None and not self._judging.done()
+        """Whether that is under way, or has not been asked for since it ended."""
+        return self._judging is not None
 
     def entry(self, node: str) -> NodeEntry:
         """What the manifest says about a node."""
