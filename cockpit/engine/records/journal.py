@@ -83,7 +83,7 @@ class Journal:
         if self._pending:
             with suppress(OSError):  # that it waits for room has been said
                 self._append(self._pending)
-            self._pending = b""
+            self._pending, self.refused = b"", None
         self._close_file()
 
     def _close_file(self) -> None:
