@@ -32,7 +32,13 @@ T = TypeVar("T")
 COMMAND = "exec /bin/sh -c 'IFS= read -r line && eval \"$line\"'"
 """What every transport runs: constant, and valid in bash, csh and fish alike. All else comes over stdin."""
 
-_MAIN = "import sys\nfrom cockpit.node.__main__ import main\nsys.exit(main())\n"
+_MAIN = """
+import sys
+from cockpit.node import importing
+importing.install()
+from cockpit.node.__main__ import main
+sys.exit(main())
+"""
 
 # Becomes one line (JSON escapes are Python's): it passes through `read -r`, `eval` and `-c`, so it must hold
 # no single quote. Any Python 3 must be able to parse it, to say that it is too old.
@@ -63,6 +69,8 @@ while rest:
     rest = rest[os.write(number, rest):]
 del archive, rest
 sys.path.insert(0, "/proc/self/fd/%d" % number)
+from cockpit.node import importing
+importing.install()
 from cockpit.node.agent import main
 main()
 """

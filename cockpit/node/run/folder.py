@@ -8,6 +8,7 @@ import io
 import json
 import marshal
 import os
+import re
 import shutil
 import signal
 import struct
@@ -71,11 +72,13 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
     started: Dict[str, Any] = {}
     try:
         os.mkdir(os.path.join(folder, record.REPORTS), 0o700)
-        if spec.get("probe", "off") != "off":
-            _add_probe(folder, pyz_bytes)
-        if python == sys.executable:
-            pyz_bytes = _compiled(pyz_bytes)
-        write_new(os.path.join(folder, record.NODE_PYZ), pyz_bytes)
+        file = io.BytesIO(pyz_bytes)
+        with zipfile.ZipFile(file, "a") as code:
+            if spec.get("probe", "off") != "off":
+                _add_probe(folder, code)
+            if python == sys.executable:
+                _add_byte_code(code)
+        write_new(os.path.join(folder, record.NODE_PYZ), file.getvalue())
         pyz = os.path.join(folder, record.NODE_PYZ)
         script = '#!/bin/sh\nexec %s -I -S %s wrap "$@"\n' % (quote_posix(python), quote_posix(pyz))
         write_new(os.path.join(folder, record.RANKWRAP), os.fsencode(script), 0o700)
@@ -89,39 +92,51 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
                 os.rmdir(run_folder)
 
 
-def _add_probe(folder: str, pyz_bytes: bytes) -> None:
+def _add_probe(folder: str, code: zipfile.ZipFile) -> None:
     """As sources: the ranks' Python may be another one than ours."""
     for name in (record.PROBE, record.PROBE_PYTHON):
         os.mkdir(os.path.join(folder, name), 0o700)
-    with zipfile.ZipFile(io.BytesIO(pyz_bytes)) as source:
-        for name in record.PROBE_SOURCES:
-            path = os.path.join(folder, record.PROBE_PYTHON, name)
-            write_new(path, source.read("cockpit/node/probe/" + name))
+    for name in record.PROBE_SOURCES:
+        path = os.path.join(folder, record.PROBE_PYTHON, name)
+        write_new(path, code.read("cockpit/node/probe/" + name))
 
 
-_OF_A_RUN = ("", "cockpit", "cockpit/base", "cockpit/base/progress", "cockpit/node", "cockpit/node/run")
-"""Folders of the code that a supervisor and its wrappers start with."""
+_STARTS_WITH = ("__main__", "cockpit/node/run/supervisor", "cockpit/node/run/wrapper")
+"""Modules of the code that a run starts with; so is what they import."""
+
+_IMPORTS = re.compile(r"^from (cockpit[.\w]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
-def _compiled(pyz_bytes: bytes) -> bytes:
-    """The code, what a run starts with as byte code of this Python: compiling costs a wrapper 1 MB and 20 ms.
+def _add_byte_code(code: zipfile.ZipFile) -> None:
+    """Add what a run starts with as byte code of this Python: compiling costs a wrapper 1 MB and 20 ms.
 
-    The rest, two thirds of it, is compiled by what needs it, if ever: a person waits for the start.
+    The rest, four fifths of it, is compiled by what needs it, if ever: a person waits for the start.
     """
     # Marked as "never compare with the source".
     head = importlib.util.MAGIC_NUMBER + struct.pack("<IQ", 1, 0)
-    output = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(pyz_bytes)) as source, zipfile.ZipFile(output, "w") as target:
-        for name in source.namelist():
-            # Byte code in the zip may be that of another Python.
-            if not name.endswith(".py"):
-                continue
-            if os.path.dirname(name) in _OF_A_RUN:
-                code = compile(source.read(name), name, "exec", dont_inherit=True)
-                target.writestr(name + "c", head + marshal.dumps(code))
-            else:
-                target.writestr(name, source.read(name))
-    return output.getvalue()
+    for name, source in _started_with(code).items():
+        compiled = compile(source, name, "exec", dont_inherit=True)
+        code.writestr(name + "c", head + marshal.dumps(compiled))
+
+
+def _started_with(code: zipfile.ZipFile) -> Dict[str, bytes]:
+    """Sources of what a run starts with, and of all that their import brings along.
+
+    What a function imports once it is called is not among them.
+    """
+    names = set(code.namelist())
+    found: Dict[str, bytes] = {}
+    waiting = list(_STARTS_WITH)
+    while waiting:
+        path = waiting.pop()
+        for name in (path + ".py", path + "/__init__.py"):
+            if name in names and name not in found:
+                found[name] = code.read(name)
+                waiting.append(os.path.dirname(path))
+                for package, imported in _IMPORTS.findall(found[name].decode()):
+                    base = package.replace(".", "/")
+                    waiting += [base, *(base + "/" + word for word in re.findall(r"\w+", imported))]
+    return found
 
 
 def _spawn(spec: Dict[str, Any], words: List[str], folder: str, timeout_s: float) -> Dict[str, Any]:
