@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -110,6 +112,7 @@ def test_a_node_gets_what_it_imports_and_nothing_else() -> None:
     waiting = ["cockpit.node.__main__", *(f"cockpit.node.{asks.at}" for asks in VERBS.values())]
     waiting += [f"cockpit.node.checkup.{module}" for module in checkup.CHECKS.values()]
     waiting += ["cockpit.node.checkup.rehearser"]  # read as text
+    waiting += ["cockpit.node.importing"]  # by what starts all others
     waiting += [f"cockpit.node.probe.{name.removesuffix('.py')}" for name in record.PROBE_SOURCES]
     while waiting:
         words = waiting.pop().split(".")
@@ -175,15 +178,35 @@ _UNPACKS = {"extract", "extractall", "unpack_archive", "loads_pickle", "eval"}
 
 def test_nothing_is_unpickled_or_unpacked() -> None:
     """What a node sends is read as JSON and bytes, never in a format that can hold code or paths."""
-    here = [path for path in ROOT.glob("cockpit/**/*.py") if "node" not in path.parts]
-    assert here
-    for path in here:
+    assert here()
+    for path, used in here().items():
+        assert not used.imports & _RUNS_WHAT_IT_READS, path
+        assert not used.calls & _UNPACKS, path
+
+
+class Used(NamedTuple):
+    """What a module uses: top packages that it imports, names that it calls, how many calls open a file."""
+
+    imports: set[str]
+    calls: set[str]
+    opens: int
+
+
+@functools.cache
+def here() -> dict[str, Used]:
+    """The modules that do not run on nodes; each is read once for all tests."""
+    package, found = ROOT / "cockpit", {}
+    for path in package.glob("**/*.py"):
+        if "node" in path.relative_to(package).parts:
+            continue
         tree = ast.parse(path.read_text())
-        top = {name.partition(".")[0] for name in imported(tree)}
-        assert not top & _RUNS_WHAT_IT_READS, path
         called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
-        names = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in called}
-        assert not names & _UNPACKS, path
+        found[str(path.relative_to(package))] = Used(
+            {name.partition(".")[0] for name in imported(tree)},
+            {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in called},
+            opens(tree),
+        )
+    return found
 
 
 OPENS = {
@@ -241,13 +264,7 @@ def opens(tree: ast.AST) -> int:
 
 def test_files_are_opened_by_the_one_opener() -> None:
     """Where others may lay files: not a FIFO, a device, a link or an endless file in place of one of ours."""
-    package = ROOT / "cockpit"
-    found = {
-        str(path.relative_to(package)): opens(ast.parse(path.read_text()))
-        for path in package.glob("**/*.py")
-        if "node" not in path.relative_to(package).parts
-    }
-    assert {name: count for name, count in found.items() if count} == {n: c for n, c in OPENS.items() if c}
+    assert {name: used.opens for name, used in here().items() if used.opens} == OPENS
 
 
 @pytest.mark.parametrize(

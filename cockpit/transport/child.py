@@ -89,6 +89,10 @@ class ChildPipe:
         self._tail = tail
         self._broken = broken
         self._stderr = asyncio.create_task(self._drain_stderr())
+        assert process.stdin
+        # asyncio logs a broken pipe that nobody asks for (Python 3.10, 3.11.2): who writes has heard of it.
+        closed = process.stdin._protocol._get_close_waiter(process.stdin)  # type: ignore[attr-defined]
+        closed.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.heard = asyncio.Event()
         """Set once it has written anything, or ended."""
 
@@ -111,7 +115,7 @@ class ChildPipe:
             stdin.write(data)
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            raise LinkError(f"pipe closed: {error}", where=self._node) from None
+            raise LinkError(f"pipe closed: {error}".rstrip(": "), where=self._node) from None
 
     async def close(self) -> None:
         self.heard.set()

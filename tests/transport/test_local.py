@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from contextlib import suppress
 
+import pytest
+
+from cockpit.transport.base import LinkError
 from cockpit.transport.local import LocalTransport
 from tests.waiting import soon
 
@@ -34,3 +38,16 @@ def test_a_child_that_is_left_behind_keeps_no_files_of_ours_open() -> None:
             os.kill(child, 9)
 
     asyncio.run(main())
+
+
+def test_a_child_that_ends_while_it_is_written_to_is_one_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        transport = LocalTransport("here")
+        pipe = await transport.open("head -c 1000 >/dev/null")
+        with pytest.raises(LinkError, match=r"^here: pipe closed$"):
+            await pipe.write(b"x" * (8 << 20))
+        await transport.close()
+
+    asyncio.run(main())
+    gc.collect()
+    assert caplog.text == ""
