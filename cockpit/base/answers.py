@@ -360,7 +360,7 @@ class FoundRank(Definition):
     started_by: str = bound(PLACE, "")
     inferred: str = bound(Text(100, "[a-z_]*"), "")
     step: str = bound(PLACE, "")
-    """Of a SLURM job, like ``12.3``; empty: it is in none."""
+    """Of a SLURM job, like ``12.3``; ``12.``: of its batch script; empty: it is in none."""
     local_size: Optional[int] = maybe(Whole(0, gate.RANK_LIMIT))
 
 

@@ -328,7 +328,7 @@ def test_nonsense_does_not_pass_the_gate(answer: dict[str, Any]) -> None:
 
 
 def test_ranks_of_one_step_of_a_job() -> None:
-    steps = ("12.0", "12.3", "123.3", "")
+    steps = ("12.0", "12.3", "123.3", "", "12.", "9.")
     told_ones = (told(rank, pid=rank + 1, step=step) for rank, step in enumerate(steps))
     found = read(SeekAnswer, said(*told_ones))
 
@@ -336,8 +336,8 @@ def test_ranks_of_one_step_of_a_job() -> None:
         return [rank.rank for rank in within(found, step).ranks]
 
     assert ranks("12.3") == [1]
-    assert ranks("12.") == [0, 1, 3], "what says nothing of a job may be of this one"
-    assert ranks("") == [0, 1, 2, 3]
+    assert ranks("12.") == [0, 1, 3, 4], "what says nothing of a job may be of this one"
+    assert ranks("") == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_process_or_words_say_which_job() -> None:

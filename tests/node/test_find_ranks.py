@@ -62,7 +62,8 @@ class Numbers(Dataset):
         return index
 
 if __name__ == "__main__":
-    batches = iter(DataLoader(Numbers(), num_workers=2, multiprocessing_context=sys.argv[-1]))
+    method = sys.argv[int(os.environ["RANK"]) - 2]
+    batches = iter(DataLoader(Numbers(), num_workers=1, multiprocessing_context=method))
     next(batches)
     path = os.path.join(os.environ["TOLD"], "told-%s-%d" % (os.environ["RANK"], os.getpid()))
     with open(path + ".tmp", "w") as file:
@@ -70,7 +71,7 @@ if __name__ == "__main__":
     os.rename(path + ".tmp", path)
     time.sleep(1000)
 """
-"""A rank with the workers of a real data loader."""
+"""A rank with the worker of a real data loader, which is started otherwise in each rank."""
 
 
 def ranks_found(run: str = "", node: str = "", folder: str = "") -> list[dict[str, Any]]:
@@ -226,23 +227,36 @@ def test_secrets_of_a_command_line_stay_on_the_node(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "launcher", "name"),
+    ("env", "launcher", "name", "step"),
     [
-        ({"TORCHELASTIC_RUN_ID": "none"}, "torchrun", ""),
-        ({"TORCHELASTIC_RUN_ID": "xyz", "ACCELERATE_MIXED_PRECISION": "no"}, "accelerate", "xyz"),
+        ({"TORCHELASTIC_RUN_ID": "none"}, "torchrun", "", ""),
+        ({"TORCHELASTIC_RUN_ID": "none", "SLURM_JOB_ID": "7"}, "torchrun", "", "7."),
+        ({"TORCHELASTIC_RUN_ID": "xyz", "ACCELERATE_MIXED_PRECISION": "no"}, "accelerate", "xyz", ""),
         (
             {"SLURM_PROCID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "2"},
             "slurm",
             "7.0",
+            "7.0",
         ),
-        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "n"}, "mpi", "n"),
-        ({}, "other", ""),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "1",
+                "OMPI_COMM_WORLD_SIZE": "2",
+                "PMIX_NAMESPACE": "n",
+                "SLURM_JOB_ID": "7",
+            },
+            "mpi",
+            "n",
+            "7.",
+        ),
+        ({}, "other", "", ""),
     ],
 )
-def test_launchers(stage: Stage, env: dict[str, str], launcher: str, name: str) -> None:
+def test_launchers(stage: Stage, env: dict[str, str], launcher: str, name: str, step: str) -> None:
     stage.start(stage.python(), {**stage.env(1), **env})
     stage.told(1)
     (rank,) = stage.found()
+    assert rank["step"] == step
     assert (rank["launcher"], rank["job"]["id"], rank["world_size"]) == (launcher, name, 2)
 
 
@@ -579,38 +593,26 @@ def as_user(uid: int, question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
-@pytest.mark.parametrize(("launcher", "method"), [("torchrun", "spawn"), ("deepspeed", "fork")])
-def test_real_launchers_and_data_loaders(
-    stage: Stage, launcher: str, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_real_launcher_and_data_loaders(stage: Stage) -> None:
+    """DeepSpeed's; jobs of torchrun are found in the lab."""
     require_module("torch")
+    require_module("deepspeed")
     stage.program.write_text(LOADING)
-    wrapper = stage.folder / "wrapper"
-    if launcher == "torchrun":
-        runs.program(wrapper, f'{sys.executable} "$@"\nexit 1\n')
-        words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
-        program = [str(wrapper), str(stage.program), method]
-    else:
-        require_module("deepspeed")
-        hostfile = stage.folder / "hostfile"
-        hostfile.write_text("localhost slots=2\n")
-        words = [f"{os.path.dirname(sys.executable)}/deepspeed", "--hostfile", str(hostfile), "--no_ssh"]
-        words += ["--node_rank", "0"]
-        program = [str(stage.program), method]
+    hostfile = stage.folder / "hostfile"
+    hostfile.write_text("localhost slots=2\n")
     # Its port tells it from other jobs: all of them have this address.
-    port = str(free_port())
-    words += ["--master_addr" if launcher == "deepspeed" else "--master-addr", "127.0.0.1"]
-    words += ["--master_port" if launcher == "deepspeed" else "--master-port", port]
-    stage.addr = "127.0.0.1"
-    stage.start([*words, *program], {**runs.clean_environment(), "TOLD": str(stage.folder)})
+    stage.addr, port = "127.0.0.1", str(free_port())
+    words = [f"{os.path.dirname(sys.executable)}/deepspeed", "--hostfile", str(hostfile), "--no_ssh"]
+    words += ["--node_rank", "0", "--master_addr", stage.addr, "--master_port", port]
+    env = {**runs.clean_environment(), "TOLD": str(stage.folder)}
+    stage.start([*words, str(stage.program), "fork", "spawn"], env)
     told = stage.told(2, timeout=PATIENCE_S)
     ranks = [rank for rank in stage.found() if rank["job"]["port"] == port]
     assert [(rank["rank"], rank["local_rank"], rank["launcher"]) for rank in ranks] == [
-        (0, 0, launcher),
-        (1, 1, launcher),
+        (0, 0, "deepspeed"),
+        (1, 1, "deepspeed"),
     ]
     assert sorted(rank["pid"] for rank in ranks) == sorted(told)
 

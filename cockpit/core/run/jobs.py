@@ -200,7 +200,7 @@ def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
 def within(answer: SeekAnswer, step: str) -> SeekAnswer:
     """What a node said, without the ranks of other jobs and steps of SLURM.
 
-    :param step: ``12.3``; or ``12.``: all steps of a job, and what is in none; empty: all that there is
+    :param step: ``12.3``; or ``12.``: all of a job, and what is in none; empty: all that there is
     """
     if not step:
         return answer

@@ -149,8 +149,9 @@ def _family(env: Dict[str, str]) -> Optional[_Family]:
 
 
 def _step(env: Dict[str, str]) -> str:
-    step = _first(env, _STEP)
-    return "%s.%s" % (env["SLURM_JOB_ID"], step) if step and env.get("SLURM_JOB_ID") else ""
+    """``12.3``; of what a batch script starts itself ``12.``; empty: in no job of SLURM."""
+    job = env.get("SLURM_JOB_ID")
+    return "%s.%s" % (job, _first(env, _STEP)) if job else ""
 
 
 def _job(env: Dict[str, str]) -> str:
@@ -158,7 +159,7 @@ def _job(env: Dict[str, str]) -> str:
         return env["TORCHELASTIC_RUN_ID"]
     if _first(env, _MPI_JOB):
         return _first(env, _MPI_JOB)
-    return _step(env)
+    return _step(env) if _first(env, _STEP) else ""
 
 
 def _launcher(env: Dict[str, str], family: _Family) -> str:
