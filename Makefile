@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? cores * 2 : 8)))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all test-long campaigns quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s k8s-down bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
+.PHONY: help venv demo test test-all campaigns quick check lint properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s k8s-down bench bench-quick snapshots screenshots recording docs docs-zh coldstart lines clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,19 +29,16 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test test-all test-long campaigns quick properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s: export PYTHONDONTWRITEBYTECODE :=
+test test-all campaigns quick properties hostile slowpool whypool profilepool faultpool ends calm weeks gpu k8s: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes on two cores; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow $(ARGS)
 
-test-all: $(STAMP)  ## all tests but long ones and campaigns, in 20 minutes on two cores
+test-all: $(STAMP)  ## all tests but campaigns, in 35 minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-test-long: $(STAMP)  ## the tests that take longest, which make test-all leaves out; 35 minutes
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --with long -m long $(ARGS)
-
 campaigns: $(STAMP)  ## more cases of what other tests show, which those leave out; half an hour
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --with long --with campaign -m campaign $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --campaigns -m campaign $(ARGS)
 
 quick: $(STAMP)  ## the tests of what you changed, in a minute; then the slow ones of its layer
 	$(BIN)/python -m tests.quick

@@ -26,46 +26,41 @@ WAITING = {
     "demo/test_demo.py": 80,
     "engine/test_evidence.py": 30,
     "engine/test_memory.py": 25,
-    "gpu/test_gpu.py": 90,
-    "hostile/test_hostile.py": 80,
-    "hostile/test_ssh.py": 40,
-    "lab/test_collect.py": 30,
-    "lab/test_doctor.py": 110,
-    "lab/test_flood.py": 40,
-    "lab/test_foreign.py": 250,
-    "lab/test_foreign_launchers.py": 260,
-    "lab/test_inferred.py": 50,
-    "lab/test_many.py": 30,
-    "lab/test_nodes.py": 50,
-    "lab/test_openssh.py": 50,
-    "lab/test_password.py": 40,
-    "lab/test_plan.py": 60,
-    "lab/test_slurm.py": 215,
-    "lab/test_slurm_auto.py": 80,
-    "lab/test_slurm_ends.py": 150,
+    "gpu/test_gpu.py": 25,
+    "hostile/test_hostile.py": 35,
+    "hostile/test_ssh.py": 30,
+    "lab/test_collect.py": 40,
+    "lab/test_doctor.py": 100,
+    "lab/test_foreign.py": 75,
+    "lab/test_foreign_launchers.py": 130,
+    "lab/test_inferred.py": 25,
+    "lab/test_many.py": 25,
+    "lab/test_openssh.py": 80,
+    "lab/test_password.py": 60,
+    "lab/test_profile.py": 80,
+    "lab/test_slurm.py": 90,
+    "lab/test_slurm_auto.py": 55,
+    "lab/test_slurm_ends.py": 120,
     "lab/test_slurm_kills.py": 45,
-    "lab/test_slurm_nsys.py": 80,
+    "lab/test_slurm_nsys.py": 40,
     "lab/test_spine.py": 160,
-    "lab/test_stacks.py": 350,
-    "probe/test_phases.py": 80,
+    "lab/test_stacks.py": 110,
+    "probe/test_phases.py": 30,
     "probe/test_programs.py": 30,
     "probe/test_real_torch.py": 30,
-    "profile/test_matrix.py": 400,
+    "profile/test_matrix.py": 130,
     "profile/test_twice.py": 60,
     "recorder/test_waits.py": 30,
-    "replay/test_live.py": 60,
+    "replay/test_live.py": 35,
     "report/test_twenty_runs.py": 120,
     "slowpool/test_slowpool.py": 40,
-    "watch/test_watch.py": 100,
+    "watch/test_watch.py": 130,
     "whypool/test_whypool.py": 50,
 }
 """Files whose tests take long, nearly all of it waiting, and for about how many seconds."""
 
 WAITING_S = 20
 """About as long do other files of the lab wait, and those that launch something."""
-
-LEFT = ("long", "campaign")
-"""Marks of tests that are left out unless they are asked for."""
 
 LEFT_OUT: list[int] = []
 """How many tests were left out, each time that some were."""
@@ -94,14 +89,7 @@ def quick_cockpit() -> Iterator[tuple[str, ...]]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-slow", action="store_true", help="leave out the tests that are marked slow")
-    parser.addoption(
-        "--with",
-        dest="added",
-        action="append",
-        default=[],
-        choices=LEFT,
-        help="those that are marked so, too",
-    )
+    parser.addoption("--campaigns", action="store_true", help="run the campaigns, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -116,11 +104,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, if asked to, and what takes longer, if not; with workers, each begins with some
-    of the tests that wait.
+    """Leave out what is slow, if asked to, and campaigns, if not; with workers, each begins with some of the
+    tests that wait.
     """
-    without = ["slow"] * config.getoption("--no-slow")
-    without += [mark for mark in LEFT if mark not in config.getoption("added")]
+    without = ["slow"] * config.getoption("--no-slow") + ["campaign"] * (not config.getoption("--campaigns"))
     left_out = [item for item in items if any(map(item.get_closest_marker, without))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

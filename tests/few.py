@@ -1,7 +1,7 @@
 """Tests with many cases, of which a few are enough.
 
-``few(3)`` leaves the others to the slow tests, ``few(3, "long")`` to the long ones, ``few(3, "campaign")`` to
-the campaigns; with several of them, the smaller number is taken from what the larger one leaves.
+``few(3)`` leaves the others to the slow tests, ``few(3, "campaign")`` to the campaigns; with several of them,
+the smaller number is taken from what the larger one leaves.
 """
 
 from __future__ import annotations

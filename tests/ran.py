@@ -1,7 +1,7 @@
 """Which tests ran, over several runs of pytest as different users; those that ran in none of them are named.
 
 ``pytest -p tests.ran --ran=FILE`` adds to a file what ran and what was skipped; with ``--but=FILE`` it leaves
-out what ran according to others. ``python -m tests.ran [--with=MARK] FILES`` then names what ran according to
+out what ran according to others. ``python -m tests.ran [OPTIONS] FILES`` then names what ran according to
 none.
 """
 

@@ -50,7 +50,11 @@ tables = st.sampled_from(["notices", "watch", "evidence", "quotas", "keys"])
 inner = st.sampled_from([*(name.partition(".")[2] for name in config_file.ABOUT if "." in name), "stop"])
 
 
-@pytest.mark.long
+SETTINGS = config.settings_table()
+SCHEMA = jsonschema.Draft202012Validator(config_file.schema())
+"""Both made once: that takes longer than what is tried with them."""
+
+
 @pytest.mark.slow
 @given(
     st.dictionaries(names, values, max_size=2),
@@ -62,8 +66,8 @@ inner = st.sampled_from([*(name.partition(".")[2] for name in config_file.ABOUT 
 @settings(max_examples=300, deadline=None)
 def test_the_schema_and_the_loader_agree(plain: dict[str, Any], nested: dict[str, Any]) -> None:
     data = {**plain, **nested}
-    loads = not list(mistakes(data, config.settings_table(), "config.toml", config.SEE))
-    errors = list(jsonschema.Draft202012Validator(config_file.schema()).iter_errors(data))
+    loads = not list(mistakes(data, SETTINGS, "config.toml", config.SEE))
+    errors = list(SCHEMA.iter_errors(data))
     # JSON has one kind of number: 1.0 is a whole one there.
     whole = [
         each for each in nested.get("quotas", {}).values() if isinstance(each, float) and each.is_integer()
@@ -219,7 +223,7 @@ def test_whatever_the_file_a_change_changes_that_alone_or_nothing(lines: list[st
     path = tmp_path / "config.toml"
     path.write_text("\n".join(lines))
     try:
-        before = config.read(path, config.SEE, config.settings_table)
+        before = config.read(path, config.SEE, lambda: SETTINGS)
     except CockpitError:
         return
     comments = [line for line in lines if line == "# theme"]
@@ -228,5 +232,5 @@ def test_whatever_the_file_a_change_changes_that_alone_or_nothing(lines: list[st
     except CockpitError:
         assert path.read_text() == "\n".join(lines)
         return
-    assert config.read(path, config.SEE, config.settings_table) == {**before, "theme": "light", "wrap": False}
+    assert config.read(path, config.SEE, lambda: SETTINGS) == {**before, "theme": "light", "wrap": False}
     assert path.read_text().splitlines().count("# theme") == len(comments)

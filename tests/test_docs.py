@@ -104,7 +104,6 @@ def test_keys_are_those_of_the_app(name: str) -> None:
     assert text == renewed(text, [table() for table in DRAWN[name]]), "type: make docs"
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES)
 def test_messages_of_the_troubleshooting_page_are_those_of_the_program(name: str) -> None:
@@ -159,9 +158,13 @@ def test_the_map_shows_every_package() -> None:
     assert len(PACKAGES) == len(found)
 
 
+QUOTES = '"""'
+
+
 def test_every_file_says_what_it_is_for_and_every_package_what_it_is_not_for() -> None:
     for path in sorted(ROOT.glob("cockpit/**/*.py")):
-        doc = ast.get_docstring(ast.parse(path.read_text()))
+        begun, _, rest = path.read_text().partition(QUOTES)  # only that is parsed: it takes a hundredth
+        doc = ast.get_docstring(ast.parse(begun + QUOTES + rest.partition(QUOTES)[0] + QUOTES))
         assert doc, name_of(path)
         first, _, rest = doc.partition("\n")
         assert first.endswith("."), f"{name_of(path)}: {first}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import re
@@ -35,6 +36,7 @@ _FAR = {"search", "finditer", "findall", "sub", "subn", "split"}
 """Ways to use an expression that try every place of a text."""
 
 
+@functools.cache
 def uses() -> tuple[dict[tuple[str, str], set[str]], dict[str, set[str]]]:
     """How the names of expressions are used: by module and name, and by name alone."""
     here: dict[tuple[str, str], set[str]] = {}
@@ -78,15 +80,12 @@ def ours() -> dict[str, re.Pattern[Any]]:
 
 def is_anchored(where: str) -> bool:
     """Whether an expression is used at one place of a text alone, with ``match`` or ``fullmatch``."""
-    here, anywhere = USES
+    here, anywhere = uses()
     module, _, name = where.partition(" ")[0].rpartition(".")
     if f"{module}.{name}" in LINES:
         return True
     used = here.get((module, name), set()) if name.startswith("_") else anywhere.get(name, set())
     return bool(used) and not used & _FAR
-
-
-USES = uses()
 
 
 def reference() -> float:
@@ -118,7 +117,6 @@ def texts(pattern: re.Pattern[Any]) -> Iterator[str]:
                 yield (unit * (SIZE // len(unit) + 1))[:SIZE] + end
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_our_own_take_time_in_proportion_to_the_text() -> None:
     every = ours()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.quick import Minute, graph, nearest, slow_groups
+from tests import quick
+from tests.quick import Minute, graph, imports, nearest, slow_groups
 
 
 def test_the_tests_that_import_a_change_come_first() -> None:
@@ -20,12 +21,17 @@ def test_the_tests_that_import_a_change_come_first() -> None:
     assert nearest([Path("docs/x.md")], importers) == []
 
 
-@pytest.mark.long
-@pytest.mark.slow
-def test_it_knows_who_imports_what() -> None:
-    importers = graph()
-    assert Path("tests/test_quick.py") in importers[Path("tests/quick.py")]
-    assert Path("cockpit/node/agent.py") in importers[Path("cockpit/base/frames.py")]
+def test_it_knows_who_imports_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Path("tests/quick.py") in imports(Path("tests/test_quick.py"))
+    assert Path("cockpit/base/frames.py") in imports(Path("cockpit/node/agent.py"))
+    for folder in ("cockpit/base", "tests/base"):
+        (tmp_path / folder).mkdir(parents=True)
+    frames, agent, tested = "cockpit/base/frames.py", "cockpit/agent.py", "tests/base/test_frames.py"
+    (tmp_path / frames).write_text("import os\n")
+    (tmp_path / agent).write_text("def main():\n    import cockpit.base.frames\n")
+    (tmp_path / tested).write_text("from cockpit.base import frames\nfrom cockpit.agent import main\n")
+    monkeypatch.setattr(quick, "ROOT", tmp_path)
+    assert graph() == {Path(frames): {Path(agent), Path(tested)}, Path(agent): {Path(tested)}}
 
 
 def test_the_slow_tests_of_a_layer_follow_if_it_was_changed() -> None:

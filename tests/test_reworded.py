@@ -153,7 +153,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_other_sentences_change_no_verdict_state_or_exit_code(kept: Path) -> None:
     plain, _ = judged(kept, "plain")

@@ -128,6 +128,7 @@ def said() -> dict[str, list[str]]:
     return {text: list(dict.fromkeys(beside.get(text) or hints)) for text, hints in hinted.items()}
 
 
+@functools.cache
 def spoken(message: str) -> dict[str, list[str]]:
     """The texts of the program that a message on the page stands for, with what they say to do."""
     parts = [f"{HOLE}*".join(map(re.escape, part)) + f"{HOLE}*" for part in _VALUE.split(message)]

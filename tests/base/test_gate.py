@@ -133,7 +133,7 @@ def test_every_definition_has_bounds_for_every_field(definition: type[Any]) -> N
 
 
 @pytest.mark.few(30)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda found: str(found.__name__))
 def test_whatever_comes_is_a_value_or_malformed(definition: type[Any], data: st.DataObject) -> None:

@@ -526,7 +526,7 @@ def test_whatever_the_marks_are_a_step_has_no_more_than_its_time(
 
 
 @pytest.mark.slow
-@hypothesis.settings(max_examples=1000)
+@hypothesis.settings(max_examples=300)
 @given(MARKS)
 @example([(BACKWARD, 0, 0), (BACKWARD_END, 0, 0), (INPUT, 0, 0), (UPDATE_END, 0, 5), (INPUT_END, 0, 5)])
 @example([(INPUT, 0, 0), (UPDATE_END, 0, 5), (INPUT_END, 0, 5), (BACKWARD, 0, 0), (BACKWARD_END, 0, 0)])

@@ -386,7 +386,7 @@ def test_what_is_packed_is_unpacked(trace: Trace) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(traces(), st.one_of(st.integers(0, 3), st.integers(0, 1 << 50)), st.integers(1, 30))
 def test_what_is_left_out_is_told(trace: Trace, since: int, rows: int) -> None:
     cut = reduced(trace, since, rows)

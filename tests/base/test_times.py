@@ -92,7 +92,7 @@ def test_clocks_that_are_set_cost_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 8, 24])
+@pytest.mark.parametrize("ranks", [1, 24])
 def test_a_file_is_thinned_to_half_of_its_limit(ranks: int) -> None:
     limit = 100_000
     data, sent = b"", moments(5000, ranks=ranks)

@@ -17,6 +17,10 @@ from tests.terminal import on_terminal
 from tests.waiting import PATIENCE_S, until
 
 COCKPIT = [sys.executable, "-m", "cockpit"]
+
+Cockpit = tuple[str, ...]
+"""The words that start one."""
+
 SPILL = r"""import os, sys, time
 print("WANDB_API_KEY=deadbeef99 \x1b]52;c;eA==\x07 $(touch owned) ; touch owned", flush=True)
 if os.environ["RANK"] == "1":
@@ -26,7 +30,7 @@ time.sleep(600)
 """
 
 
-def words(folder: Path, *options: str) -> list[str]:
+def words(cockpit: Cockpit, folder: Path, *options: str) -> list[str]:
     """A run of two ranks of which one fails with what may do harm."""
     (folder / "hostfile").write_text("localhost slots=2\n")
     (folder / "spill.py").write_text(SPILL)
@@ -41,17 +45,19 @@ def words(folder: Path, *options: str) -> list[str]:
         "1",
     ]
     launch += ["--node-dir", str(folder)]
-    return [*COCKPIT, "run", "hostfile", *launch, *options, "--", "spill.py"]
+    return [*cockpit, "run", "hostfile", *launch, *options, "--", "spill.py"]
 
 
 def calls(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
 
 
-def test_a_failure_and_the_end_are_called_with_data_only(tmp_path: Path) -> None:
+def test_a_failure_and_the_end_are_called_with_data_only(tmp_path: Path, quick_cockpit: Cockpit) -> None:
     hook = "cat >> calls; echo 'no \033[2J way' >&2; exit 3"
     options = ("--headless", "--env", "LOGIN_AUTH=walrus-41", "--notify", hook)
-    done = subprocess.run(words(tmp_path, *options), cwd=tmp_path, capture_output=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        words(quick_cockpit, tmp_path, *options), cwd=tmp_path, capture_output=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 1
     failure, end = calls(tmp_path)
     assert (failure["kind"], failure["ranks"]) == ("failure", {"alive": 1, "total": 2})
@@ -68,9 +74,11 @@ def test_a_failure_and_the_end_are_called_with_data_only(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_terminal_rings_once_for_each_call_inside_tmux_too(tmp_path: Path) -> None:
+def test_the_terminal_rings_once_for_each_call_inside_tmux_too(
+    tmp_path: Path, quick_cockpit: Cockpit
+) -> None:
     env = {**os.environ, "TERM": "tmux-256color", "TMUX": "/tmp/none,1,0"}
-    code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=PATIENCE_S)
+    code, shown = on_terminal(words(quick_cockpit, tmp_path, "--plain"), env, tmp_path, timeout=PATIENCE_S)
     assert code == 1
     pieces = shown.split(b"\x1bPtmux;\x1b\x1b]9;cockpit: ")[1:]
     assert len(pieces) == 2
@@ -83,20 +91,20 @@ def test_the_terminal_rings_once_for_each_call_inside_tmux_too(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_terminal_does_not_ring_where_the_settings_say_so(tmp_path: Path) -> None:
+def test_the_terminal_does_not_ring_where_the_settings_say_so(tmp_path: Path, quick_cockpit: Cockpit) -> None:
     settings = tmp_path / "config" / "cockpit" / "config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text("bell = false\n")
     env = {**os.environ, "TERM": "xterm", "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=PATIENCE_S)
+    code, shown = on_terminal(words(quick_cockpit, tmp_path, "--plain"), env, tmp_path, timeout=PATIENCE_S)
     assert code == 1
     assert b"\a" not in shown
 
 
-def test_what_runs_a_command_is_a_persons_own_settings_only(tmp_path: Path) -> None:
+def test_what_runs_a_command_is_a_persons_own_settings_only(tmp_path: Path, quick_cockpit: Cockpit) -> None:
     (tmp_path / "cockpit.toml").write_text('notify = "touch owned"\n')
     done = subprocess.run(
-        words(tmp_path, "--headless"), cwd=tmp_path, capture_output=True, timeout=PATIENCE_S
+        words(quick_cockpit, tmp_path, "--headless"), cwd=tmp_path, capture_output=True, timeout=PATIENCE_S
     )
     assert done.returncode == 2
     assert b"cockpit.toml: key 'notify': is a command, and a project's settings cannot set one" in done.stderr

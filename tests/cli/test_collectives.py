@@ -19,13 +19,15 @@ TOY = str(REPO / "tests/recorder/toy.py")
 
 @pytest.mark.slow
 @pytest.mark.launch
-def test_the_rank_that_is_missing_is_named(warmed: Warm, tmp_path: Path) -> None:
+def test_the_rank_that_is_missing_is_named(
+    warmed: Warm, quick_cockpit: tuple[str, ...], tmp_path: Path
+) -> None:
     needs.require_module("torch")
-    verbs = Verbs(tmp_path / "state", tmp_path)
+    verbs = Verbs(tmp_path / "state", tmp_path, quick_cockpit)
     (tmp_path / "hosts").write_text("localhost slots=4\n")
     where = ["--cwd", str(tmp_path), "--node-dir", str(tmp_path / "nodes"), "--name", "hung"]
     words = ["run", "--headless", *HERE, *where, str(tmp_path / "hosts"), "--", warmed.python, TOY, "missing"]
-    process = verbs.start(*words, env={"OMP_NUM_THREADS": "1"})
+    process = verbs.begin(*words, env={"OMP_NUM_THREADS": "1"})
     try:
         until(lambda: "hangs" in _printed(tmp_path, 3), "rank 3 hangs")
         told = until(lambda: _waiting(verbs), "the others wait for a second")

@@ -101,9 +101,20 @@ def verb(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return code, out, err
 
 
+OUTPUT = f"{SPOOL}/launcher.log"
+"""A file that is only printed: what it holds is as good as anything else."""
+
+
 @pytest.mark.few(24)
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    ("damage", "file"),
+    [
+        (damage, file)
+        for damage in DAMAGE
+        for file in FILES
+        if file != OUTPUT or damage not in BOMBS or damage in ("empty", "binary", "long")
+    ],
+)
 def test_a_damaged_file(file: str, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
     hurt, healthy = ended("hurt"), ended("healthy")
     DAMAGE[damage](hurt / file)

@@ -26,8 +26,8 @@ ENDS = "echo one; until [ -e go ]; do sleep 0.05; done; echo two\n"
 
 
 @pytest.fixture
-def verbs(tmp_path: Path) -> Verbs:
-    return Verbs(tmp_path / "state", tmp_path / "work")
+def verbs(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> Verbs:
+    return Verbs(tmp_path / "state", tmp_path / "work", quick_cockpit)
 
 
 def left(verbs: Verbs, script: str, slots: int) -> None:
@@ -47,7 +47,6 @@ def shown(verbs: Verbs, *more: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_ps_reads_the_cause_from_what_the_node_has(verbs: Verbs) -> None:
     left(verbs, FAILS, 2)
@@ -62,7 +61,6 @@ def test_ps_reads_the_cause_from_what_the_node_has(verbs: Verbs) -> None:
     assert "what it died of" in attached.out
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("teller", [("ps",), ("ps", "r"), ("stop", "r")])
 def test_an_end_that_was_seen_once_stays(verbs: Verbs, teller: tuple[str, ...]) -> None:
@@ -76,7 +74,6 @@ def test_an_end_that_was_seen_once_stays(verbs: Verbs, teller: tuple[str, ...]) 
     assert "two" not in verbs.call("attach", "--plain", "r").out, "it has been seen"
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_a_stop_that_was_seen_stays(verbs: Verbs) -> None:
     run = verbs.start(*verbs.words("r", "echo one; sleep 600"))

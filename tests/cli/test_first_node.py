@@ -6,11 +6,14 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cockpit.base.answers import FactsAnswer, PortAnswer, ResolveAnswer
+from cockpit.base.gate import Malformed, read
 from tests import rewritten
 from tests.waiting import PATIENCE_S
 
@@ -24,7 +27,13 @@ COMMANDS = (
 )
 
 
-def lies(field: str, text: str) -> dict[str, Any]:
+ANSWERS: dict[str, type[Any]] = {"port": PortAnswer, "resolve": ResolveAnswer, "facts": FactsAnswer}
+TRUE: dict[str, Any] = {"port": 29500, "own": "::1", "addresses": "10.0.0.1", "python": "/usr/bin/python3"}
+WHOLE = {"facts": {"python_version": "3.11.7", "cores": [0]}}
+"""What an answer needs beside the field that is a lie."""
+
+
+def lies(field: str, text: Any) -> dict[str, Any]:
     """Answers with that text in one field."""
     if field == "port":
         return {"port": {"answer": {"port": text}}}
@@ -71,9 +80,28 @@ def run(
     )
 
 
-@pytest.mark.few(6)
-@pytest.mark.parametrize("field", ["port", "own", "addresses", "python"])
+FIELDS = ("port", "own", "addresses", "python")
+
+
+@pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda text: shlex.quote(text))
+def test_the_gate_lets_no_such_lie_in(field: str, command: str) -> None:
+    read_as_told(field, TRUE[field])
+    with pytest.raises(Malformed):
+        read_as_told(field, command.format("/tmp/canary"))
+
+
+def read_as_told(field: str, text: Any) -> None:
+    """Have the gate read the answer with that in one field."""
+    ((verb, told),) = lies(field, text).items()
+    read(ANSWERS[verb], {**WHOLE.get(verb, {}), **(told.get("answer") or told["merge"])})
+
+
+@pytest.mark.parametrize(
+    ("field", "command"),
+    [*zip(cycle(FIELDS), COMMANDS, strict=False)],
+    ids=lambda text: shlex.quote(text),
+)
 def test_a_first_node_runs_nothing_on_the_others(
     tmp_path: Path, start: Start, field: str, command: str
 ) -> None:

@@ -177,7 +177,6 @@ def play(folder: Path, name: str, story: Story) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["flaps", "hangs"])
 def test_it_ends_and_names_the_node_that_it_could_not_stop(tmp_path: Path, mode: str) -> None:

@@ -23,7 +23,7 @@ MOMENTS = [("connecting", 0.0), *(("ready", s / 100) for s in (0, 2, 5, 9, 15))]
 """A word of the narration, and seconds after it: the launch begins right after ``ready``."""
 
 SIGNALS = {
-    signal.SIGINT: MOMENTS,
+    signal.SIGINT: [MOMENTS[0], MOMENTS[1], MOMENTS[3], MOMENTS[5]],
     signal.SIGKILL: MOMENTS,
     # To cockpit they are what SIGINT is.
     signal.SIGTERM: [MOMENTS[0], MOMENTS[2]],
@@ -34,7 +34,8 @@ SIGNALS = {
 class Home:
     """Cockpits of one test, with folders of their own here and on the two nodes, which are this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, quick: tuple[str, ...]) -> None:
+        self._quick = quick
         self.node_dir = folder / "nodes"
         self.node_dir.mkdir()
         self.hostfile = folder / "hostfile"
@@ -56,7 +57,7 @@ class Home:
     def cockpit(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Any other verb: it comes to an end."""
         done = subprocess.run(
-            [sys.executable, "-m", "cockpit", *words],
+            [*self._quick, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -89,16 +90,15 @@ def tagged(run: str) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+def home(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> Iterator[Home]:
     """Whatever a test leaves running is ended."""
-    made = Home(tmp_path)
+    made = Home(tmp_path, quick_cockpit)
     yield made
     for folder in made.node_dir.glob("*/*"):
         for process in tagged(folder.name):
             process.kill()
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
@@ -225,7 +225,6 @@ def test_a_folder_without_a_launch_is_told_so_without_asking(home: Home) -> None
     assert done.stdout.startswith(f"cut: {row['state']}\n")
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_a_start_cut_off_between_two_nodes_is_told_and_stopped(home: Home) -> None:
     """One node has launched, the other was never asked: its ranks are lost, and the others can be stopped."""

@@ -278,12 +278,14 @@ def test_what_is_not_in_the_run_is_refused(
     assert says in capsys.readouterr().err
 
 
-def test_following_prints_what_comes_and_ends_with_the_run(tmp_path: Path) -> None:
-    verbs = Verbs(tmp_path / "state", tmp_path / "work")
+def test_following_prints_what_comes_and_ends_with_the_run(
+    tmp_path: Path, quick_cockpit: tuple[str, ...]
+) -> None:
+    verbs = Verbs(tmp_path / "state", tmp_path / "work", quick_cockpit)
     script = "echo one; printf par; while [ ! -e go ]; do sleep 0.05; done; echo tial; echo last; printf end"
-    launched = verbs.start(*verbs.words("r", script))
+    launched = verbs.begin(*verbs.words("r", script))
     until(lambda: verbs.spooled("r", 0).exists() and verbs.spooled("r", 0).stat().st_size, "output")
-    following = [verbs.start("logs", "-f", "r", *more) for more in ([], ["--grep", "!one"])]
+    following = [verbs.begin("logs", "-f", "r", *more) for more in ([], ["--grep", "!one"])]
     for process in following[:1]:
         assert process.stdout
         assert process.stdout.readline().endswith("| one\n")

@@ -91,7 +91,6 @@ def test_a_list_on_stdin_runs_and_is_not_needed_again(here: Verbs) -> None:
     assert here.call("logs", "listed", "--rank", "3", "--raw").out == "I am 3\n"
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_a_job_is_looked_at_on_nodes_that_are_named(here: Verbs) -> None:
     script = here.work / "sleeper.py"

@@ -79,7 +79,6 @@ def test_nothing_is_stopped_for_what_is_inferred(tmp_path: Path, quick_cockpit: 
         assert "per-node" in done.stderr
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_the_ranks_that_a_program_has_spawned(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:

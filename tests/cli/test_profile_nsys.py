@@ -83,7 +83,6 @@ def test_the_spread_of_its_collectives(run: RunFolder, capsys: pytest.CaptureFix
     assert "written: x.svg" in capsys.readouterr().err
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_a_report_that_is_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = job(tmp_path / "x.sqlite", PIDS, late=150)

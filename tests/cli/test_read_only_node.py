@@ -65,8 +65,8 @@ def sick(tmp_path: Path) -> Iterator[Sick]:
 
 
 @pytest.fixture
-def verbs(tmp_path: Path) -> Verbs:
-    return Verbs(tmp_path / "state", tmp_path / "work")
+def verbs(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> Verbs:
+    return Verbs(tmp_path / "state", tmp_path / "work", quick_cockpit)
 
 
 def words(verbs: Verbs, launcher: str) -> list[str]:
@@ -81,11 +81,12 @@ def ready(verbs: Verbs) -> None:
     until(lambda: all(one.exists() and one.stat().st_size for one in files), "output")
 
 
-@pytest.mark.parametrize("launcher", ["command", "torchrun", "deepspeed"])
+@pytest.mark.few(2, "campaign")
+@pytest.mark.parametrize("launcher", ["command", "deepspeed", "torchrun"])
 def test_ends_are_true(sick: Sick, verbs: Verbs, launcher: str) -> None:
     if launcher != "command":
         pytest.importorskip("torch" if launcher == "torchrun" else "deepspeed")
-    run = verbs.start(*words(verbs, launcher))
+    run = verbs.begin(*words(verbs, launcher))
     ready(verbs)
     sick.fail()
     (verbs.work / "go").touch()
@@ -105,7 +106,7 @@ def test_ends_are_true(sick: Sick, verbs: Verbs, launcher: str) -> None:
 
 @pytest.mark.parametrize("now", [False, True])
 def test_it_is_stopped(sick: Sick, verbs: Verbs, now: bool) -> None:
-    run = verbs.start(*words(verbs, "command"))
+    run = verbs.begin(*words(verbs, "command"))
     ready(verbs)
     sick.fail()
     stopped = verbs.call("stop", "r", *(["--now"] if now else []))

@@ -48,7 +48,7 @@ def launched(verbs: Verbs, program: str) -> Iterator[None]:
     (work / "model.py").touch()
     where = ["--cwd", str(work), "--node-dir", str(work / "nodes"), "--name", "silent"]
     words = [*HERE, *where, str(work / "hosts"), "--", sys.executable, "program.py"]
-    process = verbs.start("run", "--headless", *words, env={"OMP_NUM_THREADS": "1"})
+    process = verbs.begin("run", "--headless", *words, env={"OMP_NUM_THREADS": "1"})
 
     def begun() -> bool:
         assert process.poll() is None
@@ -71,11 +71,10 @@ def told(verbs: Verbs) -> list[dict[str, Any]]:
     return [rank["progress"] for rank in ranks]
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
-def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path) -> None:
-    verbs = Verbs(tmp_path / "state", tmp_path)
+def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:
+    verbs = Verbs(tmp_path / "state", tmp_path, quick_cockpit)
     with launched(verbs, SPINS):
 
         def seen() -> bool:
@@ -89,13 +88,12 @@ def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path) -> None:
         assert "~>" in text
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
-def test_without_steps_recorders_tell_who_is_behind(tmp_path: Path) -> None:
+def test_without_steps_recorders_tell_who_is_behind(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:
     """The server is there because the probe started it; the hook never sees a step."""
     needs.require_module("torch")
-    verbs = Verbs(tmp_path / "state", tmp_path)
+    verbs = Verbs(tmp_path / "state", tmp_path, quick_cockpit)
     with launched(verbs, EXCHANGES):
 
         def seen() -> bool:

@@ -57,7 +57,7 @@ class Cockpit:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[..., Cockpit]]:
+def started(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> Iterator[Callable[..., Cockpit]]:
     """Starts cockpits: a name, and words."""
     made: list[Cockpit] = []
 
@@ -70,7 +70,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Cockpit]]:
     (tmp_path / "hosts").write_text("localhost slots=2\n")
     yield start
     (tmp_path / "end").touch()
-    subprocess.run([sys.executable, "-m", "cockpit", "stop", RUN, "--now"], capture_output=True, check=False)
+    subprocess.run([*quick_cockpit, "stop", RUN, "--now"], capture_output=True, check=False)
     for one in made:
         one.process.kill()
         one.process.wait()
@@ -84,7 +84,6 @@ def run_words(folder: Path, *options: str) -> list[str]:
     return ["run", *here, *where, *options, str(folder / "hosts"), "--", *program]
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "mode"), [(signal.SIGKILL, "--headless"), (signal.SIGHUP, "--plain")])
 def test_the_one_that_reads_along_takes_over_policy_and_spool(
@@ -129,7 +128,6 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
         assert (run.spool_dir(entry) / name).read_bytes() == there, name
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_that_the_one_that_acts_is_suspended_is_said(tmp_path: Path, started: Callable[..., Cockpit]) -> None:
     first = started("first", *run_words(tmp_path, "--headless"))

@@ -83,10 +83,14 @@ class Verbs:
             str(self.work / "job.sh"),
         ]
 
+    def begin(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start a verb that gets no signal but SIGKILL."""
+        return self._start([*self.quick, *words], env)
+
     def start(
         self, *words: str, env: Mapping[str, str] | None = None, program: str = ""
     ) -> subprocess.Popen[str]:
-        """Start a verb.
+        """Start a verb, in a process that is all its own.
 
         :param program: in Python, in place of cockpit's own
         """
@@ -116,4 +120,4 @@ class Verbs:
 
     def call(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = PATIENCE_S) -> Done:
         """Run a verb to its end."""
-        return self.end(self._start([*self.quick, *words], env), timeout)
+        return self.end(self.begin(*words, env=env), timeout)

@@ -100,21 +100,30 @@ QUIET = {
     "bubbles": Run(bubbles),
     "evaluation of half a minute": Run(together(every(300, 28.0))),
     "a log with few lines": Run(together(lambda step: 1.0), probed=False, logs=100.0),
-    "a cockpit that slept": Run(together(lambda step: 1.0), asleep=(1800.0, 5400.0)),
-    "a clock that was set": Run(together(lambda step: 1.0), set_by=(1800.0, 3600.0)),
-    "a clock that was set back": Run(together(lambda step: 1.0), set_by=(1800.0, -3600.0)),
+    "a cockpit that slept": Run(together(lambda step: 1.0), asleep=(900.0, 4500.0)),
+    "a clock that was set": Run(together(lambda step: 1.0), set_by=(900.0, 3600.0)),
+    "a clock that was set back": Run(together(lambda step: 1.0), set_by=(900.0, -3600.0)),
     "lost links": Run(together(lambda step: 1.0), away={"gpu0": (600.0, 1500.0), "gpu1": (600.0, 1500.0)}),
-    "one lost link": Run(together(lambda step: 1.0), away={"gpu1": (600.0, 5000.0)}),
-    "a late look": Run(together(lambda step: 1.0), joined=4000.0),
+    "one lost link": Run(together(lambda step: 1.0), away={"gpu1": (600.0, 2200.0)}),
+    "a late look": Run(together(lambda step: 1.0), joined=2000.0),
 }
 """Healthy runs that need no look at all."""
 
 
-@pytest.mark.few(8, "long")
+LONG = {
+    "steps of ten minutes": 1.3,
+    "steps of ten minutes that only the log tells": 1.3,
+    "uneven loading": 2.0,
+    "long steps that are uneven": 2.0,
+    "a cockpit that slept": 1.5,
+}
+"""Hours after which those have shown what others show in less than one."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*HEALTHY, *QUIET])
 def test_hours_without_a_false_alarm(name: str) -> None:
-    run = {**HEALTHY, **QUIET}[name].run(2.0)
+    run = {**HEALTHY, **QUIET}[name].run(LONG.get(name, 0.8))
     assert "stalled" not in run.states, run.news
     assert not any("stalled" in text for text in run.news)
     if name in QUIET:
@@ -350,10 +359,9 @@ def test_a_stall_in_which_ranks_begin_to_move_is_taken_back() -> None:
     assert head(run.model.watch, 90.0) == "no step for 90 s · in data.py:118"
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_looks_back_off() -> None:
-    run = stalled().run(2.5)
+    run = stalled().run(1.6)
     gaps = [round(later - sooner) for sooner, later in zip(run.looks, run.looks[1:], strict=False)]
     assert gaps[:4] == pytest.approx([wait + 4 for wait in BACKOFF_S], abs=2)
     assert len([text for text in run.news if "stalled" in text]) == 1, "the same is said once"
@@ -366,7 +374,7 @@ def test_looks_back_off() -> None:
 def test_a_job_of_others_is_looked_at_twice_and_no_more() -> None:
     run = stalled(
         ends=together(lambda step: 200.0 if step % 1000 == 0 else 1.0), terms=Terms(most=2), probed=True
-    ).run(2.0)
+    ).run(1.1)
     assert len(run.looks) == 2
     assert run.states.count("quiet") >= 2, "that no step is made is said all the same"
     assert any("limit of 2 automatic inspections" in fact.why for _, fact in run.facts)

@@ -117,36 +117,22 @@ def test_a_crash_is_the_last_ranks(demos: Demos) -> None:
 
 
 @pytest.mark.slow
-def test_that_a_slow_rank_is_not_named_without_torch_is_said(demos: Demos) -> None:
-    assert demos.run(*FAST, "--fault", "slow") == Exit.OK, demos.text()
+def test_what_is_kept_if_that_was_wanted_and_that_without_torch_no_rank_is_called_slow(demos: Demos) -> None:
+    assert demos.run(*FAST, "--fault", "slow", "--keep") == Exit.OK, demos.text()
     assert "without torch no rank is called slow" in demos.text()
     demos.assert_nothing_left()
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_leaving_stops_the_run_and_is_said(demos: Demos) -> None:
-    process = demos.start(*LONG, "--keep")
-    until(demos.trains, "steps of all ranks")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE_S) == Exit.LEFT, demos.text()
-    assert "leaving means that the demo ends" in demos.text()
-    demos.assert_nothing_left()
     (kept,) = list_runs()
-    model = kept.model()
-    assert model.done
-    ends = {rank.text for rank in model.ranks.values()}
-    # One that is asked to end a moment later may have noticed that another one is gone.
-    assert "killed by SIGTERM" in ends
-    assert ends <= {"killed by SIGTERM", "exited 1"}
-    assert f"cockpit logs {kept.name}" in demos.text()
+    assert kept.model().done
+    assert f"what was recorded is kept: cockpit logs {kept.name}" in demos.text()
 
 
-@pytest.mark.long
 @pytest.mark.slow
-def test_another_shell_knows_the_run_while_it_lives(demos: Demos, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_shell_knows_the_run_and_what_it_saves_outlives_leaving(
+    demos: Demos, capsys: pytest.CaptureFixture[str]
+) -> None:
     process = demos.start(*LONG)
     until(demos.trains, "steps of all ranks")
+    # Another shell knows it.
     (living,) = list_runs()
     assert f"cockpit ps {living.name}" in demos.text()
     assert main(["ps", living.name, "--json"]) == 0
@@ -154,39 +140,46 @@ def test_another_shell_knows_the_run_while_it_lives(demos: Demos, capsys: pytest
     assert [rank["state"] for rank in told["ranks"]] == ["running"] * len(told["ranks"])
     assert main(["logs", "last", "--rank", "0", "--tail", "1"]) == 0
     assert "step" in capsys.readouterr().out
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE_S) == Exit.LEFT, demos.text()
-    assert list_runs() == []
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_what_somebody_saved_outlives_it(demos: Demos, capsys: pytest.CaptureFixture[str]) -> None:
-    process = demos.start(*LONG)
-    until(demos.trains, "steps of all ranks")
     assert main(["stacks", "last"]) == 0
+    # Leaving stops it, and says so.
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == Exit.LEFT, demos.text()
+    assert "leaving means that the demo ends" in demos.text()
     demos.assert_nothing_left()
+    # What the other shell saved is there, and so is the run as it ended.
     (kept,) = list_runs()
     (stacks,) = (kept.path / "stacks").iterdir()
     assert f"its run is kept with what you saved in it: {stacks}" in demos.text()
     capsys.readouterr()
     assert main(["stacks", str(stacks)]) == 0
     assert "train_plain.py" in capsys.readouterr().out
+    model = kept.model()
+    assert model.done
+    ends = {rank.text for rank in model.ranks.values()}
+    # One that is asked to end a moment later may have noticed that another one is gone.
+    assert "killed by SIGTERM" in ends
+    assert ends <= {"killed by SIGTERM", "exited 1"}
 
 
-@pytest.mark.long
 @pytest.mark.slow
-def test_what_the_watch_took_does_not(demos: Demos) -> None:
-    process = demos.start(*LONG, "--fault", "hang", "--hang-after", "2", "--step-time", "0.05")
-    until(demos.trains, "steps of all ranks")
+def test_a_hang_tells_by_itself_without_torch_and_kill_9_leaves_nothing(demos: Demos) -> None:
+    process = demos.start(*LONG, "--fault", "hang", "--hang-after", "2", "--step-time", "0.2", "--json")
+    until(lambda: '"stalled"' in demos.text(), "the stall")
+    stalls = [json.loads(line) for line in demos.text().splitlines() if line.startswith('{"event": "watch"')]
+    found = stalls[-1]["found"]
+    assert found["ranks"] == [3]
+    assert found["what"] == "rank 3 did not join the others in Meeting.barrier"
+    assert found["where"].endswith(" hang")
     (living,) = list_runs()
+    # What the watch took is nothing that somebody saved.
     until(lambda: any((living.path / "stacks").glob("*/snapshot.json")), "the stacks of the stall")
-    until(lambda: "node2:3" in demos.text() and living.model().watch.snapshot, "the watch tells of them")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE_S) == Exit.LEFT, demos.text()
-    assert list_runs() == []
+    until(lambda: living.model().watch.snapshot, "they are told of")
+    assert list(saved_by_hand(living)) == []
+    assert len(demos.processes()) > 10
+    process.kill()
+    process.wait()
+    until(lambda: not demos.processes(), "all processes gone")
+    demos.assert_nothing_left()
 
 
 def test_collected_files_are_kept_too() -> None:
@@ -199,17 +192,6 @@ def test_collected_files_are_kept_too() -> None:
 
 
 @pytest.mark.slow
-def test_kill_9_leaves_nothing(demos: Demos) -> None:
-    process = demos.start(*LONG)
-    until(demos.trains, "steps of all ranks")
-    assert len(demos.processes()) > 10
-    process.kill()
-    process.wait()
-    until(lambda: not demos.processes(), "all processes gone")
-    demos.assert_nothing_left()
-
-
-@pytest.mark.slow
 def test_kill_9_during_the_start_leaves_nothing(demos: Demos) -> None:
     process = demos.start(*LONG)
     until(lambda: any("supervise" in command for command in demos.processes().values()), "a supervisor")
@@ -219,7 +201,6 @@ def test_kill_9_during_the_start_leaves_nothing(demos: Demos) -> None:
     demos.assert_nothing_left()
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_deepspeed_trains(demos: Demos) -> None:
@@ -324,30 +305,3 @@ def test_every_example_is_there() -> None:
     names = {path.name for path in training.examples().iterdir()}
     scripts = {training.Training(launcher, "python", "").script for launcher in ("deepspeed", "torchrun")}
     assert scripts | {"train_plain.py", "batches.py", "faults.py", "meeting.py"} <= names
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_a_hang_tells_by_itself_without_torch(demos: Demos) -> None:
-    words = (
-        "--launcher",
-        "command",
-        "--nodes",
-        "2",
-        "--slots",
-        "2",
-        "--step-time",
-        "0.05",
-        "--fault",
-        "hang",
-    )
-    process = demos.start(*words, "--hang-after", "2", "--json")
-    until(lambda: '"stalled"' in demos.text(), "the stall")
-    stalls = [json.loads(line) for line in demos.text().splitlines() if line.startswith('{"event": "watch"')]
-    found = stalls[-1]["found"]
-    assert found["ranks"] == [3]
-    assert found["what"] == "rank 3 did not join the others in Meeting.barrier"
-    assert found["where"].endswith(" hang")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE_S) == Exit.LEFT, demos.text()
-    demos.assert_nothing_left()

@@ -13,7 +13,6 @@ RIGHT, ALIKE = 0.95, 1.0
 """Shares: of the first rank and its cause; of plays in which all that is told names the same."""
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_who_broke_first_and_why(tmp_path: Path) -> None:
     found = list(scores(24, 240, tmp_path))

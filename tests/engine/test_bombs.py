@@ -25,11 +25,14 @@ WHY = {
     "endless": "a dump of rank 0, which was not requested",
 }
 """What is said of the node; of one that is not here, nothing: what it sends is allowed."""
+ALIKE = ("threads",)
+"""Refused for the same as ``chains``, which hold more."""
 
 
-@pytest.mark.few(5, "long")
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.campaign] * (one in ALIKE)) for one in BOMBS]
+)
 def test_a_bomb_is_the_line_of_its_node(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.engine.bombs", name],

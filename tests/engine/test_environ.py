@@ -19,13 +19,12 @@ from cockpit.engine.run.join import adopt
 from cockpit.engine.run.session import Session
 from cockpit.transport.base import Reach
 from tests.engine.test_session import Heard
-from tests.engine.watched import COCKPIT
 from tests.node.runs import program
 from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
-def crashed(tmp_path: Path) -> str:
+def crashed(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> str:
     """The name of a run that is over: rank 1 failed, and its node has a secret."""
     name = f"crashed-{uuid4().hex}"
     train = program(tmp_path / "train", "exit 3\n")
@@ -34,7 +33,7 @@ def crashed(tmp_path: Path) -> str:
     words += ["--headless", "--node-dir", str(tmp_path / "nodes"), "--", str(train)]
     secret = {"GIVEN": "yes", "HF_TOKEN": "5ecret"}
     done = subprocess.run(
-        [*COCKPIT, *words],
+        [*quick_cockpit, *words],
         cwd=tmp_path,
         env={**os.environ, **secret},
         capture_output=True,

@@ -159,7 +159,6 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_cockpit: tuple[
         made.kill(name)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     night.begin("[evidence]\nidle = 1.0\n")
@@ -206,7 +205,6 @@ def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
     assert "no run record" in none
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_with_torch_its_steps_and_recorders_are_kept(night: Night) -> None:

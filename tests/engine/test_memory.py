@@ -118,9 +118,8 @@ async def filling(folder: RunFolder) -> Filling:
         await session.close()
 
 
-@pytest.mark.long
 @pytest.mark.slow
-def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
+def test_memory_that_a_rank_fills(job: str, quick_cockpit: tuple[str, ...], tmp_path: Path) -> None:
     first = Watched(["attach", "--match", job, "--name", "filled", "--headless", "--json"], tmp_path)
     first.event("sample")
     first.process.kill()
@@ -132,7 +131,7 @@ def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
     assert fact.bytes_s == pytest.approx(RATE, rel=0.5)
     assert any(isinstance(event.fact, Filling) for event in RunFolder(folder.path).journal())
 
-    ps = [sys.executable, "-m", "cockpit", "ps", "filled"]
+    ps = [*quick_cockpit, "ps", "filled"]
     text = subprocess.run(ps, capture_output=True, check=True, timeout=PATIENCE_S, text=True).stdout
     assert "is full in about" in text
     assert "rank 1 grows by" in text
@@ -146,7 +145,7 @@ def test_memory_that_a_rank_fills(job: str, tmp_path: Path) -> None:
     assert (found["id"], found["ranks"], found["severity"]) == ("memory_filling", "1", "warning")
     assert "limit of SLURM step 7.0" in found["what"]
 
-    collect = [sys.executable, "-m", "cockpit", "collect", "filled", "out-*", "--json"]
+    collect = [*quick_cockpit, "collect", "filled", "out-*", "--json"]
     told = json.loads(subprocess.run(collect, capture_output=True, check=True, timeout=PATIENCE_S).stdout)
     assert {each["path"] for each in told["reports"]} == {str(tmp_path / f"out-{rank}") for rank in "01"}
     for each in told["reports"]:

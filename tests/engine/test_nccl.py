@@ -34,6 +34,12 @@ fi
 """
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, quick_cockpit: tuple[str, ...]) -> None:
+    """Each verb runs to its end."""
+    monkeypatch.setattr(sys.modules[__name__], "COCKPIT", [*quick_cockpit])
+
+
 def cockpit(folder: Path, *words: str, code: int = 0, **environment: str) -> str:
     done = subprocess.run(
         [*COCKPIT, *words],
@@ -78,18 +84,18 @@ def test_what_nccl_says_is_shown(tmp_path: Path, own: bool) -> None:
     asked = cockpit(tmp_path, "logs", name, "--nccl", code=2 if own else 0)
     assert asked.startswith("[0-1]:nccl ×2 ") is not own
     assert ("NCCL INFO" in asked) is not own
+    if not own:
+        asked_of_its_node(tmp_path, name)
 
 
-@pytest.mark.slow
-def test_it_is_asked_of_the_node_where_it_is_not_here(tmp_path: Path) -> None:
-    name = run(tmp_path, "--nccl-debug")
-    elsewhere = str(tmp_path / "elsewhere")
-    found = ["--transport", "local", "-w", "localhost", "--node-dir", str(tmp_path / "nodes")]
-    told = json.loads(cockpit(tmp_path, "ps", name, *found, "--nccl", "--json", XDG_STATE_HOME=elsewhere))
+def asked_of_its_node(folder: Path, name: str) -> None:
+    """Where there is no copy of what is said, the node is asked."""
+    found = ["--transport", "local", "-w", "localhost", "--node-dir", str(folder / "nodes")]
+    elsewhere = str(folder / "elsewhere")
+    told = json.loads(cockpit(folder, "ps", name, *found, "--nccl", "--json", XDG_STATE_HOME=elsewhere))
     assert [row["network"] for row in told["rows"]] == ["IB", "IB"]
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_its_warnings_are_the_words_of_the_rank(tmp_path: Path) -> None:
     name = run(tmp_path, "--nccl-debug", code=1, FAILS="1")

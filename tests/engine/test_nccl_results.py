@@ -19,11 +19,17 @@ from cockpit.engine.nccl_results import KEPT, measured
 from tests.cli.schemas import fits
 from tests.engine.watched import COCKPIT
 from tests.nccl_tests import standin
-from tests.nccl_tests.standin import VERSIONS, printed
+from tests.nccl_tests.standin import printed
 from tests.node.runs import program
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(standin.__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, quick_cockpit: tuple[str, ...]) -> None:
+    """Each verb runs to its end."""
+    monkeypatch.setattr(sys.modules[__name__], "COCKPIT", [*quick_cockpit])
 
 
 def cockpit(folder: Path, *words: str, code: int = 0, **environment: str) -> tuple[str, str]:
@@ -75,10 +81,8 @@ def told(folder: Path, name: str) -> Any:
     return shown
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("version", VERSIONS[::-1])
-def test_it_is_recognised_and_shown(tmp_path: Path, version: str) -> None:
-    name, said = run(tmp_path, STANDIN_VERSION=version)
+def test_it_is_recognised_and_shown_and_environments_in_its_own_file_are_not_kept(tmp_path: Path) -> None:
+    name, said = run(tmp_path, "-J", str(tmp_path / "out.json"), WANDB_API_KEY="hunter2-secret")
     assert "all_reduce_perf on gpu[01-02], 2 ranks: busbw " in said
     assert " 235.5 GB/s at 256 MiB" in said
     (found,) = told(tmp_path, name)["nccl_tests"]
@@ -89,34 +93,6 @@ def test_it_is_recognised_and_shown(tmp_path: Path, version: str) -> None:
     assert "    256 MiB    235.50  ████" in text
     assert "all_reduce_perf on gpu[01-02], 2 ranks: busbw " in text
 
-
-@pytest.mark.slow
-def test_it_is_compared_with_the_last_run_of_the_same_nodes(tmp_path: Path) -> None:
-    first, said = run(tmp_path)
-    assert "below" not in said
-    second, said = run(tmp_path, STANDIN_SCALE="0.88")
-    assert "warning: all_reduce_perf on gpu[01-02]: busbw at 256 MiB 12 % below " in said
-    shown = told(tmp_path, second)
-    (found,) = [one for one in shown["findings"] if one["id"] == "nccl_tests_slower"]
-    assert found["severity"] == "warning"
-    before = shown["nccl_tests"][0]["before"]
-    assert (before["run"], round(before["change"], 2)) == (first, -0.12)
-    assert "12 % below " in cockpit(tmp_path, "ps", second)[0]
-    # What the first one is compared with does not change afterwards.
-    assert told(tmp_path, first)["nccl_tests"][0]["before"] is None
-
-
-@pytest.mark.slow
-def test_wrong_values_and_damage_are_errors(tmp_path: Path) -> None:
-    name, said = run(tmp_path, STANDIN_WRONG="5")
-    assert "error: all_reduce_perf got 5 wrong values on gpu[01-02]" in said
-    (found,) = told(tmp_path, name)["findings"]
-    assert (found["id"], found["severity"], found["ranks"]) == ("nccl_tests_wrong", "error", "0")
-
-
-@pytest.mark.slow
-def test_environments_in_its_own_file_are_not_kept(tmp_path: Path) -> None:
-    name, _ = run(tmp_path, "-J", str(tmp_path / "out.json"), WANDB_API_KEY="hunter2-secret")
     assert "hunter2-secret" in (tmp_path / "out.json").read_text()
     cockpit(tmp_path, "collect", name, str(tmp_path / "out.json"))
     (copy,) = (tmp_path / "state").rglob("*out.json")
@@ -126,6 +102,28 @@ def test_environments_in_its_own_file_are_not_kept(tmp_path: Path) -> None:
     everything = b"".join(path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file())
     assert b"hunter2-secret" not in everything
     cockpit(tmp_path, "collect", name, str(tmp_path / "out.json"))
+
+
+@pytest.mark.slow
+def test_it_is_compared_with_the_last_run_of_the_same_nodes_and_wrong_values_are_errors(
+    tmp_path: Path,
+) -> None:
+    first, said = run(tmp_path)
+    assert "below" not in said
+    assert "wrong" not in said
+    second, said = run(tmp_path, STANDIN_SCALE="0.88", STANDIN_WRONG="5")
+    assert "warning: all_reduce_perf on gpu[01-02]: busbw at 256 MiB 12 % below " in said
+    assert "error: all_reduce_perf got 5 wrong values on gpu[01-02]" in said
+    shown = told(tmp_path, second)
+    found = {one["id"]: (one["severity"], one["ranks"]) for one in shown["findings"]}
+    assert found.keys() == {"nccl_tests_slower", "nccl_tests_wrong"}
+    assert found["nccl_tests_slower"][0] == "warning"
+    assert found["nccl_tests_wrong"] == ("error", "0")
+    before = shown["nccl_tests"][0]["before"]
+    assert (before["run"], round(before["change"], 2)) == (first, -0.12)
+    assert "12 % below " in cockpit(tmp_path, "ps", second)[0]
+    # What the first one is compared with does not change afterwards.
+    assert told(tmp_path, first)["nccl_tests"][0]["before"] is None
 
 
 def test_what_is_kept_is_bounded_and_may_be_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

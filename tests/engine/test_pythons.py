@@ -18,7 +18,7 @@ from cockpit.base.events import RankStarted
 from cockpit.engine.links.link import Link
 from cockpit.engine.records.folder import RunFolder
 from cockpit.transport.local import LocalTransport
-from tests.engine.watched import COCKPIT, Watched
+from tests.engine.watched import Watched
 from tests.pythons import VERSIONS, python
 from tests.waiting import PATIENCE_S
 
@@ -34,18 +34,23 @@ sys.exit(3)
 """
 
 
+ENDS = ("3.8", "3.13")
+"""The oldest, and the newest that most machines have; whether every module loads is tried with each."""
+
+
 @pytest.fixture
-def stopped(tmp_path: Path) -> Iterator[None]:
+def stopped(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> Iterator[None]:
     """Whatever became of the test, its run is stopped after it."""
     yield
-    subprocess.run([*COCKPIT, "stop", "last", "--now"], cwd=tmp_path, capture_output=True, check=False)
+    subprocess.run([*quick_cockpit, "stop", "last", "--now"], cwd=tmp_path, capture_output=True, check=False)
 
 
-@pytest.mark.few(2, "long")
 @pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_whole_run(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(
+    "version", [pytest.param(one, marks=[] if one in ENDS else pytest.mark.campaign) for one in VERSIONS]
+)
+def test_a_whole_run(tmp_path: Path, quick_cockpit: tuple[str, ...], version: str) -> None:
     interpreter = python(version)
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "hostfile").write_text("localhost slots=2\n")
@@ -63,7 +68,7 @@ def test_a_whole_run(tmp_path: Path, version: str) -> None:
     assert json.loads((Path(node.dir) / record.RECORD).read_text())["python"] == interpreter
     asyncio.run(_ask_everything(interpreter, version, folder.name, node.dir))
 
-    subprocess.run([*COCKPIT, "stop", "last"], cwd=tmp_path, capture_output=True, check=True)
+    subprocess.run([*quick_cockpit, "stop", "last"], cwd=tmp_path, capture_output=True, check=True)
     assert run.event("rank_exited", rank=0)["signal"] == 15
     run.event("ended")
     assert run.process.wait(PATIENCE_S) == 1

@@ -21,7 +21,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RankState, RunModel
 from cockpit.engine.run.join import still_there
 from cockpit.node import procfs
-from tests.engine.watched import COCKPIT, Watched
+from tests.engine.watched import Watched
 from tests.node.runs import alive, program
 from tests.said import messages
 from tests.waiting import PATIENCE_S, until, until_removed
@@ -36,8 +36,8 @@ wait
 class Wiped:
     """A live run of two ranks, watched by a cockpit of its own; its run folder can be removed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, quick: tuple[str, ...]) -> None:
+        self.folder, self._quick = folder, quick
         # By its name its processes are found, and tests may run side by side.
         self.name = f"wiped-{uuid4().hex}"
         train = program(folder / "train", RANK)
@@ -63,7 +63,7 @@ class Wiped:
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Another cockpit."""
         return subprocess.run(
-            [*COCKPIT, *words],
+            [*self._quick, *words],
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -113,9 +113,9 @@ def test_a_process_that_is_there_is_told_once_and_takes_nothing_back_that_was_re
 
 
 @pytest.fixture
-def wiped(tmp_path: Path) -> Iterator[Wiped]:
+def wiped(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> Iterator[Wiped]:
     """The run, still with its folder."""
-    run = Wiped(tmp_path)
+    run = Wiped(tmp_path, quick_cockpit)
     yield run
     run.clean()
 
@@ -126,7 +126,6 @@ def unreadable(watched: Watched) -> None:
     until(lambda: any(said in note["text"] for note in watched.events("note")), "it says that all is gone")
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("supervisor", [True, False])
 def test_ranks_run_and_stop_ends_them(wiped: Wiped, supervisor: bool) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +28,10 @@ from tests.explain.consoles import LAUNCHERS, console
 from tests.explain.score import right
 from tests.nccl.samples import SOCKET_2_10
 
-MEMORY = 300 << 20
+LITTLE = 120 << 20
+"""Twice what two processes take that keep nothing."""
+LITTLE_OF_MANY = 240 << 20
+"""With all 75 MB of its console kept it would be 290."""
 
 FAILED = b"""[rank0]: step 1/9 loss 2.0
 [rank1]: Traceback (most recent call last):
@@ -58,12 +60,12 @@ def test_the_first_failure_is_found_in_consoles_of_every_launcher(
     assert wrong == []
 
 
-@pytest.mark.few(4, "campaign")
+@pytest.mark.few(3, "campaign")
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_the_first_failure_is_found_among_1024_ranks(launcher: str, tmp_path: Path) -> None:
-    found = [right(console(launcher, 1024, seed), tmp_path)[0] for seed in range(4)]
-    assert found == [True] * 4
+    found = [right(console(launcher, 1024, seed), tmp_path)[0] for seed in range(2)]
+    assert found == [True] * 2
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -303,50 +305,42 @@ def test_stdin_is_read() -> None:
     assert "stdin:5: [rank1]: ValueError: loss became NaN" in said
 
 
-@pytest.mark.long
 @pytest.mark.slow
-def test_one_line_of_500_megabytes_needs_little_memory(tmp_path: Path) -> None:
+def test_one_line_of_200_megabytes_needs_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
     with path.open("wb") as file:
         file.write(b"[rank0]: step 1/9 loss 2.0\n" + b"[rank1]: " + b"x" * 200_000)
-        file.truncate(500_000_000)
+        file.truncate(200_000_000)
         file.seek(0, os.SEEK_END)
         file.write(b"\n" + FAILED)
     code, said, memory = measured(str(path))
     assert code == Exit.RANK_FAILED
     assert f"{path}:7: [rank1]: ValueError: loss became NaN" in said
-    assert memory < MEMORY
+    assert memory < LITTLE
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_a_bomb_is_left(tmp_path: Path) -> None:
     path = tmp_path / "console.log.gz"
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    block = b" " * 1_000_000
-    with path.open("wb") as file:
-        file.write(packer.compress(b"step 5/9 loss 3.0\n"))
-        for _ in range(700):
-            file.write(packer.compress(block))
-        file.write(packer.flush())
+    blank = gzip.compress(b" " * 1_000_000)
+    path.write_bytes(gzip.compress(b"step 5/9 loss 3.0\n") + 300 * blank)
     code, said, memory = measured(str(path))
     assert code == Exit.OK
     assert "packed bytes is no log" in said
-    assert memory < MEMORY
+    assert memory < LITTLE
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_many_ranks_and_much_noise_need_little_memory(tmp_path: Path) -> None:
     """Every line is an error of another rank: nothing may be passed over, and little be kept."""
     path = tmp_path / "console.log"
     line = b"[rank%d]: Traceback (most recent call last): RuntimeError: %d %s\n[rank%d]: KeyError: 7\n"
     with path.open("wb") as file:
-        for step in range(60):
-            file.write(b"".join(line % (rank, step, b"y" * 200, rank) for rank in range(4096)))
+        for step in range(5):
+            file.write(b"".join(line % (rank, step, b"y" * 3800, rank) for rank in range(4096)))
     code, _, memory = measured(str(path))
     assert code == Exit.RANK_FAILED
-    assert memory < MEMORY
+    assert memory < LITTLE_OF_MANY
 
 
 def test_what_nccl_says_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

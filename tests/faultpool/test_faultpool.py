@@ -23,9 +23,8 @@ def said(ranks: str = "", certainty: str = "sure", id: str = "io", where: str = 
     return {"id": id, "ranks": ranks, "certainty": certainty, "where": where, "severity": "error", "what": ""}
 
 
-@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["stopped-1", "killed-1"])
+@pytest.mark.parametrize("name", ["stopped-1", pytest.param("killed-1", marks=pytest.mark.campaign)])
 def test_whom_the_others_wait_for_is_named(quick_cockpit: tuple[str, ...], name: str) -> None:
     bare = replace(case(name), bare=True, launcher="command", nodes=2, waits="files", site="data")
     facts = tried(bare, "on", quick_cockpit)

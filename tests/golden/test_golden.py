@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -260,7 +259,6 @@ def _spool_half(live: Live) -> None:
 live_runs = pytest.mark.parametrize("live", FORMATS, indirect=True, ids=lambda path: path.name)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @live_runs
 def test_a_live_run_is_watched_to_its_end(live: Live) -> None:
@@ -270,7 +268,7 @@ def test_a_live_run_is_watched_to_its_end(live: Live) -> None:
     assert all(rank["sample"]["rss_bytes"] for rank in shown_now["run"]["ranks"])
     assert "step 2 of rank 2" in live.cockpit("logs", live.run, "--rank", "2").stdout
     attach = subprocess.Popen(
-        [sys.executable, "-m", "cockpit", "attach", live.run, "--json"],
+        [*folders.COCKPIT, "attach", live.run, "--json"],
         cwd=live.top / "work",
         env=environment(live.top),
         stdin=subprocess.DEVNULL,

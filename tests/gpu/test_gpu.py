@@ -168,7 +168,6 @@ def test_a_part_that_fails_costs_no_other(
     assert [line.split()[1] for line in out.splitlines()] == ["skipped", "failed", "held", "skipped", "held,"]
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_the_same_run_without_a_gpu(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 HELD_S = 40.0
 GPU = sys.argv[1] == "gpu"
 DEVICE = "cuda" if GPU else "cpu"
+WIDE = 512 if GPU else 64
 
 
 class Batches(torch.utils.data.IterableDataset):  # type: ignore[misc]
@@ -24,7 +25,7 @@ class Batches(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         while True:
-            yield torch.randn(4096 if GPU else 16, 512)
+            yield torch.randn(4096 if GPU else 16, WIDE)
 
 
 def hold() -> None:
@@ -53,7 +54,9 @@ def wait(how: str) -> None:
 def main() -> None:
     """Train."""
     dist.init_process_group("nccl" if GPU else "gloo")
-    layers = [torch.nn.Linear(512, 512) for _ in range(8)]
+    if not GPU:
+        torch.set_num_threads(1)  # several wait for each other where processors have other things to do
+    layers = [torch.nn.Linear(WIDE, WIDE) for _ in range(8)]
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to(DEVICE))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     waited: set[str] = set()

@@ -17,6 +17,8 @@ from tests.tui.stack_scenes import Played, StackScene, stacked
 from tests.tui.stage import Stage
 
 SIZE = (80, 24)
+EACH = 3
+"""Cases on a node before all panes are looked at."""
 PANES = {"3": "detail", "4": "events", "5": "commands", "2": "log"}
 
 STACK_KEYS = ("enter", "down", "n", "l", "c", "d", "m", "down", "d", "L", "L", "v", "question_mark", "escape")
@@ -55,7 +57,7 @@ def eight() -> Stage:
 
 
 async def drive(cases: Iterable[Case], size: tuple[int, int] = SIZE) -> Counter[str]:
-    """All cases in one app, one after the other, each on another node; every pane is looked at.
+    """All cases in one app, on one node after the other; every pane is looked at once each node has had some.
 
     :return: how many there were of each name
     """
@@ -63,8 +65,8 @@ async def drive(cases: Iterable[Case], size: tuple[int, int] = SIZE) -> Counter[
     async with played(Scene(eight, lambda stage: None), size) as (app, pilot, stage):
         screen = next(each for each in app.screen_stack if isinstance(each, RunScreen))
         left = iter(cases)
-        while some := list(islice(left, len(EIGHT))):
-            for node, case in zip(EIGHT, some, strict=False):
+        while some := list(islice(left, EACH * len(EIGHT))):
+            for node, case in zip(EACH * EIGHT, some, strict=False):
                 case.do(stage, node)
                 draw_now(screen)
                 await pilot.pause()
@@ -74,12 +76,10 @@ async def drive(cases: Iterable[Case], size: tuple[int, int] = SIZE) -> Counter[
             for key, pane in PANES.items():
                 await pilot.press(key)
                 await until(pilot, lambda pane=pane: screen.on_the_right == pane, f"{name}: {key} works")  # type: ignore[misc]
-                for node, case in zip(EIGHT, some, strict=False):
-                    if pane == "detail":
-                        entry = next(each for each in stage.manifest.nodes if each.name == node)
-                        choose(app, node, entry.ranks[0] if done.total() % 16 else None)
-                        await pilot.pause()
-                        lives(app, f"{case.name}: {pane}")
+                for entry in stage.manifest.nodes if pane == "detail" else ():
+                    choose(app, entry.name, entry.ranks[0] if done.total() % 16 else None)
+                    await pilot.pause()
+                    lives(app, f"{name}: {pane} of {entry.name}")
                 draw_now(screen)
                 await pilot.pause()
                 lives(app, f"{name}: {pane}")

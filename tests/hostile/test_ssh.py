@@ -65,9 +65,11 @@ async def cockpit(
     return process.returncode, out, err
 
 
-@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("mutation", ["dropped", "retyped", "text", "garbage"])
+@pytest.mark.parametrize(
+    "mutation",
+    ["text", "garbage", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("dropped", "retyped"))],
+)
 def test_every_verb_ends_as_it_may(
     mutation: str, world: World, quick_cockpit: tuple[str, ...], tmp_path: Path
 ) -> None:

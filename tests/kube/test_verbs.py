@@ -33,7 +33,8 @@ FORBIDDEN = (
 class Cockpit:
     """One on this machine, whose kubectl is the stub."""
 
-    def __init__(self, home: Path, stub: Stub) -> None:
+    def __init__(self, home: Path, stub: Stub, quick: tuple[str, ...]) -> None:
+        self._quick = quick
         self._env = {**os.environ, "PATH": stub.path, "XDG_STATE_HOME": str(home / "state")}
         self._home = home
         self._all: list[subprocess.Popen[bytes]] = []
@@ -41,7 +42,7 @@ class Cockpit:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A verb to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "cockpit", *words],
+            [*self._quick, *words],
             env=self._env,
             cwd=self._home,
             stdin=subprocess.DEVNULL,
@@ -55,7 +56,7 @@ class Cockpit:
         out = self._home / f"out{len(self._all)}"
         with out.open("wb") as file:
             made = subprocess.Popen(
-                [sys.executable, "-m", "cockpit", *words],
+                [*self._quick, *words],
                 env=self._env,
                 cwd=self._home,
                 stdin=subprocess.DEVNULL,
@@ -73,9 +74,9 @@ class Cockpit:
 
 
 @pytest.fixture
-def cockpit(tmp_path: Path, stub: Stub) -> Iterator[Cockpit]:
+def cockpit(tmp_path: Path, stub: Stub, quick_cockpit: tuple[str, ...]) -> Iterator[Cockpit]:
     """A cockpit; its processes end with the test."""
-    made = Cockpit(tmp_path, stub)
+    made = Cockpit(tmp_path, stub, quick_cockpit)
     yield made
     made.close()
 
@@ -104,7 +105,6 @@ def test_a_run_in_pods_that_idle(idle: Stub, cockpit: Cockpit, tmp_path: Path) -
     assert sorted(each.read_text() for each in (tmp_path / "here").rglob("written.*")) == ["0\n", "1\n"]
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_is_left_and_stopped(idle: Stub, cockpit: Cockpit, tmp_path: Path) -> None:
     out = cockpit.start(*RUN, "--", "/bin/sh", "-c", "echo up $RANK; exec sleep infinity")

@@ -4,16 +4,66 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.lab.lab import REPO, USER, Lab
 from tests.waiting import PATIENCE_S, until
+from tests.warm import Warm
 
 EXAMPLES = REPO / "examples"
 ENV = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+
+STEPS = """
+n=0
+until [ -e "$0" ]; do n=$((n + 1)); echo "rank $RANK at step $n"; sleep 0.2; done
+"""
+
+SLOW_VERBS = 3
+"""So many verbs of a lab start by themselves: to import all of cockpit for the others costs as much."""
+
+_verbs: weakref.WeakKeyDictionary[Lab, int] = weakref.WeakKeyDictionary()
+_quick: weakref.WeakKeyDictionary[Lab, str] = weakref.WeakKeyDictionary()
+
+
+def cockpit(
+    lab: Lab, *words: str | Path, env: Mapping[str, str] | None = None, timeout: float = PATIENCE_S
+) -> subprocess.CompletedProcess[str]:
+    """A verb of the lab's user that runs to its end; ``env`` is added to what a login gives."""
+    return lab.run([*_started(lab), *words], env={**ENV, **(env or {})}, timeout=timeout)
+
+
+def _started(lab: Lab) -> tuple[str, ...]:
+    """The words that start it; all but the first ones are copies of a process that has imported cockpit."""
+    _verbs[lab] = _verbs.get(lab, 0) + 1
+    if _verbs[lab] <= SLOW_VERBS:
+        return ("cockpit",)
+    if lab not in _quick:
+        _quick[lab] = _warm(lab)
+    return _quick[lab], "-m", "cockpit"
+
+
+def _warm(lab: Lab) -> str:
+    """Start the process on the login node; the lab ends it."""
+    folder = lab.home() / "warm"
+    lab.run(["mkdir", folder], check=True)
+    path = Warm(folder).python
+    os.chown(path, lab.ids[USER], lab.ids[USER])
+    words = [lab.python, "-m", "tests.warm", str(folder), "cockpit"]
+    process = lab.popen(words, cwd=REPO, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    weakref.finalize(lab, _end, process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return path
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()
 
 
 class Cockpits:
@@ -80,6 +130,18 @@ class Cockpits:
             text=True,
         )
 
+    def steps(self) -> list[str]:
+        """A program that nothing but a shell is needed for, whose ranks step until :meth:`finish`."""
+        return ["/bin/sh", "-c", STEPS, str(self._end)]
+
+    def finish(self) -> None:
+        """Let the ranks of :meth:`steps` end well."""
+        self.lab.write(None, self._end, "")
+
+    @property
+    def _end(self) -> Path:
+        return self.lab.home() / f"end-{self.name}"
+
     def wait_for_start(self) -> None:
         """Return once all ranks have started, which takes longer where several runs begin."""
         until(self.all_started, f"all ranks of {self.name} started")
@@ -88,7 +150,7 @@ class Cockpits:
         self, *words: str, timeout: float = PATIENCE_S, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Any other verb; ``env`` is added to what this shell has."""
-        return self.lab.run(["cockpit", *words], env={**self._env, **(env or {})}, timeout=timeout)
+        return cockpit(self.lab, *words, timeout=timeout, env={**self._env, **(env or {})})
 
     @property
     def folder(self) -> Path:

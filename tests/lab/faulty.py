@@ -36,10 +36,12 @@ KINDS = (
     "kill",
     "exit",
     "raise",
+    "keep",
 )
 """Every fault. ``loader``: the process that should bring the data is dead; ``worker``: a worker of torch's
 DataLoader is stopped; ``mismatch``: another collective than all others; ``slow``: ten times as long a step,
-until released; ``kill``: SIGKILL; ``exit``: an early end with status 0; ``raise``: an exception."""
+until released; ``kill``: SIGKILL; ``exit``: an early end with status 0; ``raise``: an exception;
+``keep``: none yet: whoever kills the rank afterwards leaves its peers waiting, see ``leaves``."""
 
 WARM = 3
 """Steps after which a rank says that it is ready: the first ones wait at other places than all later ones."""
@@ -168,7 +170,7 @@ def broadcasts() -> None:
 
 
 def leaves() -> None:
-    """Leave early, without a word; or be killed. What it had open stays open in a child.
+    """Make what this rank has open stay open in a child, when it leaves early or is killed.
 
     Without the child the peers' connections would be closed, and gloo would end them at once; NCCL does not.
     """
@@ -211,6 +213,7 @@ HAVE: dict[str, Callable[[], None]] = {
     "kill": killed,
     "exit": exits,
     "raise": raises,
+    "keep": leaves,
 }
 
 
@@ -312,7 +315,7 @@ def main() -> None:
                 slow = not slow
             else:
                 have(kind, rank, step)
-        time.sleep(0.2 if slow else 0.02)
+        time.sleep(0.5 if slow else 0.05)
         step_once()
         if step == WARM:
             say(f"rank {rank} is ready")

@@ -21,6 +21,8 @@ from tests.needs import PATH, beyond, lacking, require
 from tests.waiting import PATIENCE_S, until
 
 CGROUPS = ("freezer", "cpuset", "memory", "devices", "cpuacct")
+CPUS = 16
+"""Processors of a node, as far as SLURM knows."""
 _ROOT = Path("/sys/fs/cgroup")
 _TOOLS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "scontrol", "scancel")
 
@@ -56,6 +58,11 @@ class Slurm:
             return ""
         missing = [name for name in CGROUPS if not (_ROOT / name / "cgroup.procs").exists()]
         return f"no cgroup v1 hierarchies: {', '.join(missing)}" if missing else ""
+
+    @classmethod
+    def strictest(cls) -> str:
+        """The way of tracking on this machine that ends most."""
+        return "linuxproc" if cls.lacks("cgroup") else "cgroup"
 
     def __enter__(self) -> Slurm:
         try:
@@ -157,7 +164,7 @@ class Slurm:
             "SchedulerParameters=sched_interval=1,batch_sched_delay=0",
             *(["GresTypes=gpu"] if self._gpus else []),
             *(
-                f"NodeName={node} NodeAddr={address} CPUs=8 RealMemory=2000 {extra} State=UNKNOWN"
+                f"NodeName={node} NodeAddr={address} CPUs={CPUS} RealMemory=2000 {extra} State=UNKNOWN"
                 for node, address in lab.addresses.items()
             ),
             f"PartitionName=lab Nodes={','.join(lab.nodes)} Default=YES MaxTime=INFINITE State=UP",

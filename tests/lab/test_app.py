@@ -63,7 +63,6 @@ def alive(cockpits: Cockpits) -> bool:
     )
 
 
-@pytest.mark.long
 def test_a_resize_storm_and_leaving(live: Cockpits, opened: Terminal) -> None:
     sizes = random.Random(1)
     for _ in range(100):
@@ -74,24 +73,6 @@ def test_a_resize_storm_and_leaving(live: Cockpits, opened: Terminal) -> None:
     assert well(opened)
     assert f"cockpit attach {live.name}" in opened.text
     assert alive(live)
-
-
-@pytest.mark.long
-def test_ctrl_z_and_fg(cockpits: Cockpits) -> None:
-    words = cockpits.words("--launcher", "command", program=[PLAIN, "--steps", "100000"])
-    # Only a shell with job control can be gone back to.
-    with terminal(cockpits.lab, ["bash", "--norc", "-i"], "xterm-256color") as shell:
-        shell.resize(120, 40)
-        shell.type(shlex.join(words) + "\n")
-        until(lambda: "/100000 loss" in shell.text, "output on the screen")
-        shell.type("\x1a")
-        until(lambda: "Stopped" in shell.text and well(shell), "the shell is back")
-        before = len(shell.shown)
-        shell.type("fg\n")
-        until(lambda: ALTERNATE in shell.shown[before:], "the app is back")
-        shell.type("q")
-        until(lambda: "left; the run continues" in shell.text and well(shell), "the app is left")
-        assert alive(cockpits)
 
 
 def test_kill_9_leaves_terminal_and_run_well(live: Cockpits, opened: Terminal) -> None:
@@ -110,12 +91,21 @@ def test_a_closed_terminal_leaves_the_run(live: Cockpits, opened: Terminal) -> N
     assert alive(live)
 
 
-def test_attach_goes_on_and_stops_when_asked(cockpits: Cockpits) -> None:
+def test_ctrl_z_and_fg_then_attach_goes_on_and_stops_when_asked(cockpits: Cockpits) -> None:
     words = cockpits.words("--launcher", "command", program=[PLAIN, "--steps", "100000"])
-    with terminal(cockpits.lab, words, "xterm-256color") as first:
-        trains_on(first)
-        first.type("q")
-        assert first.end() == 130
+    # Only a shell with job control can be gone back to.
+    with terminal(cockpits.lab, ["bash", "--norc", "-i"], "xterm-256color") as shell:
+        shell.resize(120, 40)
+        shell.type(shlex.join(words) + "\n")
+        until(lambda: "/100000 loss" in shell.text, "output on the screen")
+        shell.type("\x1a")
+        until(lambda: "Stopped" in shell.text and well(shell), "the shell is back")
+        before = len(shell.shown)
+        shell.type("fg\n")
+        until(lambda: ALTERNATE in shell.shown[before:], "the app is back")
+        shell.type("q")
+        until(lambda: "left; the run continues" in shell.text and well(shell), "the app is left")
+        assert alive(cockpits)
     with terminal(cockpits.lab, ["cockpit", "attach", cockpits.name], "xterm-256color") as again:
         again.resize(160, 40)
         until(lambda: "/100000 loss" in again.text, "output again")

@@ -143,7 +143,6 @@ def torch_left(lab: Lab) -> list[str]:
     ]
 
 
-@pytest.mark.long
 def test_torch_is_tried_between_nodes_and_who_is_to_blame_is_named(make_lab: Callable[[int], Lab]) -> None:
     """Six nodes of which three things are wrong, all found at once; then whoever ends it leaves nothing."""
     require_module("torch")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -15,21 +15,14 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 PLAIN = str(EXAMPLES / "train_plain.py")
 
 
-@pytest.fixture(autouse=True)
-def repaired(lab2: Lab) -> Iterator[None]:
-    """Afterwards node2 is as it was."""
-    yield
-    lab2.link_up("node2")
-    lab2.trust_host_keys()
-    lab2.restart_sshd("node2")
-
-
-def refused(cockpits: Cockpits, *options: str, code: int = 3, launcher: str = "command") -> list[str]:
-    """Run, expect this exit code and nothing left behind; return what was said, line by line."""
+def refused(
+    cockpits: Cockpits, *options: str, launcher: str = "command", nodes: str | None = None
+) -> list[str]:
+    """Run, expect that nothing was started or left behind; return what was said, line by line."""
     # What the nodes are like otherwise is another test's.
-    options = ("--no-preflight", *options)
-    done = cockpits.run("--launcher", launcher, *options, program=[PLAIN, "--steps", "3"])
-    assert done.returncode == code, done.stderr
+    words = ("--launcher", launcher, "--no-preflight", *options)
+    done = cockpits.run(*words, program=[PLAIN, "--steps", "3"], nodes=nodes)
+    assert done.returncode == 3, done.stderr
     assert "Traceback" not in done.stderr
     assert not cockpits.left_over()
     assert not cockpits.node_folder("node1").exists()
@@ -37,32 +30,25 @@ def refused(cockpits: Cockpits, *options: str, code: int = 3, launcher: str = "c
     return [line for line in done.stderr.splitlines() if not any(words in line for words in progress)]
 
 
-def breakages(lab: Lab) -> dict[str, tuple[Callable[[], object], list[str]]]:
-    """Ways to break node2, and words its line must have."""
-    return {
-        "link down": (lambda: lab.link_down("node2"), ["node2: ", "is the node up"]),
-        "no sshd": (lambda: lab.stop_sshd("node2", sessions=True), ["node2", "connection refused", "sshd"]),
-        "key refused": (lambda: lab.refuse_key("node2"), ["node2", "login refused", "ssh-copy-id node2"]),
-        "changed host key": (
-            lambda: lab.change_host_key("node2"),
-            ["node2", "host key changed", "ssh-keygen -R"],
-        ),
+def test_nodes_that_cannot_be_reached(make_lab: Callable[[int], Lab]) -> None:
+    lab = make_lab(5)
+    lab.link_down("node2")
+    lab.stop_sshd("node3", sessions=True)
+    lab.refuse_key("node4")
+    lab.change_host_key("node5")
+    nodes = "".join(f"{name} slots=1\n" for name in (*lab.nodes, "nowhere"))
+    lines = refused(Cockpits(lab, "unreachable"), nodes=nodes)
+    said = {
+        "node2": ["is the node up"],
+        "node3": ["connection refused", "sshd"],
+        "node4": ["login refused", "ssh-copy-id node4"],
+        "node5": ["host key changed", "ssh-keygen -R"],
+        "nowhere": ["name unknown"],
     }
-
-
-@pytest.mark.few(1, "long")
-@pytest.mark.parametrize("fault", ["link down", "no sshd", "key refused", "changed host key"])
-def test_a_node_that_cannot_be_reached(cockpits: Cockpits, fault: str) -> None:
-    break_it, words = breakages(cockpits.lab)[fault]
-    break_it()
-    (line,) = refused(cockpits)
-    assert all(word in line for word in words), line
-
-
-def test_an_unknown_host_name(cockpits: Cockpits) -> None:
-    done = cockpits.run("--launcher", "command", program=[PLAIN], nodes="node1 slots=1\nnowhere slots=1\n")
-    assert done.returncode == 3
-    assert "nowhere: name unknown" in done.stderr
+    assert len(lines) == len(said), lines
+    for name, words in said.items():
+        (line,) = (line for line in lines if f"{name}: " in line)
+        assert all(word in line for word in words), line
 
 
 def test_no_such_python(cockpits: Cockpits) -> None:

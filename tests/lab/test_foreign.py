@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cockpits import ENV, EXAMPLES
+from tests.lab.cockpits import ENV, EXAMPLES, cockpit
 from tests.lab.lab import OTHER, USER, Lab
 from tests.waiting import PATIENCE_S, until
 
@@ -40,17 +40,17 @@ for step in range(1_000_000):
 """Rank 0 is the one whose output is read, so it is the one that says when it hangs."""
 
 
-def launch(lab: Lab, node: str, index: int, launcher: str, program: list[str], user: str) -> list[str]:
+def launch(lab: Lab, index: int, launcher: str, program: list[str]) -> list[str]:
     """What a person would type on one node."""
     if launcher == "deepspeed":
         words = [str(Path(lab.python).parent / "deepspeed"), "--no_ssh", "--hostfile", str(hostfile(lab))]
         words += ["--node_rank", str(index), "--master_addr", lab.nodes[0], "--master_port", PORT]
-        words += ["--enable_each_rank_log", str(lab.home(user) / f"logs-{launcher}-{index}")]
+        words += ["--enable_each_rank_log", str(lab.home() / f"logs-{launcher}-{index}")]
     elif launcher == "torchrun":
         # Unbuffered, or what it repeats of its ranks' files comes late.
         words = ["-u", "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(index)]
         words += ["--nproc-per-node", "2", "--master-addr", lab.nodes[0], "--master-port", PORT]
-        words += ["--tee", "3", "--log-dir", str(lab.home(user) / f"logs-{launcher}-{index}")]
+        words += ["--tee", "3", "--log-dir", str(lab.home() / f"logs-{launcher}-{index}")]
     else:
         words = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "2"]
         words += ["--num_processes", "4", "--machine_rank", str(index), "--main_process_ip", lab.nodes[0]]
@@ -65,30 +65,29 @@ def hostfile(lab: Lab) -> Path:
     return path
 
 
-def output(lab: Lab, launcher: str, index: int, user: str = USER) -> Path:
+def output(lab: Lab, launcher: str, index: int) -> Path:
     """The file that has what a launcher prints on the node with that index."""
-    return lab.home(user) / f"out-{launcher}-{index}"
+    return lab.home() / f"out-{launcher}-{index}"
 
 
 @contextlib.contextmanager
-def running(lab: Lab, launcher: str, program: list[str], sign: str, user: str = USER) -> Iterator[None]:
-    """A job of ``user``, from the line of its first node that has ``sign`` to its end."""
+def running(lab: Lab, launcher: str, program: list[str], sign: str) -> Iterator[None]:
+    """A job, from the line of its first node that has ``sign`` to its end."""
     into = ["sh", "-c", 'exec "$@" >"$0" 2>&1']
     jobs = [
         lab.popen(
-            [*into, output(lab, launcher, index, user), *launch(lab, node, index, launcher, program, user)],
+            [*into, output(lab, launcher, index), *launch(lab, index, launcher, program)],
             node=node,
-            user=user,
             env=ENV,
             cwd=EXAMPLES,
         )
         for index, node in enumerate(lab.nodes)
     ]
     try:
-        logs = lab.home(user) / f"logs-{launcher}-0"
+        logs = lab.home() / f"logs-{launcher}-0"
 
         def said() -> bool:
-            files = [output(lab, launcher, 0, user), *logs.rglob("*.log")]
+            files = [output(lab, launcher, 0), *logs.rglob("*.log")]
             text = "".join(path.read_text() for path in files if path.exists())
             assert jobs[0].poll() is None, text
             return sign in text
@@ -108,16 +107,16 @@ def running(lab: Lab, launcher: str, program: list[str], sign: str, user: str = 
 def watch_like_a_run(lab: Lab, launcher: str) -> None:
     """Its ranks are measured, and what it writes is read byte for byte."""
     words = ["cockpit", "attach", str(hostfile(lab)), "--name", launcher, "--headless", "--json"]
-    cockpit = lab.popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    watch = lab.popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        assert cockpit.stdout is not None
+        assert watch.stdout is not None
         ranks = range(4)
         logs: set[tuple[str, str, int | None]] = {("log", node, None) for node in lab.nodes}
         if launcher != "accelerate":
             logs = {("log", lab.nodes[rank // 2], rank) for rank in ranks}
         wanted = logs | {("sample", node, None) for node in lab.nodes}
         seen: list[dict[str, Any]] = []
-        for line in cockpit.stdout:
+        for line in watch.stdout:
             event = json.loads(line)
             seen.append(event)
             if event["event"] == "log" and "loss" in event["text"]:
@@ -129,19 +128,19 @@ def watch_like_a_run(lab: Lab, launcher: str) -> None:
         assert not wanted, seen
         until(lambda: spooled(lab, launcher) == written(lab, launcher), f"all output of {launcher}")
     finally:
-        cockpit.terminate()
-        cockpit.communicate()
-    told = json.loads(lab.run(["cockpit", "ps", launcher, "--json"], timeout=PATIENCE_S).stdout)
+        watch.terminate()
+        watch.communicate()
+    told = json.loads(cockpit(lab, "ps", launcher, "--json").stdout)
     assert told["state"] == "running", told
     assert {rank["text"] for rank in told["ranks"]} == {"running"}
     assert all(rank["sample"]["rss_bytes"] > 1e6 for rank in told["ranks"])
-    refused = lab.run(["cockpit", "stop", launcher], timeout=PATIENCE_S)
+    refused = cockpit(lab, "stop", launcher)
     assert refused.returncode == 2
     assert {"deepspeed": "deepspeed.launcher.launch", "torchrun": "torch.distributed.run"}.get(
         launcher, "accelerate.commands.launch"
     ) in refused.stderr
     assert "--foreign" in refused.stderr
-    done = lab.run(["cockpit", "stop", launcher, "--foreign", "--grace", "5"], timeout=PATIENCE_S)
+    done = cockpit(lab, "stop", launcher, "--foreign", "--grace", "5")
     assert done.returncode == 0, done.stderr
     assert "processes ended" in done.stdout
 
@@ -178,23 +177,18 @@ def in_order(launcher: str, log: str, data: bytes) -> list[bytes]:
 
 def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
     """``cockpit stacks HOSTFILE --json``: exit code, answer, narration."""
-    done = lab.run(["cockpit", "stacks", str(hostfile(lab)), "--json", *words], timeout=PATIENCE_S)
+    done = cockpit(lab, "stacks", str(hostfile(lab)), "--json", *words)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "launcher", ["deepspeed", "torchrun", pytest.param("accelerate", marks=pytest.mark.campaign)]
-)
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("accelerate", marks=pytest.mark.campaign)])
 def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher: str) -> None:
     script = lab2.home() / "hangs.py"
     lab2.write(None, script, HANGS)
     with running(lab2, launcher, [str(script)], "it hangs"):
 
         def judged() -> dict[str, Any] | None:
-            code, found, said = stacks(lab2)
-            assert code == 0, said
-            assert f"{launcher} job" in said
+            found = asked(lab2, launcher)
             # Its peers may not have come to the collective yet. That it is sure after ten seconds, however
             # often somebody looks, is the same for all launchers: one is enough.
             enough = ("sure",) if launcher == "torchrun" else ("sure", "likely")
@@ -203,28 +197,73 @@ def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher:
         found = until(judged, "a sure verdict")
         watch_like_a_run(lab2, launcher)
     assert found is not None
+    check_whole(lab2, found)
     assert found["verdict"]["ranks"] == "0", found["verdict"]
     assert "hang" in found["verdict"]["where"]
     assert "hangs.py" in found["verdict"]["where"]
-    assert sorted(found["ranks"]) == ["0", "1", "2", "3"]
-    assert {rank["node"] for rank in found["ranks"].values()} == set(lab2.nodes)
-    assert found["missing"] == {}
     assert Path(str(lab2.node_path(None, found["snapshot"])), "rank-3.json").is_file()
 
 
-@pytest.mark.long
+STANDS = """
+import time
+for step in range(3):
+    print("step %d loss %.3f" % (step, 1 / (1 + step)), flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_job_of_deepspeed_is_found_and_watched(lab2: Lab) -> None:
+    script = lab2.home() / "stands.py"
+    lab2.write(None, script, STANDS)
+    with running(lab2, "deepspeed", [str(script)], "step 2 loss"):
+
+        def stand() -> bool:
+            logs = lab2.home().glob("logs-deepspeed-*/*_rank*.log")
+            return sum("step 2" in path.read_text() for path in logs) == 4
+
+        until(stand, "all ranks")
+        check_whole(lab2, asked(lab2, "deepspeed"))
+        watch_like_a_run(lab2, "deepspeed")
+
+
+def asked(lab: Lab, launcher: str) -> dict[str, Any]:
+    """The stacks of a job of that launcher."""
+    code, found, said = stacks(lab)
+    assert code == 0, said
+    assert f"{launcher} job" in said
+    return found
+
+
+def check_whole(lab: Lab, found: dict[str, Any]) -> None:
+    """All ranks are found, each on its node."""
+    nodes = {rank: one["node"] for rank, one in found["ranks"].items()}
+    assert nodes == {str(rank): lab.nodes[rank // 2] for rank in range(4)}
+    assert found["missing"] == {}
+
+
 def test_a_job_of_somebody_else_is_refused_by_name(lab2: Lab) -> None:
-    program = ["train_plain.py", "--steps", "100000", "--step-time", "1"]
-    with running(lab2, "torchrun", program, "step 1/", user=OTHER):
+    # Nobody else may read its environment: what it is called by is all that there is to see.
+    words = ["-c", "print('up', flush=True); input()", "-m", "torch.distributed.run", "--nnodes", "2"]
+    jobs = [
+        lab2.popen([lab2.python, *words, "train.py"], node=node, user=OTHER, stdin=-1, stdout=-1)
+        for node in lab2.nodes
+    ]
+    try:
+        for job in jobs:
+            assert job.stdout is not None
+            job.stdout.readline()
         code, found, said = stacks(lab2)
-        attached = lab2.run(["cockpit", "attach", str(hostfile(lab2)), "--headless"], timeout=PATIENCE_S)
+        attached = cockpit(lab2, "attach", str(hostfile(lab2)), "--headless")
+    finally:
+        for job in jobs:
+            job.communicate()
     assert code == 3
     assert not found
     assert attached.returncode == 3
-    for words in (said, attached.stderr):
-        assert f"no job of yours on node[1-2], but of {OTHER}" in words
-        assert f"only {OTHER} or root may inspect it" in words
-        assert "Traceback" not in words
+    for text in (said, attached.stderr):
+        assert f"no job of yours on node[1-2], but of {OTHER}" in text
+        assert f"only {OTHER} or root may inspect it" in text
+        assert "Traceback" not in text
 
 
 def test_which_of_two_jobs_is_asked(lab2: Lab) -> None:
@@ -283,7 +322,6 @@ for step in range(1, 1000000):
 """
 
 
-@pytest.mark.long
 def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> None:
     script, out = lab2.home() / "lonely.py", lab2.home() / "lonely.out"
     lab2.write(None, script, LONELY)
@@ -299,7 +337,7 @@ def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> No
             return [one.inner for one in them if "python3" in one.cmdline[0]]
 
         pids = {node: until(partial(begun, node), f"python on {node}")[0] for node in lab2.nodes}
-        theirs = lab2.run(["cockpit", "attach", "-w", "node2", "--pid", str(pids["node2"]), "--headless"])
+        theirs = cockpit(lab2, "attach", "-w", "node2", "--pid", str(pids["node2"]), "--headless")
         assert theirs.returncode == 3
         assert f"process {pids['node2']}" in theirs.stderr
         assert f"is of {OTHER}: only {OTHER} or root may inspect it" in theirs.stderr
@@ -315,14 +353,14 @@ def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> No
                 assert line, said
                 said += line
             assert "~ rank 0 is inferred: it is the program you named" in said
-            again = lab2.run(["cockpit", "stacks", "-w", "node[1-2]", "--match", "lonely[.]py", "--json"])
+            again = cockpit(lab2, "stacks", "-w", "node[1-2]", "--match", "lonely[.]py", "--json")
             assert list(json.loads(again.stdout)["ranks"]) == ["0"], again.stderr
-            stacks = json.loads(lab2.run(["cockpit", "stacks", "lonely", "--json"]).stdout)
+            stacks = json.loads(cockpit(lab2, "stacks", "lonely", "--json").stdout)
             assert stacks["ranks"]["0"]["pid"] == pids["node1"]
-            told = json.loads(lab2.run(["cockpit", "ps", "lonely", "--json"]).stdout)
+            told = json.loads(cockpit(lab2, "ps", "lonely", "--json").stdout)
             assert [one["text"] for one in told["ranks"]] == ["running"]
             others_may_look(lab2, str(out))
-            done = lab2.run(["cockpit", "stop", "lonely", "--foreign"])
+            done = cockpit(lab2, "stop", "lonely", "--foreign")
             assert done.returncode == 0, done.stderr
             watch.communicate(timeout=PATIENCE_S)
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cockpits import ENV
+from tests.lab.cockpits import ENV, cockpit
 from tests.lab.lab import Lab
 from tests.waiting import PATIENCE_S, until
 
@@ -84,23 +84,23 @@ def output(lab: Lab, index: int) -> Path:
 def attached(lab: Lab) -> None:
     """Its output is here, and it is ended by request."""
     words = ["cockpit", "attach", str(lab.home() / "hostfile-inferred"), "--name", "spawns", "--headless"]
-    cockpit = lab.popen([*words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    watch = lab.popen([*words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     lines: list[dict[str, Any]] = []
     try:
-        assert cockpit.stdout is not None
+        assert watch.stdout is not None
         heard: set[str] = set()
         while heard != set(lab.nodes):
-            line = cockpit.stdout.readline()
-            assert line, cockpit.wait()
+            line = watch.stdout.readline()
+            assert line, watch.wait()
             lines.append(json.loads(line))
             if lines[-1]["event"] == "log":
                 heard.add(lines[-1]["node"])
-        done = lab.run(["cockpit", "stop", "spawns", "--foreign", "--grace", "5"], timeout=PATIENCE_S)
+        done = cockpit(lab, "stop", "spawns", "--foreign", "--grace", "5")
         assert done.returncode == 0, done.stderr
-        lines += [json.loads(line) for line in cockpit.communicate(timeout=PATIENCE_S)[0].splitlines()]
+        lines += [json.loads(line) for line in watch.communicate(timeout=PATIENCE_S)[0].splitlines()]
     finally:
-        cockpit.kill()
-        cockpit.wait()
+        watch.kill()
+        watch.wait()
     assert lines[0]["nodes"] == {lab.nodes[0]: [0, 1], lab.nodes[1]: [2, 3]}
     assert {line["rank"] for line in lines if line["event"] == "rank_gone"} == {0, 1, 2, 3}
     for index, folder in enumerate(sorted((lab.home() / ".local/state/cockpit/runs/spawns/spool").iterdir())):
@@ -111,12 +111,11 @@ def stacks(lab: Lab) -> tuple[dict[str, Any], str]:
     """``cockpit stacks HOSTFILE --json``: answer and narration."""
     hosts = lab.home() / "hostfile-inferred"
     lab.write(None, hosts, "".join(f"{node} slots=2\n" for node in lab.nodes))
-    done = lab.run(["cockpit", "stacks", str(hosts), "--json"], timeout=PATIENCE_S)
+    done = cockpit(lab, "stacks", str(hosts), "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.long
 def test_the_odd_one_of_inferred_ranks_is_named(lab2: Lab) -> None:
     with running(lab2, "--node_rank"):
         answer = until(lambda: judged(lab2), "a likely verdict")
@@ -249,12 +248,12 @@ def pool(lab: Lab) -> Iterator[Path]:
             one.wait()
 
 
-@pytest.mark.long
 def test_a_pool_of_workers_as_ray_has_it(lab2: Lab) -> None:
     """Only the driver knows who is which rank: they are one job, and only that is said."""
     with pool(lab2) as folder:
-        until(lambda: judged(lab2), "a likely verdict")
-        found, said = stacks(lab2)
+        answer = until(lambda: judged(lab2), "a likely verdict")
+        assert answer is not None
+        found, said = answer
         assert "found: ray job at " in said
         assert ":36479, 4 processes on 2 nodes" in said
         assert "their ranks are unknown, so they are numbered by node and pid" in said
@@ -276,21 +275,21 @@ def watched(lab: Lab, folder: Path) -> None:
     def logs() -> list[bytes]:
         return [path.read_bytes() for path in sorted(spool.glob("*/rank-*.log"))]
 
-    cockpit = lab.popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    watch = lab.popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         theirs = [(folder / f"{name}.out").read_bytes() for name in files]
         until(lambda: logs() == theirs, "all logs are here")
-        refused = lab.run(["cockpit", "stop", "pool"], timeout=PATIENCE_S)
+        refused = cockpit(lab, "stop", "pool")
         assert refused.returncode == 2
         assert "raylet" not in refused.stderr
         assert "SIGTERM to ranks without a launcher of their own: " in refused.stderr
-        done = lab.run(["cockpit", "stop", "pool", "--foreign", "--grace", "5"], timeout=PATIENCE_S)
+        done = cockpit(lab, "stop", "pool", "--foreign", "--grace", "5")
         assert done.returncode == 0, done.stderr
         # Its launcher lives; the job is over.
-        assert cockpit.wait(PATIENCE_S) == 0, cockpit.communicate()[1]
+        assert watch.wait(PATIENCE_S) == 0, watch.communicate()[1]
     finally:
-        cockpit.kill()
-        cockpit.communicate()
+        watch.kill()
+        watch.communicate()
     for node in lab.nodes:
         lines = [" ".join(one.cmdline) for one in lab.processes(node)]
         assert any("raylet" in line for line in lines), lines

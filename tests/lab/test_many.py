@@ -12,7 +12,6 @@ from tests.lab.lab import Lab
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
-@pytest.mark.long
 def test_sixty_four_nodes(make_lab: Callable[[int], Lab]) -> None:
     cockpits = Cockpits(make_lab(64), "many")
     program = ["/bin/sh", "-c", 'echo "rank $RANK of $WORLD_SIZE"; echo same']

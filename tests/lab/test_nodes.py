@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.test_nodes import CUDA
-from tests.lab.cockpits import ENV, EXAMPLES, Cockpits
-from tests.needs import require_module
+from tests.lab.cockpits import ENV, Cockpits
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -28,26 +27,14 @@ def run_listed(cockpits: Cockpits, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.long
-@pytest.mark.launch
-@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
-def test_as_many_ranks_as_gpus(cockpits: Cockpits, launcher: str) -> None:
-    require_module(launcher.replace("torchrun", "torch"))
-    words = ["--launcher", launcher, "--", str(EXAMPLES / "train_plain.py"), "--steps", "3"]
-    code, out, err = run_listed(cockpits, *words)
-    assert code == 0, err + out
-    assert "cockpit: slots, one per GPU: node1 2, node2 1\n" in err
-    assert "3 ranks on 2 nodes starting" in err
-    assert "step 3/3" in out
-    ends = {node: cockpits.count(node, "rank_exited") for node in cockpits.lab.nodes}
-    assert ends == {"node1": 2, "node2": 1}
-
-
-@pytest.mark.long
-def test_the_nodes_are_kept_and_found_again(cockpits: Cockpits) -> None:
+def test_as_many_ranks_as_gpus_on_nodes_that_are_kept_and_found_again(cockpits: Cockpits) -> None:
     code, out, err = run_listed(cockpits, "--launcher", "command", "--", "sh", "-c", "echo I am $RANK")
     assert code == 0, err
+    assert "cockpit: slots, one per GPU: node1 2, node2 1\n" in err
+    assert "3 ranks on 2 nodes starting" in err
     assert all(f"I am {rank}" in out for rank in range(3))
+    ends = {node: cockpits.count(node, "rank_exited") for node in cockpits.lab.nodes}
+    assert ends == {"node1": 2, "node2": 1}
     again = cockpits.cockpit("attach", cockpits.name, "--plain")
     assert again.returncode == 0, again.stderr
     elsewhere = {"XDG_STATE_HOME": f"/tmp/elsewhere-{cockpits.name}"}

@@ -6,13 +6,14 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.cockpits import EXAMPLES, Cockpits
+from tests.lab.cockpits import EXAMPLES, Cockpits, cockpit
 from tests.lab.lab import Lab
 from tests.said import messages
 from tests.waiting import PATIENCE_S, until
@@ -65,13 +66,14 @@ def manifest(cockpits: Cockpits) -> dict[str, Any]:
     return found
 
 
-def test_a_run_and_what_comes_after_it(cockpits: Cockpits) -> None:
+def test_a_run_past_lost_links_and_what_comes_after_it(cockpits: Cockpits) -> None:
     """ps, attach and stop go the way the run went, by what its manifest says."""
     lab = cockpits.lab
     process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "100000"])
     assert set(clients(cockpits)) == set(lab.nodes)
     for pid in clients(cockpits).values():
         assert os.getsid(pid) == pid
+    lose_links(cockpits)
     process.send_signal(signal.SIGKILL)
     process.wait()
     until(lambda: not clients(cockpits), "its ssh processes end with it")
@@ -79,7 +81,7 @@ def test_a_run_and_what_comes_after_it(cockpits: Cockpits) -> None:
     assert written["transport"] == "openssh"
     assert [node["transport"] for node in written["nodes"]] == ["openssh", "openssh"]
 
-    attached = lab.popen(["cockpit", "attach", cockpits.name, "--plain"])
+    attached = lab.popen(["cockpit", "attach", cockpits.name, "--plain"], stdout=subprocess.DEVNULL)
     try:
         until(lambda: set(clients(cockpits)) == set(lab.nodes), "attach goes the same way")
         listed = cockpits.cockpit("ps", cockpits.name, "--json")
@@ -94,17 +96,30 @@ def test_a_run_and_what_comes_after_it(cockpits: Cockpits) -> None:
     cockpits.assert_spools_equal()
 
 
-@pytest.mark.long
-def test_a_killed_ssh_is_a_lost_link_that_comes_back(cockpits: Cockpits) -> None:
-    process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "150"])
+def lose_links(cockpits: Cockpits) -> None:
+    """The link to a node whose ssh is killed comes back, and one that is cut off."""
     first = clients(cockpits)["node2"]
     os.kill(first, signal.SIGKILL)
     until(lambda: clients(cockpits).get("node2", first) != first, "another ssh takes its place")
-    assert process.wait(PATIENCE_S) == 0
-    journal = (cockpits.folder / "journal.jsonl").read_text()
-    assert "its ssh was ended here by signal 9" in journal
-    assert "step 150/150" in (next((cockpits.folder / "spool").glob("0001-*")) / "rank-3.log").read_text()
-    cockpits.assert_spools_equal()
+
+    def back() -> bool:
+        return links(cockpits, "node2")[-1] == "ok"
+
+    until(lambda: "stale" in links(cockpits, "node2") and back(), "the link of the killed ssh is back")
+    assert "its ssh was ended here by signal 9" in (cockpits.folder / "journal.jsonl").read_text()
+    cockpits.lab.link_down("node2")
+    try:
+        until(lambda: links(cockpits, "node2")[-1] == "stale", "the link that is cut is lost")
+    finally:
+        cockpits.lab.link_up("node2")
+    until(back, "the link that was cut is back")
+
+
+def links(cockpits: Cockpits, node: str) -> list[str]:
+    """The states that the link to a node has had so far."""
+    text = (cockpits.folder / "journal.jsonl").read_text()
+    events = [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
+    return [event["state"] for event in events if event.get("e") == "link" and event.get("node") == node]
 
 
 def test_open_masters_are_used_where_no_key_is_accepted(cockpits: Cockpits) -> None:
@@ -119,7 +134,7 @@ def test_open_masters_are_used_where_no_key_is_accepted(cockpits: Cockpits) -> N
             def connections() -> list[int]:
                 return [lab.sshd_log(node).count("Connection from") - before[node] for node in lab.nodes]
 
-            asked = lab.run(["cockpit", "ps", "--hostfile", lab.hostfile, *BY, "-F", config], env=alone(lab))
+            asked = cockpit(lab, "ps", "--hostfile", lab.hostfile, *BY, "-F", config, env=alone(lab))
             assert (asked.returncode, messages(asked.stderr)) == (0, [])
             assert connections() == [0, 0]
 
@@ -141,10 +156,10 @@ def test_open_masters_are_used_where_no_key_is_accepted(cockpits: Cockpits) -> N
 
 def test_what_asyncssh_cannot_speak_is_left_to_ssh(lab2: Lab) -> None:
     with configured(lab2, "KexAlgorithms sntrup761x25519-sha512@openssh.com") as config:
-        words: list[str | Path] = ["cockpit", "ps", "--hostfile", lab2.hostfile, "-F", config]
-        library = lab2.run([*words, "--transport", "ssh"])
+        words = ("ps", "--hostfile", lab2.hostfile, "-F", config)
+        library = cockpit(lab2, *words, "--transport", "ssh")
         assert library.stderr.count("no common ssh algorithm") == 2
-        done = lab2.run(words)
+        done = cockpit(lab2, *words)
         assert done.returncode == 0
         assert "node[1-2]: reached by the ssh program: no common ssh algorithm: " in done.stderr
         assert done.stderr.count("reached by") == 1
@@ -154,7 +169,7 @@ def test_a_refused_login_is_tried_once_by_auto(lab2: Lab) -> None:
     lab2.refuse_key("node2")
     try:
         before = lab2.sshd_log("node2").count("Connection from")
-        done = lab2.run(["cockpit", "ps", "--hostfile", lab2.hostfile], env=alone(lab2))
+        done = cockpit(lab2, "ps", "--hostfile", lab2.hostfile, env=alone(lab2))
         assert "node2: login refused: no key of" in done.stderr
         assert lab2.sshd_log("node2").count("Connection from") == before + 1
     finally:
@@ -171,7 +186,7 @@ def test_what_is_refused(make_lab: Callable[[int], Lab]) -> None:
     before = known.read_bytes()
     # The configuration trusts whatever comes: nothing of that is heard.
     with configured(lab, "StrictHostKeyChecking no") as config:
-        done = lab.run(["cockpit", "ps", "--hostfile", lab.hostfile, *BY, "-F", config])
+        done = cockpit(lab, "ps", "--hostfile", lab.hostfile, *BY, "-F", config)
     told = {line.split(": ")[1]: line for line in messages(done.stderr)}
     assert "login refused: ckplab is not accepted (publickey); try: ssh-copy-id -F " in told["node1"]
     assert "host key changed: a different machine, or somebody in between" in told["node2"]
@@ -179,19 +194,3 @@ def test_what_is_refused(make_lab: Callable[[int], Lab]) -> None:
     assert "host key is not known: ssh-ed25519 SHA256:" in told["node3"]
     assert told["node3"].endswith(f"accept it with: ssh -F {config} node3 true")
     assert known.read_bytes() == before
-
-
-def test_a_node_that_is_cut_off_and_comes_back(cockpits: Cockpits) -> None:
-    lab = cockpits.lab
-    process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "400"])
-    lab.link_down("node2")
-    try:
-        until(lambda: '"state":"stale"' in journal(cockpits), "the link is lost")
-    finally:
-        lab.link_up("node2")
-    assert process.wait(180) == 0
-    cockpits.assert_spools_equal()
-
-
-def journal(cockpits: Cockpits) -> str:
-    return (cockpits.folder / "journal.jsonl").read_text().replace(" ", "")

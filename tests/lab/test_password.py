@@ -61,7 +61,7 @@ def test_a_password_is_asked_once_and_kept_nowhere(make_lab: Callable[[int], Lab
     assert "wants a password or a code, but --headless never asks; load a key" in refused.stderr
     assert tries(lab) == {"node1": [0, 0], "node2": [0, 0]}
 
-    words = cockpits.words("--plain", "--launcher", "command", program=[PLAIN, "--steps", "300"])
+    words = cockpits.words("--plain", "--launcher", "command", program=cockpits.steps())
     with terminal(lab, words) as screen:
         screen.wait_for("password: ")
         screen.type("wrong\r")
@@ -73,6 +73,7 @@ def test_a_password_is_asked_once_and_kept_nowhere(make_lab: Callable[[int], Lab
         lab.stop_sshd("node2", sessions=True)
         lab.start_sshd("node2", *WANTS)
         screen.wait_for("node2: link is back")
+        cockpits.finish()
         assert screen.end(120) == 0
         assert screen.text.count("password: ") == 2
         assert SECRET not in screen.text
@@ -82,7 +83,6 @@ def test_a_password_is_asked_once_and_kept_nowhere(make_lab: Callable[[int], Lab
     assert sum(each[1] for each in tries(lab).values()) == 3
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("transport", ["ssh", "openssh"])
 def test_one_wrong_password_is_one_refusal(make_lab: Callable[[int], Lab], transport: str) -> None:
     lab = make_lab(3)
@@ -128,7 +128,6 @@ def one_time_codes(lab: Lab, node: str, codes: list[str]) -> None:
     lab.restart_sshd(node, *KBDINT)
 
 
-@pytest.mark.long
 def test_a_login_host_that_wants_a_one_time_code(make_lab: Callable[[int], Lab]) -> None:
     """Asked once for all nodes behind it; after a lost link nobody is asked before a person wants it."""
     lab = make_lab(3)

@@ -88,13 +88,13 @@ def paste(cockpits: Cockpits, script: str, node: str) -> subprocess.CompletedPro
     return cockpits.lab.run(["ssh", node, "bash -i"], input=script, timeout=PATIENCE_S)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "module"),
     [
         ("command", ""),
-        pytest.param("torchrun", "torch", marks=pytest.mark.launch),
-        pytest.param("deepspeed", "deepspeed", marks=pytest.mark.launch),
+        # What their ranks get of both is the same on one machine, too: tests/plans/test_script.py.
+        pytest.param("torchrun", "torch", marks=[pytest.mark.launch, pytest.mark.campaign]),
+        pytest.param("deepspeed", "deepspeed", marks=[pytest.mark.launch, pytest.mark.campaign]),
     ],
 )
 def test_a_pasted_plan_is_the_run(cockpits: Cockpits, launcher: str, module: str) -> None:

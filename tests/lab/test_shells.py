@@ -17,10 +17,14 @@ NOISE = "printf 'Welcome to \\033[1mthe cluster\\033[0m\\ncockpit-0123 ok 3.11\\
 SHELLS = {
     "fish": ("fish", ".config/fish/config.fish", NOISE + "'\n"),
     "tcsh": ("tcsh", ".tcshrc", NOISE + "'\n"),
-    "bash": ("bash", ".bashrc", NOISE + "'\n"),
-    "bash, no newline": ("bash", ".bashrc", NOISE + "no newline'; printf 'on stderr' >&2\n"),
-    "bash, much": ("bash", ".bashrc", "head -c 300000 /dev/urandom\n"),
+    "bash": (
+        "bash",
+        ".bashrc",
+        f"if [ $(hostname) = node1 ]; then {NOISE}no newline'; printf 'on stderr' >&2\n"
+        "else head -c 300000 /dev/urandom; fi\n",
+    ),
 }
+"""Where they differ by node, one prints words and the other one much that is none."""
 
 
 @pytest.fixture

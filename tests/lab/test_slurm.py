@@ -1,4 +1,8 @@
-"""A SLURM job's nodes without sshd, where nothing outlives its step, and where it does."""
+"""A SLURM job's nodes without sshd, where nothing outlives its step if this machine can do that.
+
+Where something does, runs begin, fail and end in ``test_slurm_auto.py``, ``test_slurm_ends.py`` and
+``test_slurm_kills.py``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ import pytest
 from tests.lab.cockpits import Cockpits
 from tests.lab.lab import OTHER
 from tests.lab.slurm import Slurm, without_sshd
-from tests.needs import beyond, require
+from tests.needs import require
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -23,7 +27,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 TRAINS = (
     "import os, time\n"
     "job, cores = os.environ['SLURM_JOB_ID'], os.sched_getaffinity(0)\n"
-    "print('rank', os.environ['RANK'], 'job', job, 'cores', *cores)\n"
+    "print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'job', job, 'cores', *cores)\n"
     "for step in range(1, 100000):\n"
     "    print('step', step)\n"
     "    time.sleep(0.1)\n"
@@ -33,17 +37,16 @@ REPORTS = (
     "with open(os.environ['COCKPIT_DIR'] + '/reports/' + os.environ['RANK'] + '.nsys-rep', 'wb') as file:\n"
     "    file.write(os.urandom(300_000))\n"
 )
-STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + TRAINS
 
 
 def program(text: str = TRAINS) -> list[str]:
     return ["/usr/bin/python3", "-u", "-c", text]
 
 
-@pytest.fixture(scope="module", params=["linuxproc", "cgroup"])
-def slurm(request: pytest.FixtureRequest) -> Iterator[Slurm]:
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
     """Two nodes on which no sshd listens."""
-    with without_sshd(request.param) as cluster:
+    with without_sshd(Slurm.strictest()) as cluster:
         yield cluster
 
 
@@ -99,24 +102,27 @@ def steps(slurm: Slurm, job: str) -> list[str]:
     return slurm.run("squeue", "-h", "-s", "-o", "%j", "-j", job).split()
 
 
-def test_a_run_in_a_job_from_start_to_end(
+def test_a_run_on_the_nodes_and_with_the_ranks_of_a_job_from_start_to_end(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
-    job = allocate("--exclusive")
-    short = TRAINS.replace("100000", "6")
-    done = cockpits.run("--slurm", job, "--launcher", "command", program=program(short))
+    job = allocate("--exclusive", "--ntasks-per-node=3")
+    short = program(TRAINS.replace("100000", "6"))
+    words = ["--slurm", job, "--name", cockpits.name, "--python", slurm.lab.python, "--launcher", "command"]
+    done = cockpits.cockpit("run", *words, "--", *short)
     assert done.returncode == 0, done.stderr
     cores = " ".join(map(str, sorted(os.sched_getaffinity(0))))
-    for rank in range(4):
-        assert f"rank {rank} job {job} cores {cores}\n" in done.stdout, "all that the job has on its node"
+    for rank in range(6):
+        said = f"rank {rank} of 6 job {job} cores {cores}\n"
+        assert said in done.stdout, "all that the job has on its node"
     cockpits.assert_spools_equal()
     assert not cockpits.left_over()
-    assert "COMPLETED" not in slurm.state(job), "the job is not ours to end"
+    assert slurm.state(job) == "RUNNING", "the job is not ours to end"
     until(lambda: steps(slurm, job) == [], "no step of ours is left")
+    inside = cockpits.cockpit("ps", "--slurm", "--json", env={"SLURM_JOB_ID": job})
+    assert inside.returncode == 0, inside.stderr
 
 
-@pytest.mark.few(1, "long")
-def test_it_outlives_the_cockpit_and_is_found_again(
+def test_it_outlives_the_cockpit_and_is_found_again_also_from_elsewhere(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
     job = allocate()
@@ -126,13 +132,27 @@ def test_it_outlives_the_cockpit_and_is_found_again(
     until(lambda: step(cockpits, "node2") > before, "it trains on")
     shown = json.loads(cockpits.cockpit("ps", cockpits.name, "--json").stdout)
     assert {rank["state"] for rank in shown["ranks"]} == {"running"}
-    stacks = json.loads(cockpits.cockpit("stacks", cockpits.name, "--json").stdout)
-    assert stacks["missing"] == {}
-    held = step_of(slurm, job)
     lines = cockpits.cockpit("logs", "--slurm", job, "--rank", "2", "--tail", "3")
     assert lines.stdout.count("step ") == 3, lines.stderr
+    found_by_its_step(cockpits, job, step_of(slurm, job))
+    reports_are_collected(cockpits, job)
+    # A machine that did not start it, and has no record of it.
+    elsewhere = {"XDG_STATE_HOME": str(slurm.lab.home() / f"elsewhere-{cockpits.name}")}
+    found = cockpits.cockpit("ps", "--slurm", job, "--json", env=elsewhere)
+    assert cockpits.name in {run["run"] for run in json.loads(found.stdout)}, found.stderr
+    stacks = cockpits.cockpit("stacks", "--slurm", job, "--json", env=elsewhere)
+    assert set(json.loads(stacks.stdout)["ranks"]) == {"0", "1", "2", "3"}, stacks.stderr
+    stopped = cockpits.cockpit("stop", cockpits.name, env=elsewhere)
+    assert stopped.returncode == 0, stopped.stderr
+    until(lambda: steps(slurm, job) == [], "its step has ended")
+    assert not cockpits.left_over()
+    assert slurm.state(job) == "RUNNING"
+
+
+def found_by_its_step(cockpits: Cockpits, job: str, held: str) -> None:
+    """By the step that holds its supervisors, and by no other one."""
     by_step = json.loads(cockpits.cockpit("stacks", "--slurm", held, "--json").stdout)
-    assert set(by_step["ranks"]) == {"0", "1", "2", "3"}
+    assert (set(by_step["ranks"]), by_step["missing"]) == ({"0", "1", "2", "3"}, {})
     wrong = cockpits.cockpit("stacks", "--slurm", f"{job}.77")
     assert wrong.returncode == 2
     assert f"--slurm {job}.77: has no running step 77; running: {held} (cockpit)" in wrong.stderr
@@ -140,65 +160,18 @@ def test_it_outlives_the_cockpit_and_is_found_again(
     assert other.returncode == 2, other.stdout
     listed = json.loads(cockpits.cockpit("ps", "--slurm", held, "--json").stdout)
     assert [run["run"] for run in listed] == [cockpits.name]
+
+
+def reports_are_collected(cockpits: Cockpits, job: str) -> None:
+    """All four, byte by byte."""
     collected = json.loads(cockpits.cockpit("collect", "--slurm", job, "--json").stdout)
     assert [report["state"] for report in collected["reports"]] == ["collected"] * 4
     for report in collected["reports"]:
         there = (cockpits.node_folder(report["node"]) / "reports" / report["name"]).read_bytes()
         assert (cockpits.folder / "reports" / report["file"]).read_bytes() == there
         assert hashlib.sha256(there).hexdigest() == report["sha256"]
-    stopped = cockpits.cockpit("stop", "--slurm", held)
-    assert stopped.returncode == 0, stopped.stderr
-    until(lambda: steps(slurm, job) == [], "its step has ended")
-    assert not cockpits.left_over()
-    assert slurm.state(job) == "RUNNING"
 
 
-@pytest.mark.long
-def test_the_end_of_the_job_is_recorded(slurm: Slurm, allocate: Callable[..., str]) -> None:
-    """Of ranks that obey SIGTERM, and of ranks that ignore it, in two jobs side by side."""
-    jobs = {name: allocate() for name in ("obeys", "ignores")}
-    runs = {name: Cockpits(slurm.lab, name, slurm.env) for name in jobs}
-    processes = {
-        name: train(runs[name], job, STUBBORN if name == "ignores" else TRAINS) for name, job in jobs.items()
-    }
-    slurm.run("scancel", *jobs.values())
-    for name, cockpits in runs.items():
-        assert processes[name].wait(PATIENCE_S) == 1, name
-        for node in cockpits.lab.nodes:
-            exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
-            assert {event["signal"] for event in exits} <= {signal.SIGTERM, signal.SIGKILL}, name
-            assert len(exits) == 2, f"{name}: recorded before SLURM's own SIGKILL"
-            assert cockpits.count(node, "ended") == 1, name
-        until(lambda job=jobs[name]: slurm.state(job) == "", "the job has ended")  # type: ignore[misc]
-        assert not cockpits.left_over(), name
-
-
-def test_the_end_of_its_srun_is_the_end_of_the_run(
-    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
-) -> None:
-    if slurm.tracking != "cgroup":
-        beyond("there, what has detached itself outlives its step")
-    process = train(cockpits, allocate())
-    # Its child, which has the same words, ends the step when it is gone.
-    srun = min(each.pid for each in slurm.lab.processes(None) if "--job-name=cockpit" in each.cmdline)
-    os.kill(srun, signal.SIGKILL)
-    assert process.wait(PATIENCE_S) == 1
-    until(lambda: not cockpits.left_over(), "SLURM has ended what the step had")
-
-
-def test_a_start_that_fails_leaves_no_step(
-    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
-) -> None:
-    job = allocate()
-    slurm.lab.write("node2", f"/tmp/cockpit-{slurm.lab.ids['ckplab']}/{cockpits.name}/node2/x", "")
-    done = cockpits.run("--slurm", job, "--launcher", "command", program=program())
-    assert done.returncode != 0
-    assert "node2" in done.stderr
-    until(lambda: steps(slurm, job) == [], "no step is left")
-    assert not cockpits.left_over()
-
-
-@pytest.mark.long
 def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]) -> None:
     """Their job is on the same nodes, their process says it is a rank of ours, they have made our folder."""
     lab, mine = slurm.lab, slurm.lab.ids["ckplab"]
@@ -242,20 +215,6 @@ def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate:
         other.wait(PATIENCE_S)
 
 
-def test_nodes_and_ranks_are_those_of_the_job(
-    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
-) -> None:
-    job = allocate("--ntasks-per-node=3")
-    words = ["run", "--slurm", job, "--name", cockpits.name, "--launcher", "command"]
-    said = ["/bin/sh", "-c", 'echo "$RANK of $WORLD_SIZE in $SLURM_JOB_ID"']
-    python = ["--python", slurm.lab.python]
-    done = cockpits.cockpit(*words, *python, "--", *said)
-    assert done.returncode == 0, done.stderr
-    assert "5 of 6 in " + job in done.stdout
-    inside = cockpits.cockpit("ps", "--slurm", "--json", env={"SLURM_JOB_ID": job})
-    assert inside.returncode == 0, inside.stderr
-
-
 def test_a_job_that_has_no_nodes_says_why(slurm: Slurm, cockpits: Cockpits) -> None:
     done = cockpits.cockpit("run", "--slurm", "99999", "--python", "/usr/bin/python3", "--", "train.py")
     assert done.returncode == 2
@@ -277,23 +236,6 @@ def test_the_nodes_of_a_job_are_examined(cockpits: Cockpits, allocate: Callable[
     assert "node[1-2]: no directory /no/where" in unfit.stdout
 
 
-@pytest.mark.long
-def test_a_run_whose_job_is_over_is_said_to_be_over(
-    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
-) -> None:
-    job = allocate()
-    train_without_cockpit(cockpits, job)
-    slurm.cancel(job)
-    attached = cockpits.cockpit("attach", cockpits.name, "--headless")
-    assert attached.returncode == 1, attached.stderr
-    assert f"SLURM job {job} has ended" in attached.stderr
-    shown = json.loads(cockpits.cockpit("ps", cockpits.name, "--json").stdout)
-    assert {rank["state"] for rank in shown["ranks"]} == {"gone"}
-    stopped = cockpits.cockpit("stop", cockpits.name)
-    assert stopped.returncode == 0, stopped.stderr
-
-
-@pytest.mark.long
 def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
     text = "#!/bin/sh\nsleep 600\n"
     slurm.lab.write(None, slurm.lab.home() / "array.sh", text)
@@ -321,50 +263,22 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
         until(lambda: slurm.state(array) == "", "it has ended")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "tag"), [("srun --label", "%d: "), ("mpirun --tag-output", "[1,%d]<stdout>:")]
 )
 def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
     slurm: Slurm, cockpits: Cockpits, launcher: str, tag: str
 ) -> None:
-    require(launcher.split()[0])
     name = launcher.split()[0]
-    home = slurm.lab.home()
-    # Whole lines: mpirun tags each piece that it reads, also the end of a line that comes by itself.
-    rank = (
-        "import os, time\nfor n in range(100000):\n    os.write(1, b'step %d\\n' % n)\n    time.sleep(0.1)\n"
-    )
-    slurm.lab.write(None, home / "batch.py", rank)
-    # Each rank is below a shell, as it would be below torchrun.
-    text = f"#!/bin/sh\n{launcher} sh -c '/usr/bin/python3 -u {home}/batch.py; exit'\n"
-    slurm.lab.write(None, home / "batch.sh", text)
-    words = ["sbatch", "--parsable", "-N2", "--ntasks-per-node=2", f"--output={home}/batch.out"]
-    job = slurm.run(*words, str(home / "batch.sh")).strip()
+    job = submitted(slurm, launcher)
     watch: subprocess.Popen[str] | None = None
     try:
-        until(
-            lambda: f"{tag % 3}step 1" in slurm.lab.run(["cat", f"{home}/batch.out"]).stdout,
-            "it runs",
-            timeout=PATIENCE_S,
-        )
+        until(lambda: f"{tag % 3}step 1" in printed(slurm, name), "it runs")
         watched = ["cockpit", "attach", "--slurm", job, "--name", name, "--headless", "--json"]
         watch = slurm.lab.popen(
             watched, env=slurm.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        assert watch.stdout is not None
-        seen: set[int] = set()
-        for line in watch.stdout:
-            event = json.loads(line)
-            if event["event"] == "log" and event["rank"] is not None:
-                assert event["text"].startswith(f"{tag % event['rank']}step")
-                seen.add(event["rank"])
-            if seen == {0, 1, 2, 3}:
-                break
-        assert seen == {0, 1, 2, 3}
-        watch.terminate()
-        watch.communicate(timeout=PATIENCE_S)
-        assert watch.returncode == 130
+        all_ranks_are_shown(watch, tag)
         refused = cockpits.cockpit("stop", name)
         assert refused.returncode == 2
         assert f"scancel {job}" in refused.stderr
@@ -374,18 +288,53 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
     finally:
         if watch is not None:
             watch.kill()
-            with watch:
-                watch.wait()
+            watch.communicate()
         slurm.run("scancel", job, check=False)
         until(lambda: slurm.state(job) == "", "it has ended")
-    lines = slurm.lab.run(["cat", f"{home}/batch.out"]).stdout.splitlines(keepends=True)
     ours = cockpits.cockpit("logs", name, "--rank", "3", "--raw").stdout
+    lines = printed(slurm, name).splitlines(keepends=True)
     theirs = "".join(line for line in lines if line.startswith(tag % 3))
     assert ours
     assert theirs.startswith(ours)
 
 
-@pytest.mark.long
+def submitted(slurm: Slurm, launcher: str) -> str:
+    """A batch job of two ranks a node, each below a shell, as it would be below torchrun."""
+    name, home = launcher.split()[0], slurm.lab.home()
+    require(name)
+    # Whole lines: mpirun tags each piece that it reads, also the end of a line that comes by itself.
+    rank = (
+        "import os, time\nfor n in range(100000):\n    os.write(1, b'step %d\\n' % n)\n    time.sleep(0.1)\n"
+    )
+    slurm.lab.write(None, home / "batch.py", rank)
+    text = f"#!/bin/sh\n{launcher} sh -c '/usr/bin/python3 -u {home}/batch.py; exit'\n"
+    slurm.lab.write(None, home / f"{name}.sh", text)
+    words = ["sbatch", "--parsable", "-N2", "--ntasks-per-node=2", f"--output={home}/{name}.out"]
+    return slurm.run(*words, str(home / f"{name}.sh")).strip()
+
+
+def printed(slurm: Slurm, name: str) -> str:
+    """What a batch job has printed."""
+    return slurm.lab.run(["cat", slurm.lab.home() / f"{name}.out"]).stdout
+
+
+def all_ranks_are_shown(watch: subprocess.Popen[str], tag: str) -> None:
+    """Lines of each rank come; then the watching ends."""
+    assert watch.stdout is not None
+    seen: set[int] = set()
+    for line in watch.stdout:
+        event = json.loads(line)
+        if event["event"] == "log" and event["rank"] is not None:
+            assert event["text"].startswith(f"{tag % event['rank']}step")
+            seen.add(event["rank"])
+        if seen == {0, 1, 2, 3}:
+            break
+    assert seen == {0, 1, 2, 3}
+    watch.terminate()
+    watch.communicate(timeout=PATIENCE_S)
+    assert watch.returncode == 130
+
+
 def test_what_srun_prints_on_the_machine_where_it_was_typed(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -440,19 +389,3 @@ def test_what_srun_prints_on_the_machine_where_it_was_typed(
         for file in files:
             file.close()
         os.close(master)
-
-
-@pytest.mark.long
-def test_it_is_found_from_a_machine_that_did_not_start_it(
-    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
-) -> None:
-    job = allocate()
-    process = train(cockpits, job)
-    elsewhere = {"XDG_STATE_HOME": str(slurm.lab.home() / f"elsewhere-{cockpits.name}")}
-    found = cockpits.cockpit("ps", "--slurm", job, "--json", env=elsewhere)
-    assert cockpits.name in {run["run"] for run in json.loads(found.stdout)}, found.stderr
-    stacks = cockpits.cockpit("stacks", "--slurm", job, "--json", env=elsewhere)
-    assert set(json.loads(stacks.stdout)["ranks"]) == {"0", "1", "2", "3"}, stacks.stderr
-    stopped = cockpits.cockpit("stop", cockpits.name, env=elsewhere)
-    assert stopped.returncode == 0, stopped.stderr
-    process.wait(PATIENCE_S)

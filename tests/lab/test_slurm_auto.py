@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from tests.lab.cockpits import Cockpits
 from tests.lab.slurm import Slurm, without_sshd
 from tests.needs import lacking
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -54,7 +55,6 @@ def steps(slurm: Slurm, job: str) -> list[str]:
     return slurm.run("squeue", "-h", "-s", "-o", "%j", "-j", job).split()
 
 
-@pytest.mark.long
 def test_where_no_sshd_listens_auto_takes_the_job_that_holds_the_nodes(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -90,7 +90,6 @@ def test_where_no_sshd_listens_auto_takes_the_job_that_holds_the_nodes(
     assert f"rank 3 in job {second}" in within.stdout
 
 
-@pytest.mark.long
 def test_a_run_is_in_one_job_or_in_none(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -113,7 +112,18 @@ def test_a_run_is_in_one_job_or_in_none(
     assert steps(slurm, job) == []
 
 
-@pytest.mark.long
+def test_a_start_that_fails_leaves_no_step(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate("-N2")
+    slurm.lab.write("node2", f"/tmp/cockpit-{slurm.lab.ids['ckplab']}/{cockpits.name}/node2/x", "")
+    done = cockpits.run("--slurm", job, "--launcher", "command", program=LONG)
+    assert done.returncode != 0
+    assert "node2" in done.stderr
+    until(lambda: steps(slurm, job) == [], "no step is left")
+    assert not cockpits.left_over()
+
+
 def test_pam_slurm_adopt_s_words_are_known(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -143,26 +153,26 @@ def test_pam_slurm_adopt_s_words_are_known(
             lab.run(["umount", "/etc/pam.d/sshd"], node, "root")
 
 
-@pytest.mark.long
 def test_what_plan_prints_for_sbatch_runs(slurm: Slurm, cockpits: Cockpits) -> None:
     lab = slurm.lab
     python = ["--python", "/usr/bin/python3", "--launcher", "command"]
     tell = 'echo "$RANK of $WORLD_SIZE: $1 ($SLURM_GPUS_ON_NODE GPUs)"; exit $((RANK * $2))'
 
-    def submit(status: int) -> tuple[int, str]:
+    def submit(status: int) -> subprocess.Popen[str]:
         program = ["/bin/sh", "-c", tell, "sh", "it's $HOME", str(status)]
         words = ["plan", "--sbatch", "--nodes", "2", "--slots", "2", *python, "--name", f"sbatch-{status}"]
         planned = cockpits.cockpit(*words, "--", *program)
         assert planned.returncode == 0, planned.stderr
         script = lab.home() / f"{status}.sbatch"
         lab.write(None, script, planned.stdout)
-        done = lab.run(["sbatch", "--wait", f"--output={script}.out", str(script)], env=slurm.env)
-        return done.returncode, Path(f"{script}.out").read_text()
+        return lab.popen(["sbatch", "--wait", f"--output={script}.out", str(script)], env=slurm.env)
 
-    code, out = submit(0)
-    assert code == 0, out
+    submitted = {status: submit(status) for status in (0, 1)}
+    out = {}
+    for status, process in submitted.items():
+        code = process.wait(PATIENCE_S)
+        out[status] = (lab.home() / f"{status}.sbatch.out").read_text()
+        assert code == status, out[status]
     for rank in range(4):
-        assert f"{rank} of 4: it's $HOME (2 GPUs)" in out
-    code, out = submit(1)
-    assert code == 1, out
-    assert "cockpit logs sbatch-1 --rank" in out, "it says where to look"
+        assert f"{rank} of 4: it's $HOME (2 GPUs)" in out[0]
+    assert "cockpit logs sbatch-1 --rank" in out[1], "it says where to look"

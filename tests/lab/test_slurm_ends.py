@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.lab.cockpits import Cockpits
-from tests.lab.slurm import Slurm, without_sshd
+from tests.lab.slurm import CPUS, Slurm, without_sshd
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -24,17 +24,19 @@ TRAINS = (
     "    print('step', step)\n"
     "    time.sleep(0.1)\n"
 )
+STUBBORN = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{TRAINS}"
 
 
 @pytest.fixture(params=["linuxproc", "cgroup"])
 def slurm(request: pytest.FixtureRequest) -> Iterator[Slurm]:
-    """Two nodes without sshd; jobs of ``urgent`` take the nodes of those of the other partitions."""
+    """Two nodes without sshd; jobs of ``urgent`` take those of all other partitions but ``steady``."""
     more = [
         "PreemptType=preempt/partition_prio",
         "PreemptMode=REQUEUE",
         "PartitionName=cheap Nodes=ALL PriorityTier=1 PreemptMode=CANCEL State=UP",
         "PartitionName=again Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE State=UP",
         "PartitionName=urgent Nodes=ALL PriorityTier=10 State=UP",
+        "PartitionName=steady Nodes=ALL PriorityTier=1 PreemptMode=OFF State=UP",
     ]
     with without_sshd(request.param, more="\n".join(more)) as cluster:
         yield cluster
@@ -46,11 +48,13 @@ class End(NamedTuple):
     :param job: makes the job
     :param fault: ends it
     :param said: the sentence about that, with {job} for its number
+    :param trains: what its ranks run
     """
 
     job: Callable[[Slurm], str]
     fault: Callable[[Slurm, str], object]
     said: str
+    trains: str = TRAINS
 
 
 def allocated(*options: str) -> Callable[[Slurm], str]:
@@ -77,8 +81,19 @@ def as_root(*words: str) -> Callable[[Slurm, str], object]:
     )
 
 
-def preempt(slurm: Slurm, job: str) -> None:
-    slurm.run("scancel", slurm.allocate("-N2", "--exclusive", "-p", "urgent"))
+def preempt(slurm: Slurm, job: str, cpus: int = CPUS - 1) -> None:
+    """Take so many processors of each node for a moment."""
+    slurm.run("scancel", slurm.allocate("-N2", f"--ntasks-per-node={cpus}", "-p", "urgent"))
+
+
+def node_fails(slurm: Slurm, job: str) -> None:
+    """A slurmd is killed, and an administrator does not wait until the controller sees that."""
+    slurm.kill_node("node2")
+    as_root("scontrol", "update", "nodename=node2", "state=down", "reason=killed")(slurm, job)
+
+
+def cancel(slurm: Slurm, job: str) -> None:
+    slurm.run("scancel", job)
 
 
 def cancel_step(slurm: Slurm, job: str) -> None:
@@ -93,14 +108,13 @@ def held_step(slurm: Slurm, job: str) -> str:
     return str(steps["cockpit"])
 
 
-LEAST = ("scancel", "node")
+LEAST = ("scancel", "ignores", "node")
 """Ends that are tried however processes are tracked."""
 
 SLEEPS = "exec sleep 600"
 ENDS = {
-    "scancel": End(
-        allocated(), lambda slurm, job: slurm.run("scancel", job), "SLURM job {job} was cancelled"
-    ),
+    "scancel": End(allocated(), cancel, "SLURM job {job} was cancelled"),
+    "ignores": End(allocated(), cancel, "SLURM job {job} was cancelled", STUBBORN),
     "script": End(
         batch("until [ -e $HOME/go ]; do sleep 0.1; done"),
         lambda slurm, job: slurm.lab.write(None, slurm.lab.home() / "go", ""),
@@ -123,47 +137,41 @@ ENDS = {
         "SLURM ended job {job} to queue it again (requeue)",
     ),
     "step": End(allocated(), cancel_step, "which held the run, was cancelled; SLURM job {job} continues"),
-    "node": End(
-        allocated(),
-        lambda slurm, job: slurm.kill_node("node2"),
-        "SLURM ended job {job}: node2 failed",
-    ),
+    "node": End(allocated("-p", "steady"), node_fails, "SLURM ended job {job}: node2 failed"),
 }
 
 
 TOGETHER = (
-    (("scancel", "script", "limit", "requeue", "step"), ("preempted", "queued-again")),
-    (("node",),),
+    ("scancel", "ignores", "script", "limit", "requeue", "step"),
+    ("preempted", "queued-again"),
+    ("node",),
 )
-"""Jobs that run at the same time, and of those the ones that end so: a preemption needs the nodes to itself.
-
-Most of what each takes is waiting for SLURM.
-"""
+"""Ends that come at the same time."""
 
 
-@pytest.mark.long
 def test_every_end_of_a_job_is_called_by_its_name(slurm: Slurm) -> None:
-    assert sorted(ENDS) == sorted(name for groups in TOGETHER for names in groups for name in names)
-    for groups in TOGETHER:
-        # The words are the same, however processes are tracked.
-        chosen = [[name for name in names if slurm.tracking == "cgroup" or name in LEAST] for names in groups]
-        jobs = {name: ENDS[name].job(slurm) for names in chosen for name in names}
-        unwatched = slurm.allocate("-N2", "-t", "10") if "scancel" in jobs else ""
-        runs = {name: begun(Cockpits(slurm.lab, name, slurm.env), job) for name, job in jobs.items()}
-        if unwatched:
-            unwatched_run(slurm, unwatched)
-        for name in jobs:
-            Cockpits(slurm.lab, name, slurm.env).wait_for_start()
-        if "scancel" in jobs:
-            told_by_a_signal(slurm, Cockpits(slurm.lab, "scancel", slurm.env), jobs["scancel"])
-        for names in chosen:
-            for name in names:
-                ENDS[name].fault(slurm, jobs[name])
-            for name in names:
-                ends_as_it_should(slurm, name, jobs[name], runs[name])
-            if unwatched:
-                known_later(slurm, unwatched)
-                unwatched = ""
+    """The jobs begin side by side: most of what each takes is waiting for SLURM."""
+    assert sorted(ENDS) == sorted(name for names in TOGETHER for name in names)
+    # The words are the same, however processes are tracked.
+    strictest = slurm.tracking == Slurm.strictest()
+    chosen = [[name for name in names if strictest or name in LEAST] for names in TOGETHER]
+    jobs = {name: ENDS[name].job(slurm) for names in chosen for name in names}
+    unwatched = slurm.allocate("-N2", "-t", "10") if strictest else ""
+    cockpits = {name: Cockpits(slurm.lab, name, slurm.env) for name in jobs}
+    runs = {name: begun(run, jobs[name], ENDS[name].trains) for name, run in cockpits.items()}
+    if unwatched:
+        unwatched_run(slurm, unwatched)
+    for run in cockpits.values():
+        run.wait_for_start()
+        all_train(run)
+    told_by_a_signal(slurm, cockpits["scancel"], jobs["scancel"])
+    for names in chosen:
+        for name in names:
+            ENDS[name].fault(slurm, jobs[name])
+        for name in names:
+            ends_as_it_should(slurm, name, jobs[name], runs[name])
+    if unwatched:
+        known_later(slurm, unwatched)
 
 
 def ends_as_it_should(slurm: Slurm, name: str, job: str, process: subprocess.Popen[str]) -> None:
@@ -178,7 +186,7 @@ def ends_as_it_should(slurm: Slurm, name: str, job: str, process: subprocess.Pop
     if name == "step":
         slurm.cancel(job)
     else:
-        recorded(cockpits)
+        recorded(cockpits, {signal.SIGTERM, signal.SIGKILL} if name == "ignores" else {signal.SIGTERM})
         slurm.run("scancel", job, check=False)  # it may be queued again
         over(slurm, job)
     assert not cockpits.left_over(), name
@@ -186,10 +194,20 @@ def ends_as_it_should(slurm: Slurm, name: str, job: str, process: subprocess.Pop
         shown_afterwards(cockpits, sentence)
 
 
-def begun(cockpits: Cockpits, job: str) -> subprocess.Popen[str]:
+def begun(cockpits: Cockpits, job: str, trains: str = TRAINS) -> subprocess.Popen[str]:
     """A run in a job, that has yet to train."""
     words = ["--slurm", job, "--launcher", "command", "--headless"]
-    return cockpits.begin(*words, program=["/usr/bin/python3", "-u", "-c", TRAINS], stderr=subprocess.PIPE)
+    return cockpits.begin(*words, program=["/usr/bin/python3", "-u", "-c", trains], stderr=subprocess.PIPE)
+
+
+def all_train(cockpits: Cockpits) -> None:
+    """Wait until all ranks do: from then on they take signals as they should."""
+
+    def trains(node: str) -> bool:
+        return sum(b"step 2\n" in log for log in cockpits.logs(node).values()) == 2
+
+    for node in cockpits.lab.nodes:
+        until(partial(trains, node), f"all ranks of {cockpits.name} train")
 
 
 def told_by_a_signal(slurm: Slurm, cockpits: Cockpits, job: str) -> None:
@@ -201,7 +219,6 @@ def told_by_a_signal(slurm: Slurm, cockpits: Cockpits, job: str) -> None:
     def told(node: str) -> bool:
         return lines(node).count(b"told by USR1") >= 2
 
-    until(lambda: all(lines(node).count(b"step 2") == 2 for node in slurm.lab.nodes), "all ranks train")
     slurm.run("scancel", "-s", "USR1", job)
     for node in slurm.lab.nodes:
         until(partial(told, node), "each rank was told")
@@ -216,7 +233,7 @@ def over(slurm: Slurm, job: str) -> None:
     until(lambda: slurm.state(job) == "", "the job has ended")
 
 
-def recorded(cockpits: Cockpits) -> None:
+def recorded(cockpits: Cockpits, signals: set[int]) -> None:
     """Each node records how its ranks ended before SLURM's SIGKILL; a failed one does once it is back."""
 
     def ended(node: str) -> bool:
@@ -225,7 +242,8 @@ def recorded(cockpits: Cockpits) -> None:
     for node in cockpits.lab.nodes:
         until(partial(ended, node), "all of it is recorded")
         exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
-        assert [event["signal"] for event in exits] == [signal.SIGTERM] * 2
+        assert len(exits) == 2, cockpits.name
+        assert {event["signal"] for event in exits} <= signals, cockpits.name
 
 
 def shown_afterwards(cockpits: Cockpits, sentence: str) -> None:
@@ -257,7 +275,14 @@ def known_later(slurm: Slurm, job: str) -> None:
     said = f"SLURM ended job {job} at its time limit"
     listed = json.loads(cockpits.cockpit("ps", "--json", "--no-connect").stdout)
     assert [run["state"] for run in listed if run["run"] == "unwatched"] == [said], listed
-    assert said + " (00:" in cockpits.cockpit("attach", "unwatched", "--headless").stderr
+    attached = cockpits.cockpit("attach", "unwatched", "--headless")
+    assert attached.returncode == 1, attached.stderr
+    assert said + " (00:" in attached.stderr
+    assert f"SLURM job {job} has ended" in attached.stderr
+    shown = json.loads(cockpits.cockpit("ps", "unwatched", "--json").stdout)
+    assert {rank["state"] for rank in shown["ranks"]} == {"gone"}
+    stopped = cockpits.cockpit("stop", "unwatched")
+    assert stopped.returncode == 0, stopped.stderr
     assert not cockpits.left_over()
 
 
@@ -280,12 +305,13 @@ if sys.argv[1] == "failed" and os.environ["RANK"] == "3":
 """
 
 
-@pytest.mark.long
 def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
     """Runs that were left: what was known of their ends while their job was there is known later."""
     with without_sshd("linuxproc", more=FORGETFUL.strip()) as slurm:
         job = slurm.allocate("-N2")
-        runs = left(slurm, job, "well", "failed", "stopped", "unseen")
+        graceful = slurm.allocate("-N2", "-p", "graceful")
+        preempted = begun(Cockpits(slurm.lab, "graceful", slurm.env), graceful)
+        runs = left(slurm, job, "well", "failed", "stopped", "unseen", "cancelled")
         for name in ("well", "failed", "unseen"):
             slurm.lab.write(None, slurm.lab.home() / f"go-{name}", "")
         for name in ("well", "failed", "unseen"):
@@ -295,12 +321,12 @@ def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
         before = {name: shown(runs[name]) for name in seen}
         assert [before[name]["state"] for name in ("well", "stopped")] == ["ended", "stopped"]
         assert "what it died of" in before["failed"]["findings"][0]["detail"]
-        (gone,) = left(slurm, job, "cancelled").values()
+        gone = runs["cancelled"]
         slurm.cancel(job)
         cancelled = shown(gone)["state"]
         # Within two seconds SLURM tells why; after that only how its step has ended is known.
         assert cancelled.startswith((f"SLURM job {job} was cancelled", f"SLURM cancelled step {job}."))
-        preempted_with_grace(slurm)  # in the minute after which SLURM forgets
+        preempted_with_grace(slurm, graceful, preempted)  # in the minute after which SLURM forgets
         until(lambda: "Invalid job id" in forgotten(slurm, job), "SLURM has forgotten it")
         for name in seen:
             after = shown(runs[name])
@@ -312,13 +338,11 @@ def test_words_are_the_same_when_slurm_has_forgotten_the_job() -> None:
             assert gone.cockpit("attach", name, "--headless").returncode == code, name
 
 
-def preempted_with_grace(slurm: Slurm) -> None:
+def preempted_with_grace(slurm: Slurm, job: str, process: subprocess.Popen[str]) -> None:
     """A job that another one takes the nodes of, after the seconds that its partition grants."""
-    job = slurm.allocate("-N2", "-p", "graceful")
     cockpits = Cockpits(slurm.lab, "graceful", slurm.env)
-    process = begun(cockpits, job)
     cockpits.wait_for_start()
-    preempt(slurm, job)
+    preempt(slurm, job, CPUS)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert f"SLURM preempted job {job} for another one" in said
     assert f"SLURM preempted job {job} for another one" in shown(cockpits)["state"]

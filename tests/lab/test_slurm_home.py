@@ -57,7 +57,6 @@ def shows(home: Terminal, pattern: str) -> None:
     until(lambda: re.search(pattern, home.text), f"{pattern!r} in {home.text[-3000:]!r}")
 
 
-@pytest.mark.long
 def test_a_job_of_ones_own_is_listed_and_watched(slurm: Slurm, home: Terminal, job: str) -> None:
     waits = slurm.run("sbatch", "--parsable", "--job-name=waits", "job.sh").strip()
     try:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from cockpit.base.progress import ring
 from tests.lab.cockpits import Cockpits
 from tests.lab.slurm import Slurm, without_sshd
-from tests.needs import require, require_module
+from tests.needs import require
 from tests.profile.training import SCRIPT
 from tests.waiting import PATIENCE_S, until
 
@@ -27,6 +27,14 @@ pytestmark = [
 ]
 
 RANKS = {"node1": (0, 1), "node2": (2, 3)}
+FIRST, LAST = 30, 32
+"""Late steps: nsys misses half a second of what it has just launched."""
+PROFILED = {
+    "whole": ("nsys", "--profile-ranks", "1,2"),
+    "steps": ("nsys", "--profile-ranks", "0,1", "--profile-steps", f"{FIRST}-{LAST}"),
+    "ready": ("nsys-ready",),
+}
+"""Runs, and how each is profiled."""
 PROCESSES = "SELECT DISTINCT (globalTid / 0x1000000) % 0x1000000 FROM OSRT_API"
 
 
@@ -34,57 +42,105 @@ PROCESSES = "SELECT DISTINCT (globalTid / 0x1000000) % 0x1000000 FROM OSRT_API"
 def slurm() -> Iterator[Slurm]:
     """Two nodes on which no sshd listens, and nothing outlives its step where this machine can do that."""
     require("nsys")
-    require_module("torch")
-    with without_sshd("linuxproc" if Slurm.lacks("cgroup") else "cgroup") as cluster:
+    with without_sshd(Slurm.strictest()) as cluster:
         yield cluster
 
 
-@pytest.fixture
-def cockpits(slurm: Slurm, request: pytest.FixtureRequest) -> Cockpits:
-    """Cockpits on the login node, which know where SLURM is."""
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:50]
-    return Cockpits(slurm.lab, name, slurm.env)
-
-
-@pytest.fixture
-def train(slurm: Slurm, cockpits: Cockpits) -> Iterator[Callable[..., None]]:
-    """Starts four ranks that train below nsys; they step when it returns, and end with the test."""
+def test_whole_ranks_chosen_steps_and_what_goes_on_are_recorded(slurm: Slurm) -> None:
+    """Three runs side by side in one job, each of four ranks that step until all are told to end."""
     job = slurm.allocate("-N2", "--exclusive")
-    started: list[subprocess.Popen[str]] = []
+    runs = {name: Cockpits(slurm.lab, name, slurm.env) for name in PROFILED}
+    processes = {name: begun(run, job, *PROFILED[name]) for name, run in runs.items()}
+    for name, run in runs.items():
+        until(lambda run=run: min(step(run)) > 2, f"all ranks of {name} step")  # type: ignore[misc]
+    recorded_while_it_goes_on(runs["ready"])
+    until(lambda: min(step(runs["steps"])) > LAST + 2, "all ranks are past the steps")
+    ended = {rank: one for node in RANKS for rank, one in rings(runs["steps"], node).items()}
+    slurm.lab.write(None, slurm.lab.home() / "end", "")
+    for name, run in runs.items():
+        over(run, processes[name])
+    until(lambda: "cockpit" not in slurm.run("squeue", "-h", "-s", "-o", "%j", "-j", job), "no step is left")
+    assert slurm.state(job) == "RUNNING", "the job is not ours to end"
+    of_each_rank(runs["whole"], [1, 2])
+    for rank, report in of_each_rank(runs["steps"], [0, 1]).items():
+        holds_the_steps(runs["steps"], rank, report, ended[rank])
+    assert reports(runs["ready"], "node1") == []
+    [report] = reports(runs["ready"], "node2")
+    assert set(pids(runs["ready"], "node2").values()) <= inside(report)
 
-    def start(*options: str) -> None:
-        (cockpits.lab.home() / "end").unlink(missing_ok=True)
-        words = ["--slurm", job, "--launcher", "command", "--probe", "on", "--headless", "--trace", "osrt"]
-        program = [cockpits.lab.python, str(SCRIPT), "gloo", "0.2"]
-        started.append(cockpits.start(*words, *options, program=program))
-        until(lambda: min(step(cockpits)) > 2, "all ranks step")
 
-    yield start
-    for process in started:
-        end(cockpits)
-        process.wait(PATIENCE_S)
-    slurm.cancel(job)
+def begun(cockpits: Cockpits, job: str, *profiled: str) -> subprocess.Popen[str]:
+    """A run of four ranks below nsys."""
+    words = ["--slurm", job, "--launcher", "command", "--probe", "on", "--headless", "--trace", "osrt"]
+    program = [cockpits.lab.python, str(SCRIPT), "stub", "0.2"]
+    return cockpits.begin(*words, "--profile", *profiled, program=program)
 
 
-def end(cockpits: Cockpits) -> None:
-    cockpits.lab.write(None, cockpits.lab.home() / "end", "")
+def recorded_while_it_goes_on(cockpits: Cockpits) -> None:
+    """Those of one node; all step on."""
+    words = ["--kind", "nsys", "--ranks", "2,3", "--steps", "3", "--json"]
+    done = cockpits.cockpit("profile", cockpits.name, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (sorted(told["taken"]), told["missing"]) == (["2", "3"], {})
+    assert all("are in it, with" in one["why"] for one in told["taken"].values())
+    before = step(cockpits)
+    until(lambda: min(step(cockpits)) > max(before) + 2, "the ranks step on")
 
 
-def rings(cockpits: Cockpits, node: str) -> list[ring.Ring]:
-    """The rings of a node's ranks."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
+def over(cockpits: Cockpits, process: subprocess.Popen[str]) -> None:
+    """Its ranks have been told to end: so does it, and its reports are fetched."""
+    assert process.wait(PATIENCE_S) == 0, cockpits.name
+    assert cockpits.ended(), cockpits.name
+    found = cockpits.cockpit("collect", cockpits.name)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert not cockpits.left_over()
+
+
+def of_each_rank(cockpits: Cockpits, profiled: Collection[int]) -> dict[int, Path]:
+    """The report of each profiled rank, which holds that rank and none of its neighbours."""
+    found: dict[int, Path] = {}
+    for node, ranks in RANKS.items():
+        processes = pids(cockpits, node)
+        expected = [rank for rank in ranks if rank in profiled]
+        for rank, report in zip(expected, reports(cockpits, node), strict=True):
+            assert f".rank-{rank}." in report.name
+            assert inside(report) & set(processes.values()) == {processes[rank]}
+            found[rank] = report
+    return found
+
+
+def holds_the_steps(cockpits: Cockpits, rank: int, report: Path, steps: tuple[ring.Step, ...]) -> None:
+    """It does, and its node says so."""
+    wall = {one.step: one.wall_ns for one in steps}
+    first, last = span(report)
+    assert first <= wall[FIRST]
+    # The one call of a step ends just before the step does.
+    assert last > wall[LAST - 1]
+    [said] = [
+        one["text"]
+        for node in RANKS
+        for one in cockpits.events(node)
+        if one["e"] == "note" and f"rank {rank}: its report holds steps" in one["text"]
+    ]
+    holds = said.split(" whole")[0].split("steps ")[1].split(" to ")
+    assert int(holds[0]) <= FIRST
+    assert int(holds[1]) >= LAST
+
+
+def rings(cockpits: Cockpits, node: str) -> dict[int, tuple[ring.Step, ...]]:
+    """The steps of a node's ranks; nothing: not all have begun."""
+    with contextlib.suppress(OSError, ValueError, KeyError, StopIteration):
         found = json.loads((cockpits.node_folder(node) / "record.json").read_text())
         folder = cockpits.lab.node_path(node, found["rings"])
-        return [ring.read(next(folder.glob(f"{rank}.*.ring")).read_bytes()) for rank in RANKS[node]]
-    return []
+        files = {rank: next(folder.glob(f"{rank}.*.ring")) for rank in RANKS[node]}
+        return {rank: ring.read(file.read_bytes()).steps for rank, file in files.items()}
+    return {}
 
 
 def step(cockpits: Cockpits) -> list[int]:
     """The last step of each rank; 0: it has made none yet."""
-    found = []
-    for node in RANKS:
-        with contextlib.suppress(StopIteration):
-            found += [one.steps[-1].step if one.steps else 0 for one in rings(cockpits, node)]
+    found = [steps[-1].step if steps else 0 for node in RANKS for steps in rings(cockpits, node).values()]
     return found if len(found) == 4 else [0]
 
 
@@ -92,10 +148,8 @@ def reports(cockpits: Cockpits, node: str) -> list[Path]:
     """Reports of a node, here; each opens."""
     found = sorted((cockpits.folder / "reports").glob(f"*-{node}/*.nsys-rep"))
     for report in found:
-        empty = report.with_suffix(".empty")  # it runs Python files of the folder it is started in
-        empty.mkdir()
-        subprocess.run(["nsys", "stats", str(report)], check=True, capture_output=True, cwd=empty)
-        assert report.with_suffix(".sqlite").exists()
+        words = ["nsys", "export", "--type", "sqlite", "-o", str(report.with_suffix(".sqlite")), str(report)]
+        subprocess.run(words, check=True, capture_output=True)
     return found
 
 
@@ -118,73 +172,3 @@ def pids(cockpits: Cockpits, node: str) -> dict[int, int]:
     folder = cockpits.node_folder(node)
     starts = [json.loads((folder / f"rank-{rank}.start.json").read_text()) for rank in RANKS[node]]
     return {one["rank"]: one["pid"] for one in starts}
-
-
-def over(cockpits: Cockpits) -> None:
-    """Let it end, and fetch its reports."""
-    end(cockpits)
-    until(cockpits.ended, "the run has ended")
-    found = cockpits.cockpit("collect", cockpits.name)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert not cockpits.left_over()
-
-
-def of_each_rank(cockpits: Cockpits) -> dict[int, Path]:
-    """The report of each rank, which holds that rank and none of its neighbours."""
-    found: dict[int, Path] = {}
-    for node, ranks in RANKS.items():
-        processes = pids(cockpits, node)
-        for rank, report in zip(ranks, reports(cockpits, node), strict=True):
-            assert f".rank-{rank}." in report.name
-            assert inside(report) & set(processes.values()) == {processes[rank]}
-            found[rank] = report
-    return found
-
-
-@pytest.mark.long
-def test_whole_ranks(cockpits: Cockpits, train: Callable[..., None]) -> None:
-    train("--profile", "nsys", "--per-rank")
-    over(cockpits)
-    assert sorted(of_each_rank(cockpits)) == [0, 1, 2, 3]
-
-
-@pytest.mark.long
-def test_steps(cockpits: Cockpits, train: Callable[..., None]) -> None:
-    train("--profile", "nsys", "--profile-steps", "3-5")
-    until(lambda: min(step(cockpits)) > 7, "all ranks are past them")
-    ends = {
-        rank: one.steps
-        for node in RANKS
-        for rank, one in zip(RANKS[node], rings(cockpits, node), strict=True)
-    }
-    over(cockpits)
-    for rank, report in of_each_rank(cockpits).items():
-        wall = {one.step: one.wall_ns for one in ends[rank]}
-        first, last = span(report)
-        assert first <= wall[3]
-        assert last >= wall[5]
-        [said] = [
-            one["text"]
-            for node in RANKS
-            for one in cockpits.events(node)
-            if one["e"] == "note" and f"rank {rank}: its report holds steps" in one["text"]
-        ]
-        holds = said.split(" whole")[0].split("steps ")[1].split(" to ")
-        assert int(holds[0]) <= 3
-        assert int(holds[1]) >= 5
-
-
-@pytest.mark.long
-def test_while_it_goes_on(cockpits: Cockpits, train: Callable[..., None]) -> None:
-    train("--profile", "nsys-ready")
-    done = cockpits.cockpit("profile", cockpits.name, "--kind", "nsys", "--steps", "3", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["missing"] == {}
-    assert all("are in it, with" in one["why"] for one in told["taken"].values())
-    before = step(cockpits)
-    until(lambda: min(step(cockpits)) > max(before) + 2, "the ranks step on")
-    over(cockpits)
-    for node in RANKS:
-        [report] = reports(cockpits, node)
-        assert set(pids(cockpits, node).values()) <= inside(report)

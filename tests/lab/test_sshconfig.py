@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.cockpits import cockpit
 from tests.lab.connecting import connect
 from tests.lab.lab import OTHER, USER, Lab
 
@@ -60,7 +61,6 @@ def test_through_one_node_to_another(lab2: Lab, files: Path) -> None:
     assert f"jump host {OTHER}@inner: login refused: no key of {OTHER} is accepted" in said
 
 
-@pytest.mark.long
 def test_a_new_key_is_kept_once_and_a_changed_one_never(lab2: Lab, files: Path) -> None:
     address, known = lab2.addresses["node1"], files / "known_hosts"
     config = f"Host alpha\n  HostName {address}\n  HashKnownHosts yes\n  UserKnownHostsFile {known}\n"
@@ -69,8 +69,8 @@ def test_a_new_key_is_kept_once_and_a_changed_one_never(lab2: Lab, files: Path) 
     lab2.write(None, known, "")
 
     def ps(*options: str) -> str:
-        words = ["cockpit", "ps", "--hostfile", str(files / "hostfile"), "-F", str(files / "config")]
-        done = lab2.run([*words, *options])
+        where: list[str | Path] = ["--hostfile", files / "hostfile", "-F", files / "config"]
+        done = cockpit(lab2, "ps", *where, *options)
         assert done.returncode == 0, done.stderr
         return done.stderr
 

@@ -1,4 +1,4 @@
-"""The odd rank is named: real torchrun and DeepSpeed, two nodes of two ranks, one fault after the other."""
+"""The odd rank is named: real torch, two nodes of two ranks, one fault after the other in one run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.lab.cockpits import Cockpits
 from tests.lab.faulty import KINDS
 from tests.lab.lab import REPO, Lab
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.launch]
 
@@ -107,8 +107,11 @@ class Training:
 
 @contextmanager
 def trained(lab: Lab, name: str, launcher: str, mode: str) -> Iterator[Training]:
+    """A run that nobody watches: a cockpit would stop it once a rank has failed."""
     cockpits = Cockpits(lab, name)
     process = cockpits.start("--launcher", launcher, "--headless", program=[FAULTY, "--mode", mode])
+    process.kill()
+    process.wait()
     try:
         training = Training(cockpits)
         ready = lambda: all(training.said(rank, "is ready") for rank in range(4))  # noqa: E731
@@ -116,20 +119,23 @@ def trained(lab: Lab, name: str, launcher: str, mode: str) -> Iterator[Training]
         yield training
     finally:
         cockpits.cockpit("stop", name, "--now")
-        process.wait(PATIENCE_S)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "mode"),
-    [("torchrun", "all_reduce"), pytest.param("deepspeed", "deepspeed", marks=pytest.mark.campaign)],
+    [
+        ("command", "all_reduce"),
+        pytest.param("torchrun", "all_reduce", marks=pytest.mark.campaign),
+        pytest.param("deepspeed", "deepspeed", marks=pytest.mark.campaign),
+    ],
 )
 def test_the_odd_rank_is_named_whatever_its_fault(lab2: Lab, launcher: str, mode: str) -> None:
     """One run for all faults: to start one for each takes longer than they do."""
     with trained(lab2, f"stacks-{launcher}", launcher, mode) as training:
-        check_that_all_move(training)
         for fault in FAULTS:
             check_fault(training, fault)
+        if mode == "all_reduce":
+            check_cut(training, sent=launcher == "command")
         answer = check_that_all_move(training)
         # No dump has left a rank stopped.
         assert {rank["state"] for rank in answer["ranks"].values()} <= {"R", "S"}
@@ -144,6 +150,17 @@ def check_exit(training: Training) -> None:
     assert training.stacks()[0] == 1
 
 
+def check_exit_and_kill(training: Training) -> None:
+    """One rank has left, and one of those that wait for it is killed; of several ends none is sure."""
+    training.begin("keep", rank=3)
+    check_exit(training)
+    training.tell(3, signal.SIGKILL)
+    answer = training.judged("ended", "likely")
+    assert answer["verdict"]["ranks"] == "3"
+    assert "rank 3 was killed by SIGKILL: 2 ranks wait" in answer["verdict"]["headline"]
+    assert answer["missing"] == {str(RANK): "exited 0", "3": "killed by SIGKILL"}
+
+
 def check_another_collective(training: Training) -> None:
     training.begin("mismatch", rank=3)
     answer = training.judged("order", "sure")
@@ -151,7 +168,8 @@ def check_another_collective(training: Training) -> None:
     assert "rank 3 and ranks 0-2 call collectives in different orders" in answer["verdict"]["headline"]
 
 
-END = {"torchrun": check_exit, "deepspeed": check_another_collective}
+# Every other launcher would end the other ranks of the node of one that is killed.
+END = {"command": check_exit_and_kill, "torchrun": check_exit, "deepspeed": check_another_collective}
 """What cannot be taken back comes last, and once."""
 
 
@@ -205,25 +223,14 @@ def lost(lab: Lab, node: str, far: str, *, sent: bool) -> Iterator[None]:
         lab.run(["ip", *end], node=node, user="root", check=True)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("sent", [True, False], ids=["sent", "unsent"])
-def test_a_network_that_loses_what_is_sent(lab2: Lab, sent: bool) -> None:
-    with trained(lab2, f"stacks-cut-{sent}", "command", "all_reduce") as training:
-        near, far = list(lab2.nodes)[:2]
-        with lost(lab2, near, far, sent=sent):
-            answer = training.judged("cut", "likely")
-        verdict = answer["verdict"]
-        assert (verdict["ranks"], answer["missing"]) == ("", {})  # no rank is to blame
-        # Acknowledgements are lost, too: either end may be the one that notices, or both.
-        address = next(one for one in lab2.addresses.values() if f"ping -c 3 {one}" in json.dumps(verdict))
-        assert address in verdict["headline"] or "2 addresses" in verdict["headline"]
-        check_that_all_move(training)
-
-
-def test_a_killed_rank(lab2: Lab) -> None:
-    # Every other launcher would end the other ranks of its node.
-    with trained(lab2, "stacks-killed", "command", "ddp") as training:
-        training.begin("kill")
-        answer = training.judged("ended", "sure")
-        assert answer["verdict"]["ranks"] == str(RANK)
-        assert "rank 1 was killed by SIGKILL: 3 ranks wait" in answer["verdict"]["headline"]
+def check_cut(training: Training, *, sent: bool) -> None:
+    """A network that loses what is sent: no rank is to blame."""
+    lab = training.cockpits.lab
+    near, far = list(lab.nodes)[:2]
+    with lost(lab, near, far, sent=sent):
+        answer = training.judged("cut", "likely")
+    verdict = answer["verdict"]
+    assert (verdict["ranks"], answer["missing"]) == ("", {}), sent
+    # Acknowledgements are lost, too: either end may be the one that notices, or both.
+    address = next(one for one in lab.addresses.values() if f"ping -c 3 {one}" in json.dumps(verdict))
+    assert address in verdict["headline"] or "2 addresses" in verdict["headline"], sent

@@ -108,12 +108,10 @@ def test_secrets_are_told_by_name() -> None:
         assert not secret.is_secret(name)
 
 
-@pytest.mark.long
-@pytest.mark.slow
 def test_any_bytes_fit_into_one_frame() -> None:
-    answer = redact.told([b"junk", *(b"V%d=" % number + b"\xff\x01" * 3000 for number in range(2000))])
+    answer = redact.told([b"junk", *(b"V%d=" % number + b"\xff\x01" * 3000 for number in range(100))])
     passes(answer)
-    assert 0 < len(answer["environ"]) == 2000 - answer["left_out"] < 2000
+    assert 0 < len(answer["environ"]) == 100 - answer["left_out"] < 100
     assert answer["environ"]["V0"].endswith("… (+1904 characters)")
 
 

@@ -21,26 +21,34 @@ pytestmark = pytest.mark.launch
 RANK = """
 import json, os, signal, sys, time
 rank, end = int(os.environ["RANK"]), sys.argv[-1]
-other = os.path.join(os.environ["COCKPIT_DIR"], "told-%d" % (1 - rank))
+def place(name, number):
+    return os.path.join(os.environ["COCKPIT_DIR"], "%s-%d" % (name, number))
+def meet(name, others):
+    open(place(name, rank), "w").close()
+    while not all(os.path.exists(place(name, other)) for other in others):
+        time.sleep(0.02)
 def told(number, frame):
     print("got", number, flush=True)
-    open(os.path.join(os.environ["COCKPIT_DIR"], "told-%d" % rank), "w").close()
-    # Together: a launcher signals the others again once the first one has failed.
-    while not os.path.exists(other):
-        time.sleep(0.02)
+    if end == "wait":
+        # Together: a launcher signals the others again once the first one has failed.
+        meet("told", (0, 1))
     sys.exit(0)
 def heard(number, frame):
     print("got", number, flush=True)
 signal.signal(signal.SIGTERM, heard if end == "stubborn" else told)
 print(json.dumps(sys.argv[1:]), flush=True)
-if end in ("abort", "kill", "three") and rank == 1:
-    if end == "three":
+if end == "fail" and rank:
+    # Together, and whatever the launcher does about the first of them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    meet("fails", (1, 2, 3))
+    if rank == 1:
         sys.exit(3)
-    os.kill(os.getpid(), signal.SIGABRT if end == "abort" else signal.SIGKILL)
-if end not in ("abort", "kill", "three") or rank == 0:
-    while True:
-        time.sleep(0.02)
+    os.kill(os.getpid(), {2: signal.SIGABRT, 3: signal.SIGKILL}[rank])
+while True:
+    time.sleep(0.02)
 """
+SLOTS = {"fail": 4}
+"""Ranks of an end, if they are not 2."""
 
 
 @pytest.fixture(autouse=True)
@@ -63,14 +71,16 @@ def script(folder: Path, launcher: str, end: str) -> str:
         )
     require_module("torch")
     return (
-        f"cd {folder}; exec {python} -m torch.distributed.run --nnodes 1 --node-rank 0 --nproc-per-node 2"
-        f" --master-addr {address} --master-port {free_port()} --no-python {wrapped}"
+        f"cd {folder}; exec {python} -m torch.distributed.run --nnodes 1 --node-rank 0"
+        f" --nproc-per-node {SLOTS.get(end, 2)} --master-addr {address} --master-port {free_port()}"
+        f" --no-python {wrapped}"
     )
 
 
 def begin(launch: Launch, folder: Path, launcher: str, end: str, **facts: object) -> Run:
-    text = script(folder, launcher, end)
-    return launch(text, launcher=launcher, files={"hostfile": "localhost slots=2\n"}, **facts)
+    text, slots = script(folder, launcher, end), SLOTS.get(end, 2)
+    more = {"ranks": list(range(slots)), "files": {"hostfile": f"localhost slots={slots}\n"}}
+    return launch(text, launcher=launcher, **more, **facts)
 
 
 def ready(run: Run, count: int = 2) -> None:
@@ -94,32 +104,24 @@ def test_one_sigterm_for_each_rank(launch: Launch, tmp_path: Path, launcher: str
     assert len(run.events("rank_started")) == 2
 
 
-ENDS = {"three": (3, None), "abort": (None, signal.SIGABRT), "kill": (None, signal.SIGKILL)}
+ENDS = {1: (3, None), 2: (None, signal.SIGABRT), 3: (None, signal.SIGKILL)}
 
 
-@pytest.mark.few(1, "long")
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
-def test_the_first_end_is_exact(launch: Launch, tmp_path: Path, launcher: str) -> None:
-    # Side by side: most of the time a launcher imports.
-    runs = {}
-    for end in ENDS:
-        (tmp_path / end).mkdir()
-        runs[end] = begin(launch, tmp_path / end, launcher, end)
-        # The rank that ended by itself cannot give the word that the other one waits for.
-        (runs[end].folder / "told-1").touch()
-    for end, run in runs.items():
-        run.ended()
-        exited = run.event("rank_exited", rank=1)
-        assert (exited["code"], exited["signal"], exited["by"]) == (*ENDS[end], "wrapper"), end
-        assert run.event("rank_exited", rank=0)
-        assert run.event("launcher_exited")["code"] != 0
+def test_ends_are_exact(launch: Launch, tmp_path: Path, launcher: str) -> None:
+    run = begin(launch, tmp_path, launcher, "fail")
+    run.ended()
+    for rank, (code, number) in ENDS.items():
+        exited = run.event("rank_exited", rank=rank)
+        assert (exited["code"], exited["signal"], exited["by"]) == (code, number, "wrapper"), rank
+    assert run.event("rank_exited", rank=0)
+    assert run.event("launcher_exited")["code"] != 0
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> None:
-    run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=3)
+    run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=2)
     ready(run)
     run.stop()
     run.ended()
@@ -129,7 +131,6 @@ def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> 
         assert "got 15" in run.log(rank)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_deepspeed_launcher_killed(launch: Launch, tmp_path: Path) -> None:
     run = begin(launch, tmp_path, "deepspeed", "wait")

@@ -15,6 +15,7 @@ import threading
 import time
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -121,10 +122,23 @@ class Asked:
         return [next(one for one in reversed(self.items) if one[0]["rank"] == rank) for rank in (0, 1)]
 
 
-@pytest.mark.long
 @real
 @pytest.mark.slow
-def test_the_same_steps_of_all_ranks(training: runs.Run) -> None:
+def test_the_same_steps_of_all_ranks_and_whatever_ends_it_early_leaves_nothing_running(
+    training: runs.Run,
+) -> None:
+    the_same_steps(training)
+    assert [training.log(rank) for rank in (0, 1)] == ["", ""]
+    ends_before_its_first_step(training)
+    ends_within(training)
+    an_order_whose_agent_was_killed_is_no_obstacle(training)
+    a_rank_is_killed_within(training)
+    (training.folder / "end").touch()
+    training.ended()
+    assert ["through" in training.log(rank) for rank in (0, 1)] == [False, True]
+
+
+def the_same_steps(training: runs.Run) -> None:
     asked = Asked(training)
     first = asked.request.first
     for item, payload in asked.over():
@@ -155,9 +169,6 @@ def test_the_same_steps_of_all_ranks(training: runs.Run) -> None:
     )
     again = Asked(training, collection="two-2", shapes=False, stack=True)
     assert [item["state"] for item, _ in again.over()] == ["done", "done"]
-    (training.folder / "end").touch()
-    training.ended()
-    assert [training.log(rank) for rank in (0, 1)] == ["through\n", "through\n"]
 
 
 def answered(run: runs.Run, rank: int) -> Any:
@@ -169,23 +180,21 @@ def answered(run: runs.Run, rank: int) -> Any:
         one.close()
 
 
-@pytest.mark.long
-@real
-@pytest.mark.slow
-def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> None:
-    reports = training.folder / record.REPORTS
-    # Before its first step.
+def ends_before_its_first_step(training: runs.Run) -> None:
     asked = Asked(training, ahead=10_000)
-    until(
-        lambda: asked.states(0) == asked.states(1) == ["ready"], "both are ready", timeout=240
-    )  # torch loads its profiler
+    until(lambda: asked.states(0) == asked.states(1) == ["ready"], "both are ready")
     other = Asked(training, collection="other").over()
     assert [item["what"] for item, _ in other] == ["another profile of it is running"] * 2
     assert [one.why for one in met(training)] == ["another profile of it is running"] * 2
     asked.call.cancel()
     assert [item["state"] for item, _ in asked.over()] == ["cancelled", "cancelled"]
     assert [answered(training, rank).state for rank in (0, 1)] == ["cancelled", "cancelled"]
-    # Within.
+    # The deadline.
+    asked = Asked(training, ahead=10_000, deadline_s=1.0)
+    assert [item["what"] for item, _ in asked.over()] == ["its deadline passed"] * 2
+
+
+def ends_within(training: runs.Run) -> None:
     asked = Asked(training, ahead=20, steps=100)
     until(lambda: asked.states(0)[-1:] == asked.states(1)[-1:] == ["profiling"], "both began")
     asked.call.cancel()
@@ -199,18 +208,23 @@ def test_whatever_ends_it_early_leaves_nothing_running(training: runs.Run) -> No
     assert [item["what"] for item, _ in asked.over()] == ["it ends as its step does"] * 2
     (training.folder / "hang").unlink()
     until(lambda: all(answered(training, rank).state == "cancelled" for rank in (0, 1)), "they end it")
-    # The deadline.
-    asked = Asked(training, ahead=10_000, deadline_s=1.0)
-    assert [item["what"] for item, _ in asked.over()] == ["its deadline passed"] * 2
-    # An order whose agent was killed is no obstacle.
+
+
+def an_order_whose_agent_was_killed_is_no_obstacle(training: runs.Run) -> None:
     left = rings.Finder(str(training.folder)).open(0)
     left.order(order.Order(5, 1 << 30, 3, 1, time.monotonic_ns() + 10**12, "left"))
     left.close()
     until(lambda: answered(training, 0).state == "ready", "it was taken up")
     asked = Asked(training, memory=True, collection="last-1")
     assert [item["state"] for item, _ in asked.over()] == ["done", "done"]
-    assert {name.split(".")[-4] for name in os.listdir(reports)} == {"last-1"}
-    # A rank that is killed within; the other one is not held up.
+    names = os.listdir(training.folder / record.REPORTS)
+    # Those that were cancelled were called as the first.
+    assert Counter(name.split(".")[-4] for name in names) == {"one-1": 2, "two-2": 2, "last-1": 2}
+
+
+def a_rank_is_killed_within(training: runs.Run) -> None:
+    """The other one is not held up."""
+    reports = training.folder / record.REPORTS
     asked = Asked(training, ahead=20, steps=20, collection="killed-1")
     until(lambda: asked.states(0)[-1:] == ["profiling"], "it began")
     (reports / f"x.rank-0.torch.step-{asked.request.first}.killed-1.trace.json.part").touch()

@@ -20,9 +20,10 @@ import pytest
 from cockpit.base.progress import ring
 from cockpit.base.progress.phases import NAMES, Phases, Reader
 from tests.needs import lacking, require_module
+from tests.probe.chosen import chosen
 from tests.probe.loops import ALL_COMPILED, BROKEN, COMPILED, END, FRAMES, LOOPS, PLAIN, PRELUDE, Loop
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.slow
 
 MOST_OFF = 0.05
 """Of a step; half of all steps may be further off, which on a busy machine is between two of their clocks."""
@@ -37,15 +38,18 @@ PROGRAMS = {
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of them, in one folder."""
+def ran(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Those that are looked at, in one folder."""
     executable = os.environ.get("COCKPIT_TORCH", sys.executable)
     if executable == sys.executable:
         require_module("torch")
     folder = tmp_path_factory.mktemp("phased")
     for name in ("probe", "rings"):
         (folder / name).mkdir(mode=0o700)
-    programs = {name: (PRELUDE + one.text + END, one.ranks, one.needs) for name, one in PROGRAMS.items()}
+    programs = {
+        name: (PRELUDE + one.text + END, one.ranks, one.needs)
+        for name, one in chosen(PROGRAMS, request, "frames").items()
+    }
     (folder / "programs.json").write_text(json.dumps(programs))
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run(

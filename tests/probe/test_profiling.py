@@ -23,6 +23,7 @@ from cockpit.base.profile import order
 from cockpit.base.progress import ring
 from cockpit.node.probe import hooks, profiling
 from tests.needs import require_module
+from tests.probe.chosen import chosen
 from tests.probe.test_real_torch import END, TRAIN, outcome
 
 ORDER = (
@@ -463,15 +464,15 @@ def test_what_cannot_be_loaded_is_answered(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of them, in one folder."""
+def ran(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Those that are looked at, in one folder."""
     executable = os.environ.get("COCKPIT_TORCH", sys.executable)
     if executable == sys.executable:
         require_module("torch")
     folder = tmp_path_factory.mktemp("profiled")
     for name in ("probe", "rings", "reports"):
         (folder / name).mkdir(mode=0o700)
-    programs = {name: ("", ORDER + each.text) for name, each in PROGRAMS.items()}
+    programs = {name: ("", ORDER + each.text) for name, each in chosen(PROGRAMS, request).items()}
     (folder / "programs.json").write_text(json.dumps(programs))
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run(
@@ -490,7 +491,6 @@ def files(ran: Path, name: str) -> list[Path]:
     return [path for path in (ran / "reports").iterdir() if path.name.split(".")[-4] in (mark, mark + "-2")]
 
 
-@pytest.mark.long
 @pytest.mark.few(17, "campaign")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)

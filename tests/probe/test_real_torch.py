@@ -19,7 +19,7 @@ import pytest
 from cockpit.base.progress import ring
 from tests.needs import require_module
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.slow
 
 TRAIN = """
 import os, signal, sys, threading, torch

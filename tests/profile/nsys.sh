@@ -29,8 +29,7 @@ write() {
 echo "$verb ${COCKPIT_NODE:-outside} ${words[*]}" >>"$here"/asked
 case $verb in
   launch)
-    if fails "launch" && [ ! -e "$here"/failed ]; then
-      touch "$here"/failed
+    if fails "launch" && mkdir "$here"/failed 2>/dev/null; then
       echo "Agent launcher failed." >&2
       exit 1
     fi

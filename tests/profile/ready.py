@@ -1,14 +1,15 @@
-"""Runs that are ready for nsys, on a stand-in for it."""
+"""Runs that are ready for nsys, on a stand-in for it; and one that tests share."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from cockpit.base.record import NSYS_SESSION
 from tests.profile.training import Training, training
@@ -61,9 +62,36 @@ def keepers(top: Path) -> list[psutil.Process]:
 
 
 @contextmanager
-def ready(
-    folder: Path, nsys: Nsys, *, kind: str = "stub", nodes: str = "", more: Sequence[str] = ()
-) -> Iterator[Training]:
-    """Two ranks that step, each on a node of its own, ready for nsys."""
-    with training(folder, kind=kind, nodes=nodes, more=[*nsys.words, *more]) as made:
+def ready(folder: Path, nsys: Nsys, *, slots: int = 1, more: Sequence[str] = ()) -> Iterator[Training]:
+    """Ranks that step, on two nodes, ready for nsys."""
+    with training(folder, kind="stub", slots=slots, more=[*nsys.words, *more]) as made:
         yield made
+
+
+class Shared:
+    """Ranks that tests share as long as they live; those that a test has ended are replaced.
+
+    :param start: starts them, in a folder
+    """
+
+    def __init__(
+        self,
+        factory: pytest.TempPathFactory,
+        start: Callable[[Path], AbstractContextManager[tuple[Training, Nsys]]],
+    ) -> None:
+        self._factory = factory
+        self._start = start
+        self._open = ExitStack()
+        self._made: tuple[Training, Nsys] | None = None
+
+    def get(self, *ranks: int) -> tuple[Training, Nsys]:
+        """Some of whom at least these live."""
+        if self._made is None or not all(psutil.pid_exists(self._made[0].pid(rank)) for rank in ranks):
+            self.close()
+            self._made = self._open.enter_context(self._start(self._factory.mktemp("ranks")))
+        return self._made
+
+    def close(self) -> None:
+        """End them."""
+        self._made = None
+        self._open.close()

@@ -39,7 +39,7 @@ KINDS = (NODE, RANK)
 
 @contextmanager
 def profiled(folder: Path, around: str, *words: str, **keywords: Any) -> Iterator[Training]:
-    """Two ranks that step below nsys; of the real torch, only where that is said."""
+    """Ranks of two nodes that step below nsys; of the real torch, only where that is said."""
     keywords.setdefault("kind", "stub")
     if keywords["kind"] != "stub":
         needs.require_module("torch")
@@ -48,23 +48,6 @@ def profiled(folder: Path, around: str, *words: str, **keywords: Any) -> Iterato
     more = ["--profile", "nsys", "--trace", "osrt", *words, *(["--per-rank"] if around == RANK else [])]
     with training(folder, more=more, **keywords) as made:
         yield made
-
-
-# Around the launcher is what every run with a profiler has: other tests have it, too.
-@pytest.fixture(params=[pytest.param(NODE, marks=pytest.mark.long), RANK])
-def ranks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Training]:
-    """For each kind."""
-    with profiled(tmp_path, request.param) as made:
-        yield made
-
-
-def per_rank(ranks: Training) -> bool:
-    return (ranks.node(0) / "around.json").exists()
-
-
-def name(ranks: Training, rank: int) -> str:
-    """How the report of a rank, or of its node, is called."""
-    return f"r.{NODES[rank]}.rank-{rank}" if per_rank(ranks) else f"r-{NODES[rank]}"
 
 
 def nsys_of(ranks: Training, rank: int) -> psutil.Process:
@@ -81,6 +64,21 @@ def events(ranks: Training, rank: int, kind: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["e"] == kind]
 
 
+def end_of(ranks: Training, rank: int) -> dict[str, Any]:
+    """How a rank ended, as its node recorded it."""
+
+    def found() -> list[dict[str, Any]]:
+        return [one for one in events(ranks, rank, "rank_exited") if one["rank"] == rank]
+
+    [end] = until(found, f"the end of rank {rank} is recorded")
+    return end
+
+
+def step_on(ranks: Training, *living: int) -> None:
+    for rank in living or ranks.ranks:
+        ranks.steps_on(rank)
+
+
 def done(ranks: Training, *lost: int) -> None:
     """Let the ranks end; what is left of the run: reports that open, but those of some."""
     (ranks.verbs.work / "end").touch()
@@ -88,22 +86,34 @@ def done(ranks: Training, *lost: int) -> None:
 
 
 def over(ranks: Training, *lost: int) -> None:
-    """The run ends by itself; what is left: reports that open, but those of some, and no process."""
-    for rank in (0, 1):
-        until(partial(events, ranks, rank, "ended"), f"node {rank} has ended")
+    """The run ends by itself; what is left: reports that open, but those of some, and no process.
+
+    :param lost: ranks without a report; if nsys was around the launcher, all of a node are
+    """
+    for rank in ranks.ranks:
+        until(partial(events, ranks, rank, "ended"), f"the node of rank {rank} has ended")
     found = ranks.verbs.call("collect", "r")
     assert found.code == (3 if lost else 0), found.both
-    for rank in (0, 1):
-        paths = list(ranks.folder.glob(f"reports/*-{NODES[rank]}/*.nsys-rep"))
-        if rank in lost:
-            assert paths == []
-            assert f"{NODES[rank]}: no report: " in found.both
-            continue
-        assert [path.stem for path in paths] == [name(ranks, rank)]
-        pids = processes(paths[0])
-        assert ranks.pid(rank) in pids
-        assert ranks.pid(1 - rank) not in pids
+    for node in NODES:
+        expected: dict[str, set[int]] = {}
+        for rank in ranks.ranks:
+            if ranks.host(rank) == node and rank not in lost:
+                expected.setdefault(name(ranks, rank), set()).add(ranks.pid(rank))
+        for rank in lost:
+            if ranks.host(rank) == node:
+                said = f"rank {rank}: " if expected else "no report: "
+                assert f"{node}: {said}" in found.both
+        paths = {path.stem: path for path in ranks.folder.glob(f"reports/*-{node}/*.nsys-rep")}
+        assert paths.keys() == expected.keys()
+        others = {ranks.pid(rank) for rank in ranks.ranks}
+        assert {stem: processes(path) & others for stem, path in paths.items()} == expected
     until(lambda: not any(tagged(ranks)), "nothing of it is left")
+
+
+def name(ranks: Training, rank: int) -> str:
+    """How the report of a rank, or of its node, is called."""
+    around = (ranks.node(rank) / "around.json").exists()
+    return f"r.{ranks.host(rank)}.rank-{rank}" if around else f"r-{ranks.host(rank)}"
 
 
 def processes(report: Path) -> set[int]:
@@ -125,123 +135,98 @@ def tagged(ranks: Training) -> Iterator[psutil.Process]:
                 yield process
 
 
-def test_ctrl_c(ranks: Training) -> None:
-    ranks.watching.send_signal(signal.SIGINT)
-    ranks.watching.communicate(timeout=PATIENCE_S)
-    for rank in (0, 1):
-        ranks.steps_on(rank)
-    done(ranks)
+@pytest.mark.parametrize("kind", KINDS)
+def test_links_cockpits_ranks_wrappers_and_an_nsys_end_and_the_others_step_on(
+    tmp_path: Path, kind: str
+) -> None:
+    """One run of three ranks a node, which leaves reports of all but the nsys that was killed.
+
+    Without a NIC of that kind nsys records the rest, and the ranks do not notice.
+    """
+    with profiled(tmp_path, kind, "--node-sampler", "--nic-metrics=true", slots=3) as ranks:
+        around = {rank: nsys_of(ranks, rank) for rank in ranks.ranks}
+        for of_node in ((0, 1, 2), (3, 4, 5)):
+            nsys = {around[rank] for rank in of_node}
+            assert len(nsys) == (3 if kind == RANK else 1)
+            assert sum(one.cmdline().count("--nic-metrics=true") for one in nsys) == 1
+        both_links_are_cut_and_then_both_agents_killed(ranks)
+        both_cockpits_leave(ranks)
+        one_rank_is_killed_and_one_fails(ranks, 1, 4)
+        step_on(ranks, 0, 2, 3, 5)
+        wrapper_is_killed(ranks, 2)
+        step_on(ranks, 0, 3, 5)
+        if kind == RANK:
+            # While one of its node writes a report, another one whose nsys was killed may get its own.
+            until(lambda: gone(around[1]) and gone(around[2]), "their reports are written")
+        around[0].kill()
+        step_on(ranks, 0, 3, 5)
+        (ranks.verbs.work / "fail-0").touch()
+        until(partial(events, ranks, 0, "ended"), "the first node has ended")
+        assert ranks.verbs.call("stop", "r").code == 0
+        assert not any(psutil.pid_exists(ranks.pid(rank)) for rank in ranks.ranks)
+        over(ranks, *((0,) if kind == RANK else (0, 1, 2)))
 
 
-@pytest.mark.long
-def test_kill_9_of_cockpit(ranks: Training) -> None:
-    ranks.watching.kill()
-    ranks.watching.communicate()
-    for rank in (0, 1):
-        ranks.steps_on(rank)
-    done(ranks)
-
-
-@pytest.mark.long
-def test_kill_9_of_an_agent(ranks: Training) -> None:
-    for agent in agents(ranks.watching.pid):
-        agent.kill()
-    for rank in (0, 1):
-        ranks.steps_on(rank)
-    done(ranks)
-
-
-@pytest.mark.long
-def test_a_cut_link(ranks: Training) -> None:
+def both_links_are_cut_and_then_both_agents_killed(ranks: Training) -> None:
     cut = agents(ranks.watching.pid)
+    assert len(cut) == 2
     for agent in cut:
         agent.suspend()
-    for rank in (0, 1):
-        ranks.steps_on(rank)
+    step_on(ranks)
     for agent in cut:
         agent.kill()
-    done(ranks)
+    new = until(lambda: [one for one in agents(ranks.watching.pid) if one not in cut][1:], "links are new")
+    for agent in new:
+        agent.kill()
+    step_on(ranks)
 
 
-@pytest.mark.long
-def test_a_profiled_rank_is_killed(ranks: Training) -> None:
-    os.kill(ranks.pid(1), signal.SIGKILL)
-    until(lambda: events(ranks, 1, "rank_exited"), "its end is recorded")
-    [end] = events(ranks, 1, "rank_exited")
+def both_cockpits_leave(ranks: Training) -> None:
+    """One by Ctrl-C; one that came back to the run is killed."""
+    ranks.watching.send_signal(signal.SIGINT)
+    ranks.watching.communicate(timeout=PATIENCE_S)
+    step_on(ranks)
+    other = ranks.verbs.start("attach", "--plain", "r")
+    until(lambda: len(agents(other.pid)) == 2, "both nodes are linked")
+    other.kill()
+    other.communicate()
+    step_on(ranks)
+
+
+def one_rank_is_killed_and_one_fails(ranks: Training, killed: int, failed: int) -> None:
+    """How it ended alone, its wrapper tells."""
+    os.kill(ranks.pid(killed), signal.SIGKILL)
+    (ranks.verbs.work / f"fail-{failed}").touch()
+    end = end_of(ranks, killed)
     assert (end["signal"], end["by"]) == (signal.SIGKILL, "wrapper")
-    ranks.steps_on(0)
-    done(ranks)
-
-
-@pytest.mark.long
-def test_a_rank_fails(ranks: Training) -> None:
-    (ranks.verbs.work / "fail-1").touch()
-    until(lambda: events(ranks, 1, "rank_exited"), "its end is recorded")
-    [end] = events(ranks, 1, "rank_exited")
+    end = end_of(ranks, failed)
     assert (end["code"], end["by"]) == (3, "wrapper")
-    ranks.steps_on(0)
-    done(ranks)
 
 
-@pytest.mark.long
-def test_kill_9_of_nsys(ranks: Training) -> None:
-    nsys_of(ranks, 1).kill()
-    for rank in (0, 1):
-        ranks.steps_on(rank)
-    done(ranks, 1)
+def wrapper_is_killed(ranks: Training, rank: int) -> None:
+    told = json.loads((ranks.node(rank) / f"rank-{rank}.start.json").read_text())
+    process = psutil.Process(ranks.pid(rank))
+    os.kill(told["wrapper"], signal.SIGKILL)
+    until(lambda: gone(process), f"rank {rank} has ended")
 
 
-@pytest.mark.long
-def test_stop(ranks: Training) -> None:
-    assert ranks.verbs.call("stop", "r").code == 0
-    assert not any(psutil.pid_exists(ranks.pid(rank)) for rank in (0, 1))
-    over(ranks)
-
-
-@pytest.mark.long
-def test_stop_now(ranks: Training) -> None:
-    stopped = ranks.verbs.call("stop", "r", "--now")
-    assert stopped.code == 0, stopped.both
-    assert not any(psutil.pid_exists(ranks.pid(rank)) for rank in (0, 1))
-    over(ranks, 0, 1)
-
-
-@pytest.mark.few(1, "long")
-@pytest.mark.root
 @pytest.mark.parametrize("kind", KINDS)
+def test_stop_now(tmp_path: Path, kind: str) -> None:
+    with profiled(tmp_path, kind) as ranks:
+        stopped = ranks.verbs.call("stop", "r", "--now")
+        assert stopped.code == 0, stopped.both
+        assert not any(psutil.pid_exists(ranks.pid(rank)) for rank in (0, 1))
+        over(ranks, 0, 1)
+
+
+# Each rank has an nsys of its own, and a wrapper that writes beside it: around the launcher there is less.
+@pytest.mark.root
+@pytest.mark.parametrize("kind", [RANK, pytest.param(NODE, marks=pytest.mark.campaign)])
 def test_a_full_disk(kind: str, tmp_path: Path, small: Callable[[], None]) -> None:
     with profiled(tmp_path, kind, nodes=str(tmp_path / "nodes")) as ranks:
         small()
-        for rank in (0, 1):
-            ranks.steps_on(rank)
+        step_on(ranks)
         done(ranks, 0, 1)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [(NODE, ()), (RANK, ()), (RANK, ("--profile-steps", "100000-100001"))],
-    ids=["node", "whole", "steps"],
-)
-def test_a_wrapper_takes_its_rank_with_it(tmp_path: Path, kind: str, words: tuple[str, ...]) -> None:
-    with profiled(tmp_path, kind, *words) as ranks:
-        told = json.loads((ranks.node(1) / "rank-1.start.json").read_text())
-        rank = psutil.Process(ranks.pid(1))
-        os.kill(told["wrapper"], signal.SIGKILL)
-        until(lambda: gone(rank), "the rank has ended")
-        ranks.steps_on(0)
-        done(ranks, *((0, 1) if words else ()))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_nsys_knows_of_nics_is_in_one_report_of_a_node(tmp_path: Path, kind: str) -> None:
-    """Without such a NIC nsys records the rest, and the ranks do not notice."""
-    with profiled(tmp_path, kind, "--node-sampler", "--nic-metrics=true") as ranks:
-        for rank in (0, 1):
-            assert nsys_of(ranks, rank).cmdline().count("--nic-metrics=true") == 1
-            ranks.steps_on(rank)
-        done(ranks)
 
 
 def test_a_sampler_that_nsys_does_not_know_is_refused(tmp_path: Path) -> None:
@@ -257,10 +242,14 @@ def test_a_sampler_that_nsys_does_not_know_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.long
-def test_a_rank_answers_as_without_nsys(tmp_path: Path) -> None:
-    # Of the real torch: its server answers, too.
-    with profiled(tmp_path, RANK, kind="alone") as ranks:
+@pytest.mark.parametrize(
+    "launcher",
+    ["command", *(pytest.param(each, marks=pytest.mark.campaign) for each in ("deepspeed", "torchrun"))],
+)
+def test_steps_of_ranks_that_train(tmp_path: Path, launcher: str) -> None:
+    """The asked steps are in each report, and only the rank's, which answers as without nsys."""
+    needs.require_module("deepspeed" if launcher == "deepspeed" else "torch")
+    with profiled(tmp_path, RANK, "--profile-steps", "60-63", launcher=launcher, kind="gloo") as ranks:
         found = ranks.verbs.call("stacks", "r")
         assert "train.py" in found.out, found.both
         assert "(0-1 inspected)" in found.out, found.both
@@ -269,54 +258,46 @@ def test_a_rank_answers_as_without_nsys(tmp_path: Path) -> None:
             assert parent is not None
             assert "inner" in parent.cmdline()
             assert os.getpgid(ranks.pid(rank)) == ranks.pid(rank)
-        done(ranks)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
-def test_steps(tmp_path: Path, launcher: str) -> None:
-    """The asked steps are in each report, and only the rank's."""
-    needs.require_module(launcher.replace("torchrun", "torch"))
-    with profiled(tmp_path, RANK, "--profile-steps", "60-63", launcher=launcher, kind="gloo") as ranks:
         for rank in (0, 1):
-            until(partial(_past, ranks, rank), f"rank {rank} is past them")
+            until(partial(_past, ranks, rank, 70), f"rank {rank} is past them")
         records = [ring.read(ranks.ring_of(rank)).steps for rank in (0, 1)]
         done(ranks)
         for rank in (0, 1):
-            [told] = [one["text"] for one in events(ranks, rank, "note") if "holds steps" in one["text"]]
-            assert f"rank {rank}: its report holds steps " in told
-            first, last = (int(word) for word in told.split(" whole")[0].split("steps ")[1].split(" to "))
-            assert first <= 60
-            assert last >= 63
-            [path] = ranks.folder.glob(f"reports/*-{NODES[rank]}/*.sqlite")
-            _contains(path, records[rank], 60, 63)
+            told_and_contained(ranks, rank, records[rank], 60, 63)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("words", [(), ("--profile-steps", "20-22")], ids=["whole", "steps"])
-def test_two_ranks_a_node(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_steps_of_two_ranks_a_node_and_a_wrapper_that_is_killed_before(tmp_path: Path) -> None:
     """Each report has its own rank, and not that of the neighbour."""
-    needs.require_module("torch")
-    how = {"launcher": "torchrun", "step_s": 0.2, "slots": 2}
-    with profiled(tmp_path, RANK, *words, **how) as ranks:
-        until(lambda: all(ranks.step(rank) > 25 for rank in ranks.ranks), "all are past them")
-        pids = {rank: ranks.pid(rank) for rank in ranks.ranks}
-        records = {rank: ring.read(ranks.ring_of(rank)).steps for rank in ranks.ranks}
-        (ranks.verbs.work / "end").touch()
-        for rank in ranks.ranks:
-            until(partial(events, ranks, rank, "ended"), "its node has ended")
-        assert ranks.verbs.call("collect", "r").code == 0
-        for rank, pid in pids.items():
-            stem = f"r.{ranks.host(rank)}.rank-{rank}"
-            [path] = ranks.folder.glob(f"reports/*-{ranks.host(rank)}/{stem}.nsys-rep")
-            assert processes(path) & set(pids.values()) == {pid}
-            if words:
-                _contains(path.with_suffix(".sqlite"), records[rank], 20, 22)
-        until(lambda: not any(tagged(ranks)), "nothing of it is left")
+    with profiled(tmp_path, RANK, "--profile-steps", "120-122", step_s=0.1, slots=2) as ranks:
+        wrapper_is_killed(ranks, 3)
+        # Nor can it be recorded in between.
+        refused = ranks.profile("--kind", "nsys")
+        assert refused.code == 2
+        assert "it was not launched with --profile nsys-ready" in refused.err
+        assert "next time: cockpit run --profile nsys-ready" in refused.err
+        for rank in (0, 1, 2):
+            until(partial(_past, ranks, rank, 130), f"rank {rank} is past them")
+        records = [ring.read(ranks.ring_of(rank)).steps for rank in (0, 1, 2)]
+        done(ranks, 3)
+        for rank in (0, 1, 2):
+            told_and_contained(ranks, rank, records[rank], 120, 122)
 
 
-def _past(ranks: Training, rank: int) -> bool:
-    return ranks.step(rank) > 70
+def _past(ranks: Training, rank: int, step: int) -> bool:
+    return ranks.step(rank) > step
+
+
+def told_and_contained(
+    ranks: Training, rank: int, steps: tuple[ring.Step, ...], begin: int, end: int
+) -> None:
+    """It is said that a report holds these steps, and it does."""
+    texts = [one["text"] for one in events(ranks, rank, "note")]
+    [told] = [text for text in texts if text.startswith(f"rank {rank}: its report holds steps ")]
+    first, last = (int(word) for word in told.split(" whole")[0].split("steps ")[1].split(" to "))
+    assert first <= begin
+    assert last >= end
+    [path] = ranks.folder.glob(f"reports/*/{name(ranks, rank)}.sqlite")
+    _contains(path, steps, begin, end)
 
 
 def _contains(database: Path, steps: tuple[ring.Step, ...], begin: int, end: int) -> None:

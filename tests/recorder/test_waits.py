@@ -18,7 +18,7 @@ from tests.needs import lacking, require_module
 from tests.node import spies
 from tests.ports import free_port
 from tests.waiting import until
-from tests.warm import warm
+from tests.warm import Warm
 
 pytestmark = [pytest.mark.launch, pytest.mark.slow]
 
@@ -32,43 +32,37 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def pids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[int]]]:
-    """The processes of both ranks, of each kind."""
+@pytest.fixture
+def pids(kind: str, warmed: Warm, tmp_path: Path) -> Iterator[list[int]]:
+    """The processes of both ranks."""
     require_module("torch")
-    folder = str(tmp_path_factory.mktemp("waits"))
-    started: dict[str, list[subprocess.Popen[str]]] = {}
-    with warm("torch") as programs:
-        try:
-            for kind in KINDS:
-                port = str(free_port())
-                env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-                words = [programs.python, SCRIPT, kind, folder]
-                started[kind] = [
-                    subprocess.Popen(words, env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
-                    for rank in range(2)
-                ]
-            yield {
-                kind: [int(process.stdout.readline()) for process in both if process.stdout]
-                for kind, both in started.items()
-            }
-        finally:
-            for both in started.values():
-                for process in both:
-                    process.kill()
-                    process.communicate()
+    env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    both = [
+        subprocess.Popen(
+            [warmed.python, SCRIPT, kind],
+            env={**env, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        yield [int(process.stdout.readline()) for process in both if process.stdout]
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wait_for_another_rank_is_seen_as_one(
-    pids: dict[str, list[int]], kind: str, monkeypatch: pytest.MonkeyPatch
+    pids: list[int], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spies.forget(monkeypatch)
     last: list[Dump] = []
 
     def waits() -> bool:
-        last[:] = spies.look(*pids[kind])
+        last[:] = spies.look(*pids)
         does = of_dump(last[0])
         return (does.kind, does.what) == KINDS[kind]
 
@@ -80,7 +74,7 @@ def test_a_wait_for_another_rank_is_seen_as_one(
     assert of_dump(last[0]).kind in WAITING
     taken = Snapshot("20261121-040441", "otter", "otter", {rank: Place("gpu1") for rank in range(2)})
     for at in (last[0].at, last[0].at + 1):
-        dumps = dict(enumerate(spies.look(*pids[kind])))
+        dumps = dict(enumerate(spies.look(*pids)))
         taken.samples.append(Sample(at, dumps, took_s=0.1))
     found = verdict(taken)
     assert (found.ranks, found.id) == (0b10, "absent"), found

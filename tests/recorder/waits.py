@@ -1,4 +1,4 @@
-"""What a rank of two does to wait for the other one: words of the waits, and a folder for the store."""
+"""What a rank of two does to wait for the other one: its word is the wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from datetime import timedelta
 
 
-def wait_for(kind: str, folder: str) -> None:
+def wait_for(kind: str) -> None:
     """Rank 0 waits; rank 1 never comes."""
     import torch
     import torch.distributed as dist
@@ -37,4 +37,4 @@ def wait_for(kind: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    wait_for(sys.argv[1], sys.argv[2])
+    wait_for(sys.argv[1])

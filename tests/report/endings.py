@@ -1,4 +1,4 @@
-"""Ten ways in which a run ends, and two of torchrun, each made to happen: by ranks of a few lines, here."""
+"""Eleven ways in which a run ends, and two of torchrun, each made to happen by ranks of a few lines."""
 
 from __future__ import annotations
 
@@ -144,22 +144,24 @@ ENDINGS = {
     "import": Kind(1),
     "nan": Kind(0),
 }
-"""That of ``watch`` and of ``hang`` is one: ranks hang, and are stopped by the watch, or by a person.
+"""In ``watch`` and ``hang`` ranks hang, and are stopped by the watch, or by a person.
 
 What takes longest comes first.
 """
 
-ALWAYS_NOTED = ("watch", "restarted", "torchrun")
-"""Those of which there is no run that only its log tells of: the log of a restart counts no steps again."""
+BOTH = ("done", "code")
+"""Those of which there are two runs: one whose ranks note their steps, and one of which only logs tell."""
+NOTED = ("restarted", "torchrun", "watch", "sigkill", "stop", "nan")
+"""Those whose ranks note their steps; the log of a restart counts no steps again."""
 
 
 def runs() -> list[Ending]:
-    """Two of each, one whose ranks note their steps and one whose logs tell them; torchrun's where it is."""
+    """Each of them, noted or told, or both; torchrun's where it is."""
     found = []
     launchers = () if importlib.util.find_spec("torch") else ("restarted", "torchrun")
     for at, how in enumerate(how for how in ENDINGS if how not in launchers):
-        found += [] if how == "hang" else [Ending(how, True, at % 2)]
-        found += [] if how in ALWAYS_NOTED else [Ending(how, False, (at + 1) % 2)]
+        found += [Ending(how, True, at % 2)] if how in (*BOTH, *NOTED) else []
+        found += [] if how in NOTED else [Ending(how, False, (at + 1) % 2)]
     return found
 
 

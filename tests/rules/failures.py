@@ -25,7 +25,7 @@ def joined(port=None, **more):
 
 def others():
     if RANK != 1:
-        time.sleep(1.5)
+        time.sleep(0.5)
         os._exit(0)
 """
 
@@ -41,6 +41,11 @@ class Failure:
     body: str
     rule: str = ""
     alone: str = ""
+
+    @property
+    def torch(self) -> bool:
+        """Whether its program imports torch."""
+        return "torch" in self.body or "joined(" in self.body
 
 
 FAILURES = {
@@ -82,7 +87,7 @@ for x in torch.utils.data.DataLoader(Data(), num_workers=1):
         """
 taken = socket.create_server(("127.0.0.1", 0))
 if RANK != 0:
-    time.sleep(4); os._exit(0)
+    time.sleep(1); os._exit(0)
 joined(taken.getsockname()[1])
 """,
         "port-in-use",
@@ -210,7 +215,8 @@ torch.zeros(1).cuda()
     ),
     "collectives that differ": Failure(
         """
-os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+import torch.distributed as dist
+dist.set_debug_level(dist.DebugLevel.DETAIL)  # as TORCH_DISTRIBUTED_DEBUG=DETAIL
 torch, dist = joined()
 x = torch.zeros(3 + RANK)
 dist.all_reduce(x)

@@ -16,12 +16,11 @@ ATTEMPTS = 3
 """Where each rank waits for a processor now and then, a slow one may not stand out for long enough."""
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.launch
 def test_the_slow_rank_is_named_and_nobody_before(tmp_path: Path) -> None:
     needs.require_module("torch")
-    launch = Launch("ddp", 1, (None, Fault(2, "forward", 1, 1.0)))
+    launch = Launch("ddp", 1, (None, Fault(2, "forward", 1, 1.0)), ranks=3)
     found: list[int] = []
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)

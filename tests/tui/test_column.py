@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.tui.panes.column import shared_out
-from tests.tui.scenes import SCENES, played, text_of
 
 PANES = st.lists(st.tuples(st.integers(0, 300), st.floats(0.1, 1.0)), min_size=1, max_size=4)
 
@@ -26,12 +22,3 @@ def test_who_needs_little_leaves_the_rest_to_the_others_and_each_keeps_its_part(
     assert shared_out([11, 28, 5], [0.5, 0.3, 0.2], 44) == [11, 28, 5]
     assert shared_out([11, 300, 5], [0.5, 0.3, 0.2], 40) == [11, 24, 5]
     assert shared_out([300, 300, 300], [0.5, 0.3, 0.2], 40) == [20, 12, 8]
-
-
-@pytest.mark.slow
-def test_the_map_has_the_rows_that_the_log_below_it_does_not_fill() -> None:
-    async def main() -> str:
-        async with played(SCENES["pace-1024"], (140, 45)) as (app, _, _):
-            return text_of(app)
-
-    assert len([line for line in asyncio.run(main()).splitlines() if "  gpu[" in line]) > 20

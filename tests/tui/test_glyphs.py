@@ -100,7 +100,7 @@ def foreign(text: str) -> set[str]:
     return {sign for sign in text if not sign.isascii()}
 
 
-@pytest.mark.few(8, "long")
+@pytest.mark.few(8, "campaign")
 @pytest.mark.few(4)
 @pytest.mark.parametrize(
     "scene",
@@ -113,7 +113,6 @@ def test_every_screen_is_ascii_where_it_must_be(scene: str) -> None:
     assert foreign(screen(scene, Config(ascii=True))) == set()
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_what_keys_open_is_ascii_too() -> None:
     async def drawn() -> dict[str, str]:

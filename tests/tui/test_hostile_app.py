@@ -33,7 +33,6 @@ from tests.tui.stage import Stage
 COUNT = 168
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_every_part_of_what_a_node_sends_in_every_way() -> None:
     done = asyncio.run(drive(cases(8, COUNT)))
@@ -47,7 +46,6 @@ def test_cases_are_the_same_for_a_seed() -> None:
     assert [case.name for case in cases(1, 50)] == [case.name for case in cases(1, 50)]
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_stacks_of_every_kind() -> None:
     found = list(dumps(11, 32))
@@ -63,7 +61,7 @@ def test_a_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the sanitiser and the last wall the same cases are found out."""
     monkeypatch.setattr("cockpit.core.text._clean", lambda text, colour: text)
     with pytest.raises(AssertionError):
-        asyncio.run(drive(cases(8, 24)))
+        asyncio.run(drive(cases(8, 16)))
 
 
 NAMES = ["gpu01[/x]", "[@click=app.quit]gpu", "\x1b]0;title\x07", "\u202egpu", "e" + "\u0301" * 60, "宽" * 20]

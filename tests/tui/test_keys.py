@@ -210,8 +210,7 @@ def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.few(3, "long")
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("run", RUNS)
 def test_the_key_does_it(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _watch_pager(monkeypatch)

@@ -90,7 +90,7 @@ def task(told: Told, place: LogPlace, what: str, how: float) -> Task:
 @given(steps=st.lists(st.tuples(moves, st.sampled_from([0, 1, 2, 100])), min_size=1, max_size=12))
 @example(steps=[(("grow", 1), 1), (("at", 0.0), 0), (("scrolled", 4), 1)])
 @example(steps=[(("grow", 2), 1), (("moved", 1), 1), (("unfolded", 0), 0)])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lines_on_the_screen_follow_each_other_whatever_is_interrupted(
     folder: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[tuple[str, float], int]]
 ) -> None:

@@ -222,7 +222,6 @@ def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_the_key_does_it() -> None:
     keys = keymap({})

@@ -50,7 +50,6 @@ async def drawn(name: str, size: tuple[int, int]) -> str:
         return text_of(app)
 
 
-@pytest.mark.few(9, "long")
 @pytest.mark.few(5)
 @pytest.mark.parametrize("name", [name for name in SCENES if name in PICTURES])
 def test_it_looks_as_designed(name: str, tmp_path: Path) -> None:
@@ -58,7 +57,6 @@ def test_it_looks_as_designed(name: str, tmp_path: Path) -> None:
     as_designed(name, asyncio.run(drawn(name, PICTURES[name])).replace(str(tmp_path), "/home/ada"))
 
 
-@pytest.mark.few(9, "long")
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", [name for name in SCENES if name not in PICTURES])
 def test_it_says_what_matters(name: str) -> None:

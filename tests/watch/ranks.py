@@ -55,7 +55,7 @@ connection = socket.socket(socket.AF_UNIX)
 connection.connect("meet")
 step = 0
 while True:
-    time.sleep(0.1)
+    time.sleep(0.05)
     if rank == world - 1 and os.path.exists("spin"):
         evaluate()
     if rank == world - 1 and os.path.exists("hang"):

@@ -12,7 +12,6 @@ from tests.weeks.story import Scale
 from tests.weeks.truth import Truth
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_all_holds_in_some_short_days(tmp_path: Path) -> None:
     story, found = passed(tmp_path, Scale(days=5, day_s=1800.0, nodes=2))

@@ -1,0 +1,6 @@
+"""What there is without a GPU."""
+
+
+def is_available() -> bool:
+    """Never."""
+    return False
