@@ -1,7 +1,7 @@
 """How this node code is imported from its zip: each module is compiled once.
 
-zipimport compiles a module to say in which file it is, and once more to run it (CPython 3.8 to 3.14,
-``zipimporter.get_filename``): half of what starting a process of ours costs a node.
+zipimport compiles a module to tell its file name, and again to run it (CPython 3.8 to 3.13,
+``zipimporter.get_filename``): a third of what a process of ours takes to import from sources.
 """
 
 from __future__ import annotations

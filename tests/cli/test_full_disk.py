@@ -98,7 +98,7 @@ def test_logs_wait_while_the_disk_is_full(disk: Disk, verbs: Verbs) -> None:
         said.append(line)
         if "log transfer paused" in line:
             break
-    # Cockpit looks at the free space now and then: a write may be refused before.
+    # Free space is checked once a second: a write may be refused first.
     assert "kept free" in said[-1] or "No space left" in said[-1]
     assert "the transfer resumes automatically" in said[-1]
     disk.free()

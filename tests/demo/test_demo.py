@@ -173,7 +173,7 @@ def test_a_hang_tells_by_itself_without_torch_and_kill_9_leaves_nothing(demos: D
     (living,) = list_runs()
     # What the watch took is nothing that somebody saved.
     until(lambda: any((living.path / "stacks").glob("*/snapshot.json")), "the stacks of the stall")
-    until(lambda: living.model().watch.snapshot, "they are told of")
+    until(lambda: living.model().watch.snapshot, "the stall is reported")
     assert list(saved_by_hand(living)) == []
     assert len(demos.processes()) > 10
     process.kill()

@@ -122,7 +122,7 @@ def as_a_job_of_others(cockpits: Cockpits) -> None:
 
 
 def past_a_pulled_cable(cockpits: Cockpits, kind: str, number: int) -> None:
-    """The rank behind it is missing, with why; nothing of its profile goes on, and the next one has it."""
+    """The rank behind it is missing, with the reason; its profile stops, and the next one includes it."""
     words = ["--kind", "torch", "--steps", "60"] if kind == "torch" else ["--kind", "cpu", "--seconds", "10"]
     profile = cockpits.lab.popen(["cockpit", "profile", cockpits.name, "--ranks", "0,2", *words])
     for node in RANKS:

@@ -151,7 +151,7 @@ def check_exit(training: Training) -> None:
 
 
 def check_exit_and_kill(training: Training) -> None:
-    """One rank has left, and one of those that wait for it is killed; of several ends none is sure."""
+    """One rank exits, then a rank that waits for it is killed; with several ends, none is sure."""
     training.begin("keep", rank=3)
     check_exit(training)
     training.tell(3, signal.SIGKILL)

@@ -29,11 +29,11 @@ def stay(made: Terminal) -> None:
     before = len(made.text)
     made.type("c\n")
     # Before it has read the answer, another Ctrl-C would take that back, and mean to leave.
-    until(lambda: "at step" in made.text[before:], "it goes on")
+    until(lambda: "at step" in made.text[before:], "output continues")
 
 
 def left(cockpits: Cockpits, why: str) -> None:
-    """The run goes on."""
+    """The run continues."""
     assert not any(cockpits.count(node, "rank_exited") for node in cockpits.lab.nodes), why
     assert len(cockpits.left_over()) >= 4, why
 

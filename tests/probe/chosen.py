@@ -1,4 +1,4 @@
-"""Which programs the tests that were chosen look at: the others need not run."""
+"""Selects the programs that the collected tests look at: the others are not run."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def judged(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def elsewhere(within: Sequence[str], folder: Path, names: Sequence[str], procs: str = "") -> dict[str, Told]:
-    """What is told of some failures that happen where a command starts others.
+    """Have failures happen inside what a command enters, a namespace or a cgroup; what is reported of each.
 
     :param procs: the file that has the processes of the cgroup there
     """
