@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual import events
 from textual.app import App, ComposeResult
 from textual.geometry import Offset
+from textual.message import Message
 from textual.pilot import Pilot
 from textual.selection import SELECT_ALL, Selection
 
@@ -654,6 +656,32 @@ def test_events_follow_until_the_cursor_moves() -> None:
         assert pane.following
 
     drive(pane, (80, 10), script)
+
+
+def test_a_pane_fits_a_size_of_which_no_event_came() -> None:
+    class Deaf(EventList):
+        """It loses what Textual leaves out: the event of a size that was known before its layout."""
+
+        deaf = False
+
+        def post_message(self, message: Message) -> bool:
+            if self.deaf and isinstance(message, events.Resize):
+                self.deaf = False
+                return False
+            return super().post_message(message)
+
+    pane = Deaf()
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show(entries(12))
+        await pilot.pause()
+        pane.deaf = True
+        pane.styles.height = 5
+        await until(pilot, lambda: "event 11" in bench.screen_text()[-1], "the newest is in view")
+        assert not pane.deaf
+        assert len(bench.screen_text()) == 5
+
+    drive(pane, (60, 20), script)
 
 
 def test_a_scrollbar_begins_where_the_text_is() -> None:

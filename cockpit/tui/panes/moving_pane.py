@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+from textual import events
 from textual.binding import BindingType
+from textual.geometry import Size
 from textual.scroll_view import ScrollView
 
 from cockpit.tui.panes.meanings import Meaningful
@@ -23,6 +25,26 @@ class MovingPane(ScrollView, Meaningful, can_focus=True, inherit_bindings=False)
         ("home", "home"),
         ("end", "end"),
     ]
+
+    _fitted = Size()
+
+    def on_mount(self) -> None:
+        """Learn of each layout."""
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
+
+    def on_resize(self) -> None:
+        """It fits this size now."""
+        self._fitted = self.size
+
+    def _laid_out(self, _: object) -> None:
+        """Send the event of a new size that Textual left out: where somebody asked for the region of a widget
+        before the layout, that compares the new sizes with themselves."""
+        if self.size != self._fitted:
+            self.call_later(self._fit)  # behind the event, if there is one
+
+    def _fit(self) -> None:
+        if self.size != self._fitted:
+            self.post_message(events.Resize(self.size, self.virtual_size, self.container_size))
 
     @abstractmethod
     def move(self, rows: int) -> None:
