@@ -1,4 +1,4 @@
-"""What a person has saved in a demo's run, and so wants to have when the demo is over."""
+"""What a person has taken or collected in a demo's run, and may want to have when the demo is over."""
 
 from __future__ import annotations
 

@@ -22,6 +22,9 @@ FAULTS = ("none", "hang", "crash", "slow")
 _SCRIPTS = {"deepspeed": "train_deepspeed.py", "torchrun": "train_torch.py", "command": "train_plain.py"}
 """Example by launcher, the best first."""
 
+LAUNCHERS = tuple(_SCRIPTS)
+"""The launchers that there is an example for."""
+
 _NEEDS = {"deepspeed": ("deepspeed", "torch"), "torchrun": ("torch",), "command": ()}
 
 _PROBE = (

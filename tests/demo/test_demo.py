@@ -21,6 +21,7 @@ from cockpit.demo.keepsakes import saved_by_hand
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, Exit
+from cockpit.plans.launchers.registry import LAUNCHERS
 from tests.needs import require_module
 from tests.waiting import PATIENCE_S, until
 
@@ -149,7 +150,7 @@ def test_another_shell_knows_the_run_and_what_it_saves_outlives_leaving(
     # What the other shell saved is there, and so is the run as it ended.
     (kept,) = list_runs()
     (stacks,) = (kept.path / "stacks").iterdir()
-    assert f"its run is kept with what you saved in it: {stacks}" in demos.text()
+    assert f"its run is kept with the stacks and files taken in it: {stacks}\n" in demos.text()
     capsys.readouterr()
     assert main(["stacks", str(stacks)]) == 0
     assert "train_plain.py" in capsys.readouterr().out
@@ -283,6 +284,13 @@ def test_the_best_example_that_a_python_can_run(tmp_path: Path) -> None:
     assert training.choose("torchrun", [both]).launcher == "torchrun"
     with pytest.raises(CockpitError, match="none of these has deepspeed and torch"):
         training.choose("deepspeed", [bare, torch])
+
+
+def test_a_launcher_without_an_example_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for launcher in LAUNCHERS.keys() - set(training.LAUNCHERS):
+        with pytest.raises(SystemExit):
+            main(["demo", "--launcher", launcher])
+        assert f"invalid choice: '{launcher}'" in capsys.readouterr().err
 
 
 def test_active_environments_are_looked_at_and_cockpits_own_first(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from cockpit.demo.keepsakes import saved_by_hand
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.names import new_name
 from cockpit.engine.run.session import Session
-from cockpit.plans.launchers.registry import LAUNCHERS
 
 LEAVING = "the demo ends and stops its run"
 """What leaving means here; for any other run it means that the run continues."""
@@ -47,7 +46,7 @@ _EPILOG = """examples:
   cockpit demo --nodes 8 --slots 8 --launcher command
 
 The nodes are ssh servers on loopback with their own names and keys; everything else is what `cockpit run`
-does. Leaving ends the demo: its run is stopped, and no process or file of it is left. If you saved stacks or
+does. Leaving ends the demo: its run is stopped, and no process or file of it is left. If you took stacks or
 collected files, the run's record is kept with them. Screenshots and copied text stay.
 """
 
@@ -73,8 +72,8 @@ def main(words: list[str]) -> int:
                 asyncio.run(_stop(folder))
                 if args.keep:
                     left = f"what was recorded is kept: cockpit logs {quote(name)}"
-                elif there := next(saved_by_hand(folder), None):
-                    left = f"its run is kept with what you saved in it: {there}"
+                elif there := [str(path) for path in saved_by_hand(folder)]:
+                    left = f"its run is kept with the stacks and files taken in it: {', '.join(there)}"
                 else:
                     folder.discard()
     say(f"demo: finished, {left}")
@@ -97,7 +96,7 @@ def parser() -> Parser:
     )
     made.add_argument(
         "--launcher",
-        choices=("auto", *LAUNCHERS),
+        choices=("auto", *training.LAUNCHERS),
         default="auto",
         help="auto: DeepSpeed, else plain torch, else pure Python",
     )
