@@ -221,6 +221,19 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
     ("warning", {3: condition(silent={"gpus": "no answer within 3 s"})}, "gpu03: GPUs: no answer within 3 s"),
     (
         "warning",
+        {3: condition(silent=dict.fromkeys(NODES, "no answer within 3 s"))},
+        "gpu03: did not resolve gpu[01-08]: no answer within 3 s (getaddrinfo)",
+    ),
+    (
+        "warning",
+        {
+            3: condition(silent={"gpu01": "no answer within 3 s"}),
+            4: condition(silent={"gpu02": "no answer within 3 s"}),
+        },
+        "gpu[03-04]: did not resolve some of gpu[01-02]: no answer within 3 s (getaddrinfo)",
+    ),
+    (
+        "warning",
         {3: condition(names={"gpu01": (), "gpu02": ("10.0.0.2",)})},
         "gpu03: cannot resolve gpu01",
     ),

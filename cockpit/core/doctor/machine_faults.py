@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from statistics import median
 
 from cockpit.base.checkup_answers import Disk
+from cockpit.base.shell import quote
 from cockpit.core.doctor.fault_rules import FaultRules, Told
-from cockpit.core.doctor.looks import PARTS, Look, Looks, clean
+from cockpit.core.doctor.looks import PARTS, Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Step
+from cockpit.core.ranks import nodes_text
 from cockpit.core.text import counted, size
 
 LOW_BYTES, SCARCE_BYTES = 1_000_000_000, 50_000_000_000
@@ -60,13 +62,27 @@ def _stuck(look: Look) -> Iterator[str]:
         yield f"{clean(process.name)} (pid {process.pid}, state {clean(process.state)}) does not respond"
 
 
-@FAULTS.rule_of_each(
-    "no_answer", Step("try it there by hand", "a file server, name server or driver may be down")
-)
-def _no_answer(look: Look) -> Iterator[str]:
-    """A check that came to no end."""
-    for part, why in look.condition.silent.items():
-        yield f"{clean(PARTS.get(part, part))}: {clean(why)}"
+_BY_HAND = Step("try it there by hand", "a file server or driver may be down")
+
+
+@FAULTS.rule("no_answer")
+def _no_answer(looks: Looks) -> Iterator[Told]:
+    """A check that came to no end; names of hosts that did so are one, whichever they are on each node."""
+    unresolved: dict[str, dict[str, list[str]]] = {}
+    for node, look in looks.answered.items():
+        for part, why in look.condition.silent.items():
+            if part in looks.nodes or part == looks.address:
+                unresolved.setdefault(why, {}).setdefault(node, []).append(part)
+            else:
+                yield Told(node, f"{clean(PARTS.get(part, part))}: {clean(why)}", steps=(_BY_HAND,))
+    for why, by_node in unresolved.items():
+        some = set().union(*by_node.values())
+        names = [*in_hostfile_order(some, looks), *sorted(some - looks.nodes.keys())]
+        some_of = "some of " if any(len(lacking) < len(names) for lacking in by_node.values()) else ""
+        what = f"did not resolve {some_of}{nodes_text(names)}: {clean(why)} (getaddrinfo)"
+        node, lacking = next(iter(by_node.items()))
+        step = Step(f"getent hosts {quote(clean(lacking[0]))}", "a name server may be slow or down", node)
+        yield from (Told(node, what, about="names", steps=(step,)) for node in by_node)
 
 
 @FAULTS.rule("disk_low")
