@@ -24,10 +24,14 @@ def private_dir(path: Path) -> Path:
     return path
 
 
-def temporary_dir(inside: str) -> Path:
+DEMO = "cockpit-demo-"
+"""What the names of demos' folders begin with: a demo that was killed is known by it."""
+
+
+def temporary_dir(inside: str, prefix: str = "cockpit-") -> Path:
     """Make a folder of a new name in one that others may use too, such as /tmp.
 
     :raises OSError: it cannot be made, or others could move it
     """
     owners.check(inside)
-    return Path(tempfile.mkdtemp(prefix="cockpit-", dir=inside))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=inside))

@@ -17,7 +17,7 @@ from pathlib import Path
 import asyncssh
 
 from cockpit.demo.ending import TAG, end
-from cockpit.private import temporary_dir
+from cockpit.private import DEMO, temporary_dir
 
 USER = "demo"
 """The one user the servers know; commands run as whoever started the demo."""
@@ -151,7 +151,7 @@ async def _play(folder: Path, names: list[str]) -> None:
 
 def main(argv: list[str]) -> int:
     """Play the nodes named in ``argv``; one line of JSON on stdout says in which folder their files are."""
-    folder = temporary_dir(tempfile.gettempdir()).resolve()
+    folder = temporary_dir(tempfile.gettempdir(), DEMO).resolve()
     try:
         asyncio.run(_play(folder, argv))
     finally:

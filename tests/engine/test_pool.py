@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
 import re
 import sys
@@ -23,7 +24,7 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError, LinkPool, close_all, settle
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.base import LinkError, Reach
+from cockpit.transport.base import LinkError, Reach, Reclaimed
 from cockpit.transport.local import LocalTransport
 from cockpit.transport.login_prompts import NeedsPerson
 from tests.engine.pools import Fakes, MadeUp
@@ -409,6 +410,25 @@ def test_another_machine_under_the_same_name_is_not_believed() -> None:
         assert link.lost.done(), "the pool closes what it has lent"
 
     asyncio.run(main())
+
+
+def test_only_a_demo_of_this_machine_whose_folder_is_gone_is_over(tmp_path: Path) -> None:
+    here = os.uname().nodename
+    (tmp_path / "cockpit-demo-here").mkdir()
+
+    async def killed(folder: Path, host: str) -> bool:
+        async with LinkPool([sys.executable], Reach("ssh", {"config": str(folder / "ssh_config")})) as pool:
+            pool.hosts = {"node1": host}
+            with pytest.raises(LinkError) as caught:
+                await pool.lend("node1")
+        return isinstance(caught.value, Reclaimed)
+
+    assert asyncio.run(killed(tmp_path / "cockpit-demo-gone", here))
+    assert not asyncio.run(killed(tmp_path / "cockpit-demo-gone", f"not-{here}"))
+    assert not asyncio.run(killed(tmp_path / "cockpit-demo-gone", ""))
+    assert not asyncio.run(killed(tmp_path / "cockpit-demo-here", here))
+    assert not asyncio.run(killed(tmp_path / "unmounted" / "cockpit-demo-gone", here))
+    assert not asyncio.run(killed(tmp_path / "cockpit-other", here))
 
 
 def test_an_agent_that_answers_nothing_but_pings_has_not_answered() -> None:

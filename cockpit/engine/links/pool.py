@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
 import time
 import traceback
@@ -19,7 +20,8 @@ from cockpit.base.shell import join
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.base import ConnectStage, LinkError, Progress, Reach, UnknownHostKey, Ways
+from cockpit.private import DEMO
+from cockpit.transport.base import ConnectStage, LinkError, Progress, Reach, Reclaimed, UnknownHostKey, Ways
 from cockpit.transport.login_prompts import DESK, NeedsPerson
 from cockpit.transport.registry import TRANSPORTS
 
@@ -239,8 +241,11 @@ class LinkPool:
         try:
             way.link = await self._recognised(node, await self._connect(node))
         except CockpitError as error:
-            way.fail(error)
-            self.roll.fail(node, error)
+            over = self._demo_over(node)
+            way.fail(over or error)
+            self.roll.fail(node, over or error)
+            if over is not None:
+                raise over from error
             raise
         except Exception as error:
             # What a node sends while connecting must not end more than its own link.
@@ -271,6 +276,17 @@ class LinkPool:
         if link.progress.remark:
             self.roll.remarks[node] = link.progress.remark
         return link
+
+    def _demo_over(self, node: str) -> Reclaimed | None:
+        """That a node was a demo's on this machine whose folder is gone; None: it was not, or that is there.
+
+        The folder goes last: whatever the demo had started has ended by then.
+        """
+        folder = Path(self.reach.options.get("config", "")).parent
+        here = folder.name.startswith(DEMO) and self.hosts.get(node) == os.uname().nodename
+        if not here or os.path.lexists(folder) or not folder.parent.is_dir():
+            return None
+        return Reclaimed("the demo was killed", where=node, retry=False)
 
     def _typed(self, node: str) -> tuple[str, ...]:
         return TRANSPORTS[self.reach.kind].typed(self.reach.options, node)
