@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from cockpit.cli.output import StatusLine, say
+from cockpit.core.run.model import Node
 from cockpit.engine.launch.all_or_none import check_started
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
@@ -115,8 +116,11 @@ async def telling(look: Callable[[], Roll], *, failures: bool = True) -> AsyncIt
         await teller.stop()
 
 
-async def catch_up(session: Session) -> None:
-    """Wait until what nodes have is here; those that take too long, or do not answer, are said."""
+async def catch_up(session: Session) -> set[str]:
+    """Wait until what nodes have is here; those that take too long, or do not answer, are said.
+
+    :return: the nodes whose output is not known to be all here
+    """
     deadline = time.monotonic() + PATIENCE_S
     names = set(session.model.nodes)
     async with telling(lambda: session.pool.roll, failures=False):
@@ -129,7 +133,15 @@ async def catch_up(session: Session) -> None:
                 if name not in session.paused
             }
     for name, node in session.model.nodes.items():
-        if name in names or (node.link in ("gone", "stale") and not node.done):
-            say(f"{name}: no answer; its output here may be incomplete: {node.link_why}")
+        if name not in session.paused and (name in names or _unheard(node)):
+            names.add(name)
+            what = f"more to fetch after {PATIENCE_S:g} s" if node.link == "ok" else "no answer"
+            why = f": {node.link_why}" if node.link_why else ""
+            say(f"{name}: {what}; its output here may be incomplete{why}")
     for name, why in session.paused.items():
         say(f"{name}: its output here is incomplete: {why}")
+    return names | session.paused.keys()
+
+
+def _unheard(node: Node) -> bool:
+    return node.link in ("gone", "stale") and not node.done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -144,9 +145,21 @@ def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside)
         yield _indented(found.what, found.detail, found.meaning, *found.evidence, *steps)
     for node in model.nodes.values():
         yield from ([f"{node.name}: {note}"] for note in node.remarks)
+    if said := _unattended(folder, model):
+        yield [said]
     kind = TRANSPORTS.get(folder.manifest.transport)
     if kind is not None and kind.caution and not model.over and folder.manifest.foreign is None:
         yield [kind.caution]
+
+
+def _unattended(folder: RunFolder, model: RunModel) -> str:
+    """That the cockpit which fetches its output is suspended; empty: it is not known to be."""
+    if model.over:
+        return ""
+    with suppress(CockpitError):
+        folder.writer.vacant()
+    said = folder.writer.suspended()
+    return f"{said}; steps found in its log may be old" if said else ""
 
 
 def _indented(head: str, *more: str) -> list[str]:

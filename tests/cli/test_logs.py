@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,21 @@ from hypothesis import strategies as st
 from cockpit import paths
 from cockpit.base.events import Complete, Gap, Launched, LinkChanged
 from cockpit.base.shell import join
+from cockpit.cli import awaiting
 from cockpit.cli.main import main
+from cockpit.cli.verbs import logs
 from cockpit.cli.verbs.logs import _since, parser, query_of
 from cockpit.core.logs.query import Query
 from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.records.manifest import planned
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
+from cockpit.engine.run.foreign import session_of
 from cockpit.errors import CockpitError
 from cockpit.private import private_dir
 from tests.cli.verbs import Verbs
 from tests.engine.books import CREATED, Writer, run_folder
-from tests.engine.test_session import ENDED
+from tests.engine.pools import Fakes
+from tests.engine.test_session import ENDED, Node, part
 from tests.waiting import until
 
 plain_names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,8}", fullmatch=True)
@@ -276,6 +281,24 @@ def test_what_is_not_in_the_run_is_refused(
         code = int(str(error.code))
     assert code == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("size", "code"), [(4, 0), (1000, 3)])
+def test_a_raw_log_that_is_not_all_here_has_a_code_that_says_so(
+    size: int, code: int, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def known(folder: RunFolder) -> None:
+        return
+
+    node = Node([part(("rank-0.log", 0, b"one\n"), sizes={"rank-0.log": size})])
+    RunFolder.create(Manifest("run", 0.0, [NodeEntry("a", "/none/a", [0])], "command", ["true"], "/"))
+    monkeypatch.setattr(logs, "started", known)
+    monkeypatch.setattr(logs, "session_of", partial(session_of, pool=Fakes({"a": node})))
+    monkeypatch.setattr(awaiting, "PATIENCE_S", 0.5)
+    assert main(["logs", "run", "--raw", "--rank", "0"]) == code
+    out, err = capfdbinary.readouterr()
+    assert out == b"one\n"
+    assert (b"a: more to fetch after 0.5 s; its output here may be incomplete\n" in err) == (code == 3)
 
 
 def test_following_prints_what_comes_and_ends_with_the_run(

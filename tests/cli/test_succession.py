@@ -129,13 +129,29 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
 
 
 @pytest.mark.slow
-def test_that_the_one_that_acts_is_suspended_is_said(tmp_path: Path, started: Callable[..., Cockpit]) -> None:
+def test_that_the_one_that_acts_is_suspended_is_said(
+    tmp_path: Path, started: Callable[..., Cockpit], quick_cockpit: tuple[str, ...]
+) -> None:
     first = started("first", *run_words(tmp_path, "--headless"))
     until(lambda: first.lines.count(b"line") > 5, "lines")
     second = started("second", "attach", RUN, "--headless")
     second.told("read-only here")
     first.process.send_signal(signal.SIGSTOP)
     second.told(f"is suspended: kill -CONT {first.process.pid}")
+
+    def printed(*words: str) -> str:
+        done = subprocess.run([*quick_cockpit, *words], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    run = RunFolder.find(RUN)
+    (entry,) = run.manifest.nodes
+    spooled = run.spool_dir(entry) / "rank-0.log"
+    there, here = Path(entry.dir) / "rank-0.log", spooled.stat().st_size
+    until(lambda: there.stat().st_size > here, "more on the node")
+    assert printed("logs", RUN, "--rank", "0").count("line") > spooled.read_bytes().count(b"line")
+    assert printed("logs", RUN, "--raw", "--rank", "0").count("line") > spooled.read_bytes().count(b"line")
+    assert spooled.stat().st_size == here
+    assert f"is suspended: kill -CONT {first.process.pid}; steps" in printed("ps", RUN)
     first.process.send_signal(signal.SIGCONT)
     second.told("now controls this run")
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import re
 import time
+from collections.abc import Set
 
 from cockpit.base.events import Gap
 from cockpit.cli.awaiting import catch_up, may_ask, started
@@ -26,6 +27,9 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Listener, Session
 from cockpit.errors import CockpitError, Exit
+
+_STEP = 256 << 10
+"""Bytes of a log to print at once."""
 
 
 def main(words: list[str]) -> int:
@@ -97,6 +101,8 @@ class _Feed(Listener):
     """Feeds a book, once there is one, with logs and gaps in them: other events are for ``attach``."""
 
     book: Logbook | None = None
+    lacking: Set[str] = frozenset()
+    """Nodes whose output is not known to be all here."""
 
     def read_along(self) -> None:
         """Another cockpit writes the spool from now on."""
@@ -116,12 +122,13 @@ class _Feed(Listener):
 
 async def _logs(folder: RunFolder, query: Query, args: argparse.Namespace) -> int:
     session = trouble = None
+    complete = True
     feed = _Feed()
     if not folder.model().done and may_ask(folder):
         await started(folder)
         folder = RunFolder(folder.path)
         try:
-            session = await _joined(folder, feed, reading=args.follow)
+            session = await _joined(folder, feed, args)
         except CockpitError as error:
             trouble = error
             say(f"{error}; what was already fetched:")
@@ -130,13 +137,15 @@ async def _logs(folder: RunFolder, query: Query, args: argparse.Namespace) -> in
             session = None
     try:
         if args.raw:
-            _raw(folder, query)
+            complete = _raw(folder, query, feed)
         else:
             await _show(folder, query, args, feed, session)
     finally:
         if session is not None:
             await session.close()
-    return trouble.code if trouble and args.follow else Exit.OK
+    if trouble and (args.follow or args.raw):
+        return trouble.code
+    return Exit.OK if complete else Exit.NODE_UNFIT
 
 
 async def _show(
@@ -165,14 +174,14 @@ async def _show(
         book.close()
 
 
-async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session | None:
+async def _joined(folder: RunFolder, feed: _Feed, args: argparse.Namespace) -> Session | None:
     """A session that has brought the spool up to date with the nodes; nodes that do not answer are said.
 
-    :param reading: also where another cockpit keeps the spool up to date
+    Where another cockpit keeps it up to date, there is none unless new lines, or every byte, are wanted.
     """
     writer = folder.lock()
     if not writer:
-        if not reading:
+        if not (args.follow or args.raw or folder.writer.suspended()):
             return None
         feed.book = Logbook(folder)
         feed.book.reads_along = True
@@ -180,9 +189,9 @@ async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session |
     try:
         await session.rejoin()
         session.watch(policy=False)
-        if writer:
-            await catch_up(session)
-        if writer and reading:
+        if writer or not args.follow:
+            feed.lacking = await catch_up(session)
+        if writer and args.follow:
             session.give_way(feed.read_along)
     except BaseException:
         await session.close()
@@ -190,11 +199,22 @@ async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session |
     return session
 
 
-def _raw(folder: RunFolder, query: Query) -> None:
+def _raw(folder: RunFolder, query: Query, feed: _Feed) -> bool:
+    """Print what is spooled of a rank's log, and what else has arrived of it; whether that was all."""
     (rank,) = query.ranks
     node = next(node for node in folder.manifest.nodes if rank in node.ranks)
-    for data in chunks(folder.spool_dir(node) / file_of(Nccl(rank) if query.nccl else rank)):
+    writer = Nccl(rank) if query.nccl else rank
+    size = 0
+    for data in chunks(folder.spool_dir(node) / file_of(writer)):
         raw(data)
+        size += len(data)
+    if feed.book is None:
+        return node.name not in feed.lacking
+    logs, number = feed.book.logs, feed.book.logs.number((node.name, writer))
+    while data := logs.read(number, size, _STEP):
+        raw(data)
+        size += len(data)
+    return node.name not in feed.lacking and size == logs.size(number)
 
 
 def _since(text: str) -> float:

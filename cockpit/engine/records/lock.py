@@ -200,8 +200,10 @@ class Writer:
         return not self.taken and not self._holds(self._lock) and self._next_file() is not None
 
     def suspended(self) -> str:
-        """What to type where the one that writes is stopped; empty: it is not, or that cannot be seen."""
-        return f"kill -CONT {self._other.pid}" if self._other.suspended() else ""
+        """That the one that writes is stopped, and what to type; empty: it is not, or that cannot be seen."""
+        if not self._other.suspended():
+            return ""
+        return f"the cockpit that controls it ({self._other}) is suspended: kill -CONT {self._other.pid}"
 
     def attend(self) -> None:
         """Be there to take over, which :meth:`succeeded` tells the one that writes; call it again and again.

@@ -81,17 +81,15 @@ class Succession:
 
     def _tell(self, vacant: bool, before: str) -> None:
         writer = self._folder.writer
-        resume = writer.suspended()
-        absent = vacant or bool(resume)
+        suspended = writer.suspended()
+        absent = vacant or bool(suspended)
         self._absent_at = min(self._absent_at, time.monotonic()) if absent else math.inf
         if not absent and (self.alone or (before and writer.holder not in ("", before))):
             who = f" ({writer.holder})" if writer.holder else ""
             self._say(f"another cockpit{who} now controls this run")
         elif time.monotonic() >= self._absent_at + VACANT_S:
             who = f"only {writer.owner} can" if writer.owner else "without --read-only"
-            remedy = f"{who}: cockpit attach {quote(self._folder.name)}"
-            if resume:
-                remedy = f"the cockpit that controls it ({writer.holder}) is suspended: {resume}"
+            remedy = suspended or f"{who}: cockpit attach {quote(self._folder.name)}"
             lacks = "" if writer.taken else " and no evidence fetched"
             self.alone = f"no cockpit controls this run: nothing is stopped automatically{lacks};  {remedy}"
             self._say(self.alone)
