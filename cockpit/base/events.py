@@ -248,11 +248,13 @@ class Launched(Fact, of=OWN, kind="launched"):
 
 
 class LinkChanged(Fact, of=OWN, kind="link"):
-    """`ok`, `stale` (tried again soon; `asks`: once a person wants it), `gone` (tried every minute)"""
+    """`ok`, `stale` (tried again soon; `asks`: once a person wants it), `gone` (tried every minute); `here`:
+    for a reason on this machine"""
 
     state: str = bound(Text(10, "connecting|ok|stale|gone"))
     why: str = bound(gate.SENTENCE, "")
     asks: bool = bound(gate.FLAG, False)
+    here: bool = bound(gate.FLAG, False)
 
 
 class ClockMeasured(Fact, of=OWN, kind="clock"):

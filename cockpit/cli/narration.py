@@ -30,12 +30,16 @@ class Narrator:
             say(f"{entry.text}; see: {entry.see}" if entry.see else entry.text)
 
 
-def say_left(folder: RunFolder, leaving: str = "") -> None:
+def say_left(folder: RunFolder, model: RunModel, leaving: str = "") -> None:
     """What leaving a run meant: how to come back to it or end it, unless leaving meant something else."""
     if leaving:
         say(f"left: {leaving}")
         return
     run, foreign = folder.name, folder.manifest.foreign is not None
+    if model.over:
+        rest = "" if model.done else f"; to fetch the rest of its output: cockpit attach {quote(run)}"
+        say(f"left; the run has ended{rest}")
+        return
     if folder.writer.succeeded():
         say("another attached cockpit takes over")
     say(f"left; the {'job' if foreign else 'run'} continues. Come back with: cockpit attach {quote(run)}")

@@ -222,5 +222,5 @@ def leave(session: Session, leaving: str = "") -> Exit:
             session.folder.write(Event(time.time(), "", Left()))
         except CockpitError as error:
             say(str(error))
-    say_left(session.folder, leaving)
+    say_left(session.folder, session.model, leaving)
     return Exit.LEFT

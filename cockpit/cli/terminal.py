@@ -142,7 +142,7 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
     if isinstance(flight, Replaying):
         return int(Exit.OK)
     if code == Exit.LEFT:
-        say_left(app.session.folder, flight.leaving)
+        say_left(app.session.folder, app.session.model, flight.leaving)
         return int(Exit.LEFT)
     from cockpit.cli.nccl_tests import at_end
     from cockpit.cli.since_good import since_good

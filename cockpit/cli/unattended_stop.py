@@ -61,21 +61,25 @@ class Ending:
 
     def left(self) -> list[str]:
         """What is left now, one line per node."""
-        run = self._session.folder.name
-        return [_left(node, run) for node in self._session.model.nodes.values() if not node.done]
+        run, paused = self._session.folder.name, self._session.paused
+        nodes = self._session.model.nodes.values()
+        return [_left(node, run, paused.get(node.name)) for node in nodes if not node.done]
 
 
 def _told(node: Node) -> bool:
     return node.over or node.stop_requested_at is not None
 
 
-def _left(node: Node, run: str) -> str:
+def _left(node: Node, run: str, unkept: CockpitError | None) -> str:
+    """What is left of a node, and what to type; ``unkept``: why what it sends cannot be kept here."""
     if node.over:
         return f"{node.name}: ended, but not all of its output was fetched; to fetch it: cockpit logs {run}"
     if _told(node):
         return (
             f"{node.name}: still running after being asked to stop; to kill it now: cockpit stop {run} --now"
         )
+    if unkept is not None:
+        return f"{node.name}: not followed ({unkept}); to see whether its ranks have ended: cockpit ps {run}"
     return f"{node.name}: not reachable, its ranks may still be running; to stop them: cockpit stop {run}"
 
 

@@ -197,3 +197,9 @@ def test_evidence_is_told_with_what_there_is_of_it() -> None:
     assert texts[2] == "b: a rank failed; no evidence could be saved: only 3 MB are free"
     ((at, kept),) = made.nodes["b"].evidence
     assert (at, kept.over_s, kept.stacks) == (50.0 + AHEAD, 40.0, (0, 1))
+
+
+def test_a_node_that_is_not_followed_for_a_reason_here_is_not_said_to_run_or_to_be_unreachable() -> None:
+    told = Timeline(model()).tell(Event(2.0, "a", events.LinkChanged("gone", "the disk is full", here=True)))
+    assert told is not None
+    assert told.text == "a: not followed (the disk is full)"

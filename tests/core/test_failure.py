@@ -204,10 +204,15 @@ def test_a_rank_that_a_signal_killed_early_can_be_tried_without_the_probe(
     ],
 )
 def test_a_log_without_a_cause_leaves_how_it_ended(signal: int | None, says: str) -> None:
-    run = model(events.RankExited(5, code=None if signal else 1, signal=signal))
+    run = model(events.RankExited(5, code=None if signal else 1, signal=signal), events.Complete())
     for log in (b"", b"step 3\n"):
         told = found(run, log)
         assert (told.detail, told.evidence, told.certainty) == (says, (), "unsure")
+
+
+def test_of_a_log_that_may_go_on_nothing_is_said_that_is_not_here() -> None:
+    run = model(events.RankExited(5, code=1))
+    assert found(run, b"step 3\n").detail == "no traceback in what was fetched of its output"
 
 
 OOM = "the kernel's OOM killer killed 1 process of its cgroup while it ran"

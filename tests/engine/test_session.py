@@ -16,16 +16,19 @@ from cockpit.base.answers import FollowItem, StopAnswer
 from cockpit.base.events import Gap, LinkChanged, Note, StopAsked
 from cockpit.base.gate import read
 from cockpit.base.trail import Trail
+from cockpit.cli.unattended_stop import Ending
 from cockpit.core.logs.sources import Writer
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import NOTES
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine import time_slices
+from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock, RemoteError
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
+from cockpit.engine.run import session as sessions
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
@@ -485,6 +488,7 @@ class FullDisk:
 def test_a_full_disk_is_waited_for(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cockpit.engine.quotas._AGAIN_S", 0.0)
     monkeypatch.setattr(pools, "SLOW_S", 0.01)
+    monkeypatch.setattr(sessions, "PAUSED_S", 0.01)
     disk = FullDisk(number, monkeypatch)
     why = os.strerror(number)
 
@@ -515,6 +519,10 @@ def test_a_full_disk_is_waited_for(number: int, monkeypatch: pytest.MonkeyPatch)
         await until(lambda: session.model.nodes["a"].link == "gone")
         assert why in session.model.nodes["a"].link_why
         assert not session.model.done
+        assert why in str(session.paused["a"])
+        (left,) = Ending(session, "a test", Times(), 1.0, hard=False).left()
+        assert left.startswith("a: not followed (")
+        assert why in left
         disk.full = False
         await until(lambda: session.model.done)
         assert session.model.exit_code() == 0
@@ -523,7 +531,7 @@ def test_a_full_disk_is_waited_for(number: int, monkeypatch: pytest.MonkeyPatch)
         await session.close()
         kept = [event.fact for event in RunFolder(folder.path).journal()]
         assert Note("while it was full") in kept
-        assert any(isinstance(fact, LinkChanged) and why in fact.why for fact in kept)
+        assert any(isinstance(fact, LinkChanged) and why in fact.why and fact.here for fact in kept)
 
     asyncio.run(main())
 

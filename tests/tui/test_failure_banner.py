@@ -318,7 +318,7 @@ def test_a_stop_that_is_due_counts_no_further() -> None:
 @pytest.mark.parametrize(
     ("signal", "says"),
     [
-        (None, "no traceback in its output"),
+        (None, "no traceback in what was fetched of its output"),
         (9, "killed from outside"),
         (15, "it was killed from outside"),
         (11, "it crashed in native code, without a traceback"),

@@ -347,7 +347,9 @@ def _tell_link(run: Run, said: set[str], node: str, at: float, fact: events.Link
     first = _first(said, f"link {node}")
     if fact.state == "ok":
         return _of_node(at, node, "link is up" if first else "link is back", aside=first)
-    if fact.state == "gone":
+    if fact.here:
+        what = "not followed"
+    elif fact.state == "gone":
         what = "not followed (the run continues); trying again each minute"
     else:
         how = "login required again" if fact.asks else "reconnecting"

@@ -197,6 +197,8 @@ def job_ended(run: Run) -> Finding | None:
 def _silent(run: Run, first: Rank) -> str:
     """What to say about a rank that did not say why it failed."""
     if first.state is not RankState.KILLED:
+        if not run.nodes[first.node].done:
+            return "no traceback in what was fetched of its output"
         return "no traceback in its output"
     if first.signal == signal.SIGBUS:
         return "a bus error, without a traceback"

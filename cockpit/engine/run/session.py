@@ -267,10 +267,12 @@ class Session:
                 await self._follow(entry, link)
             except (QuotaReached, SpoolUnusable) as error:
                 # Trouble with its files here must not affect the others.
-                self._link_event(name, "gone", str(error))
-                await asyncio.sleep(pause_s(error))
+                self._link_event(name, "gone", str(error), here=True)
+                if isinstance(error, QuotaReached):
+                    self.paused[name] = error
+                await asyncio.sleep(PAUSED_S if self.copies.is_full else pause_s(error))
                 while self.copies.is_full:  # noqa: ASYNC110 (no disk says when there is room)
-                    await asyncio.sleep(pause_s(error))
+                    await asyncio.sleep(PAUSED_S)
             except (LinkError, RemoteError, InternalError) as error:
                 if isinstance(error, Reclaimed):
                     self._lose(name, link, error)
@@ -397,11 +399,13 @@ class Session:
         if node.rtt_s is None or abs(clock.offset_s - node.offset_s) > 0.005:
             self.note(name, events.ClockMeasured(clock.offset_s, clock.rtt_s))
 
-    def _link_event(self, name: str, state: str, why: str = "", *, asks: bool = False) -> None:
+    def _link_event(
+        self, name: str, state: str, why: str = "", *, asks: bool = False, here: bool = False
+    ) -> None:
         """It is news if the state is, or if a person has to log in, for another reason than before."""
         node = self.model.nodes[name]
         if node.link != state or (asks and node.link_why != why):
-            self.note(name, events.LinkChanged(state, why, asks))
+            self.note(name, events.LinkChanged(state, why, asks, here))
 
     def act(self, make: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
         """Do this once this session is the one that writes, for as long as it is: now, or later.
