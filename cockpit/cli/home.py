@@ -33,6 +33,8 @@ def main(verb: Callable[[list[str]], int]) -> int:
         if app.wish is None:
             return Exit.OK
         chosen, said = app.chosen, _carried_out(app.wish, verb)
+        if not terminal.wanted(plain=False, headless=False, json=False):
+            return Exit.LEFT  # its window was closed meanwhile
 
 
 def _carried_out(wish: Wish, verb: Callable[[list[str]], int]) -> str:

@@ -50,8 +50,9 @@ def tell(error: BaseException) -> None:
     """Say that cockpit failed, and where the traceback is."""
     kept = saved(error)
     text = f": {error}" if str(error) else ""
-    say(f"internal error: {type(error).__name__}{text}")
-    say(f"this is a bug; runs on nodes continue. To report it: {kept}")
+    with suppress(OSError):  # stderr takes nothing any more: a terminal that was closed
+        say(f"internal error: {type(error).__name__}{text}")
+        say(f"this is a bug; runs on nodes continue. To report it: {kept}")
 
 
 def saved(error: BaseException) -> str:

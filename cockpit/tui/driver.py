@@ -5,7 +5,8 @@
 ``alt`` key, but a quick typist, a slow link and ``tmux send-keys`` send both at once.
 
 A terminal may go away. Textual would read its end again and again, on a whole core; and since the kernel then
-sends SIGCONT behind SIGHUP, it would begin to read it once more, in a second thread that nobody ends.
+sends SIGCONT behind SIGHUP, it would begin to read it once more, in a second thread that nobody ends. The
+thread that writes would end with an error, and the app would wait for it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any, cast
 
 from textual._xterm_parser import XTermParser
 from textual.driver import Driver
+from textual.drivers._writer_thread import WriterThread
 from textual.events import Key
 
 ESC = "\x1b"
@@ -51,6 +54,29 @@ def gone(number: int) -> bool:
     return any(events & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0))
 
 
+class Display:
+    """A terminal to write to; what one that has gone away does not take is dropped."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.fileno = file.fileno
+
+    def write(self, text: str) -> None:
+        """Write text."""
+        self._taken(partial(self._file.write, text))
+
+    def flush(self) -> None:
+        """Write what has not been written yet."""
+        self._taken(self._file.flush)
+
+    def _taken(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError:
+            if not gone(self.fileno()):
+                raise
+
+
 class Terminals(selectors.SelectSelector):
     """Waits for keys; that a terminal has gone away is told once, as the kernel tells it: by SIGHUP."""
 
@@ -70,6 +96,10 @@ class Terminals(selectors.SelectSelector):
         return []
 
 
+def _writer(file: IO[str]) -> WriterThread:
+    return WriterThread(cast("IO[str]", Display(file)))
+
+
 def ours(driver: type[Driver]) -> type[Driver]:
     """A driver of a terminal with our ways; any other as it is."""
     module = sys.modules[driver.__module__]
@@ -77,6 +107,7 @@ def ours(driver: type[Driver]) -> type[Driver]:
         return driver
     # Drivers take them by name from their module.
     vars(module)["XTermParser"] = EscapeParser
+    vars(module)["WriterThread"] = _writer
     vars(module)["selectors"] = SimpleNamespace(SelectSelector=Terminals, EVENT_READ=selectors.EVENT_READ)
     known: Any = driver
 

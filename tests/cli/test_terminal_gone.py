@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.errors import Exit
 from tests.cli.verbs import Verbs
 from tests.waiting import PATIENCE_S, until
 
@@ -298,4 +299,25 @@ def test_ctrl_c_in_the_pager_is_the_pagers(
     assert shown.process.poll() is None
     shown.types(LEAVE)
     shown.ended()
+    assert verbs.call("stop", "r", "--now").code == 0
+
+
+@pytest.mark.slow
+def test_a_window_that_is_closed_is_no_error_and_ends_no_run(
+    tmp_path: Path, terminals: list[Terminal], env: dict[str, str]
+) -> None:
+    verbs = Verbs(tmp_path / "state", tmp_path / "work")
+    run = verbs.start(*verbs.words("r", "while sleep 0.1; do echo a line; done"))
+    until(lambda: verbs.spooled("r", 0).exists() and verbs.spooled("r", 0).stat().st_size, "output")
+    run.send_signal(signal.SIGHUP)
+    verbs.end(run)
+    terminals.append(Terminal([sys.executable, "-m", "cockpit"], env, tmp_path))
+    home = terminals[0]
+    home.shows(b"running")
+    home.types(b"\r")
+    home.shows(b"a line")
+    home.close()
+    assert home.ended() == Exit.LEFT
+    assert [each.read_text() for each in (tmp_path / "state" / "cockpit" / "errors").glob("*")] == []
+    assert "r: running" in verbs.call("ps", "r").out
     assert verbs.call("stop", "r", "--now").code == 0
