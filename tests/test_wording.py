@@ -19,9 +19,9 @@ PHRASES = {
     "look at": "check, inspect",
     "looks at": "checks, inspects",
     "looked at": "checked, inspected",
-    "looking at": "checking, inspecting",
-    "all the same": "still",
     "one a": "one per",
+    "taken for": "mistaken for, seen as",
+    "has come": "arrived, is here",
 }
 """Each with what an engineer writes."""
 

@@ -44,7 +44,7 @@ USUAL = "--ranks --native --locals --nodelist --slurm --k8s --match --json --htm
 
 EPILOG = """examples:
   cockpit stacks last                        the newest run
-  cockpit stacks hostfile                    any deepspeed, torchrun, accelerate or srun job on these nodes
+  cockpit stacks hostfile                    any deepspeed, torchrun, accelerate, srun or mpirun job there
   cockpit stacks last --native --ranks 13    C and C++ frames of one rank
   cockpit stacks last --json | jq .verdict
   cockpit stacks last --list                 all snapshots, including those its nodes took
