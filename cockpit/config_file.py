@@ -53,7 +53,7 @@ ABOUT = {
     "notices.slow": "a rank has become slow, or no longer is",
     "notices.reach": "a node is not reachable for 5 minutes",
     "notices.members": "a program waits for more ranks than were started",
-    "notices.nccl": "NCCL says that it takes a slow way, or one that leads nowhere",
+    "notices.nccl": "NCCL uses a slow transport, or an interface that reaches no other node",
     "watch": "what cockpit does when steps stop",
     "watch.look": "inspect ranks automatically",
     "watch.hang_after": "seconds without a step before ranks are inspected",

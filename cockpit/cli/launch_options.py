@@ -116,7 +116,7 @@ def _add_job_options(made: Parser) -> None:
     add_flag(
         group,
         "--nccl-debug",
-        "let NCCL write what it takes (NCCL_DEBUG=INFO) to a file for each rank: cockpit ps RUN --nccl",
+        "log NCCL's setup (NCCL_DEBUG=INFO) to one file per rank; show it with: cockpit ps RUN --nccl",
     )
     group.add_argument(
         "--trace-calls",

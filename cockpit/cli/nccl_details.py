@@ -51,9 +51,9 @@ def show_nccl(folder: RunFolder, table: Table, errors: Mapping[str, str], *, as_
     for node, why in sorted(errors.items()):
         say(f"{node}: {why}; what follows is based on local data")
     if not table:
-        out(f"{folder.name}: nothing that NCCL says is known")
+        out(f"{folder.name}: no NCCL output recorded")
         if not folder.manifest.nccl_debug:
-            out("let it say so in the next run: cockpit run --nccl-debug …")
+            out("next time: cockpit run --nccl-debug …")
         return Exit.OK
     print_nccl(table, config.load().language)
     return Exit.OK

@@ -195,7 +195,7 @@ def nccl_kept(env: Environment) -> str:
         return "--nccl-debug: NCCL writes to your NCCL_DEBUG_FILE, which cockpit does not read"
     level = env.values.get("NCCL_DEBUG", "INFO")
     if level.upper() not in ("INFO", "TRACE"):
-        return f"--nccl-debug: your NCCL_DEBUG={level} says less than INFO: what NCCL takes is not in it"
+        return f"--nccl-debug: your NCCL_DEBUG={level} is below INFO, so NCCL's choices are not logged"
     return ""
 
 

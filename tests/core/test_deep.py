@@ -214,7 +214,7 @@ def test_what_nccl_says_is_read_like_that_of_a_run() -> None:
     )
     told = {one.id: one for one in found(done)}
     assert told["nccl-bridge"].nodes == ("gpu03",)
-    assert "gpu03 takes another interface" in told["nccl-interface"].what
+    assert "gpu03 uses a different interface" in told["nccl-interface"].what
     assert done.as_json()["nccl"]["differs"][0]["column"] == "interfaces"
     assert "NCCL says: Socket docker0: gpu03" in summary(done)
 

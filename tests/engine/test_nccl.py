@@ -77,7 +77,7 @@ def test_what_nccl_says_is_shown(tmp_path: Path, own: bool) -> None:
     assert {row["network"] for row in told["rows"]} == {"IB"}
     assert (told["findings"], told["differs"], told["not_asked"]) == ([], [], {})
     text = cockpit(tmp_path, "ps", name, "--nccl")
-    assert "the same for all that say it:" in text
+    assert "same on all ranks that report it:" in text
     assert "NET/IB/GDRDMA" in text
     # Nor are its lines in the logs unasked, unless the user has put them there.
     assert ("NCCL INFO" in cockpit(tmp_path, "logs", name)) is own
@@ -122,7 +122,7 @@ def test_its_warnings_are_the_words_of_the_rank(tmp_path: Path) -> None:
 def test_nothing_is_known(tmp_path: Path) -> None:
     name = run(tmp_path, "--env", "NCCL_DEBUG=INFO", "--env", f"NCCL_DEBUG_FILE={tmp_path}/mine.%p")
     text = cockpit(tmp_path, "ps", name, "--nccl")
-    assert "nothing that NCCL says is known" in text
+    assert "no NCCL output recorded" in text
     assert "--nccl-debug" in text
 
 

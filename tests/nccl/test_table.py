@@ -108,7 +108,7 @@ def test_what_differs_comes_first() -> None:
         "  bond0: ranks 0-4,6-7 (n[0-1])",
         "  docker0: rank 5 (n1)",
     ]
-    assert lines.index("the same for all that say it:") > 3
+    assert lines.index("same on all ranks that report it:") > 3
     assert [one.column for one in found.differences()] == ["bootstrap", "NCCL_SOCKET_IFNAME"]
     json.dumps(found.as_json())
 

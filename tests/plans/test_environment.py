@@ -136,7 +136,7 @@ def test_a_variable_with_a_secret_in_its_value_is_one() -> None:
         ({}, ""),
         ({"NCCL_DEBUG": "info"}, ""),
         ({"NCCL_DEBUG": "TRACE", "NCCL_DEBUG_SUBSYS": "ALL"}, ""),
-        ({"NCCL_DEBUG": "WARN"}, "your NCCL_DEBUG=WARN says less"),
+        ({"NCCL_DEBUG": "WARN"}, "your NCCL_DEBUG=WARN is below INFO"),
         ({"NCCL_DEBUG_FILE": "/x.%p"}, "your NCCL_DEBUG_FILE"),
     ],
 )

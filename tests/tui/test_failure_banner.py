@@ -161,7 +161,7 @@ def test_what_nccl_says_is_wrong_is_not_urgent() -> None:
     model = running(2, 2)
     (line,) = shown(model, beside=by_nccl())
     assert line.rstrip() == (
-        "▌ NCCL takes docker0 on n01  --env NCCL_SOCKET_IFNAME=eth0: the interface between the nodes "
+        "▌ NCCL uses docker0 on n01  --env NCCL_SOCKET_IFNAME=eth0: the interface between the nodes "
         "(cockpit run: --env)"
     )
     assert shown(model, beside=by_nccl(), width=80)[0].endswith("n01  --env NCCL_SOCKET_IFNAME=eth0")

@@ -25,17 +25,17 @@ def test_it_appears_as_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
             choose(app, "gpu02", 13)
             await pilot.press("3")
             await until(pilot, lambda: "Environment" in text_of(app), "its detail")
-            assert "as it says itself" not in text_of(app)
+            assert "as reported by NCCL" not in text_of(app)
             for rank in (12, 13, 14):
                 iface = "docker0" if rank == 13 else "bond0"
                 stage.prints(rank, IB_2_18.replace("bond0", iface).replace(" rank 0 ", f" rank {rank} "))
-            await until(pilot, lambda: "as it says itself" in text_of(app), "what NCCL says")
+            await until(pilot, lambda: "as reported by NCCL" in text_of(app), "what NCCL says")
             text = text_of(app)
             assert "bootstrap interface: docker0, most others bond0" in text
-            assert "NCCL takes docker0" in text
+            assert "NCCL uses docker0" in text
             choose(app, "gpu02", 12)
             await until(
-                pilot, lambda: "docker0" not in text_of(app).partition("as it says itself")[2], "rank 12"
+                pilot, lambda: "docker0" not in text_of(app).partition("as reported by NCCL")[2], "rank 12"
             )
 
     asyncio.run(main())
@@ -55,7 +55,7 @@ def test_what_is_wrong_is_in_the_banner_until_a_rank_fails(monkeypatch: pytest.M
             for rank in (12, 13, 14):
                 iface = "docker0" if rank == 13 else "bond0"
                 stage.prints(rank, IB_2_18.replace("bond0", iface).replace(" rank 0 ", f" rank {rank} "))
-            await until(pilot, lambda: "NCCL takes docker0 on gpu02" in banner(app), "the notice")
+            await until(pilot, lambda: "NCCL uses docker0 on gpu02" in banner(app), "the notice")
             assert "--env NCCL_SOCKET_IFNAME=bond0" in banner(app)
             stage.fails_first(13)
             await until(pilot, lambda: "rank 13 failed first" in banner(app), "the failure")

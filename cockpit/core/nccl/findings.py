@@ -83,7 +83,7 @@ def _bridge(table: Table) -> Finding | None:
     )
     found = Finding(
         "nccl-bridge",
-        f"NCCL takes {', '.join(names)}{_on(nodes)}",
+        f"NCCL uses {', '.join(names)}{_on(nodes)}",
         ranks=ranks,
         nodes=nodes,
         evidence=(
@@ -170,9 +170,9 @@ def _interface(table: Table) -> Finding | None:
     ranks, nodes = _of(apart)
     found = Finding(
         "nccl-interface",
-        f"{Group('', tuple(apart)).who} take another interface than the others"
+        f"{Group('', tuple(apart)).who} use a different interface from the others"
         if len(apart) > 1
-        else f"{Group('', tuple(apart)).who} takes another interface than the others",
+        else f"{Group('', tuple(apart)).who} uses a different interface from the others",
         ranks=ranks,
         nodes=nodes,
         evidence=tuple(evidence),
@@ -216,9 +216,7 @@ def _p2p(table: Table) -> Finding | None:
     ranks, nodes = _of(rows)
     by_choice = bool(off) and not said
     lines = dict.fromkeys(remark for row in said for remark in row.remarks)
-    lines |= (
-        {"NCCL says of an error that ACS is often its cause": None} if any(row.acs for row in said) else {}
-    )
+    lines |= {"an NCCL error suggests that ACS is enabled": None} if any(row.acs for row in said) else {}
     what = (
         "P2P between GPUs is off: NCCL_P2P_DISABLE is set"
         if by_choice
@@ -246,15 +244,15 @@ def _gdr(table: Table) -> Finding | None:
     ranks, nodes = _of(rows)
     cards = dict.fromkeys(name for row in rows for name in row.gdr_off)
     told = tuple(_set(rows, "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_CUDA_SUPPORT"))
-    some = " for some ways" if all(row.gdr == "mixed" for row in rows) else ""
+    some = " for some paths" if all(row.gdr == "mixed" for row in rows) else ""
     found = Finding(
         "nccl-gdr",
-        f"GPUDirect RDMA is off{_on(nodes)}{some}",
+        f"GPUDirect RDMA is off{some}{_on(nodes)}",
         ranks=ranks,
         nodes=nodes,
         evidence=(
             *_told(table.groups("gdr"))[:_MANY],
-            *((f"NCCL says so of {', '.join(list(cards)[:8])}",) if cards else ()),
+            *((f"reported by NCCL for {', '.join(list(cards)[:8])}",) if cards else ()),
             *told,
         ),
         certainty="likely",

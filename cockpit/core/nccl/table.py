@@ -278,7 +278,7 @@ def text_lines(table: Table) -> Iterator[str]:
             yield f"  {group.value}: {group.who}"
     shared = table.shared()
     if shared:
-        yield "the same for all that say it:" if len(table.rows) > 1 else "says:"
+        yield "same on all ranks that report it:" if len(table.rows) > 1 else "reports:"
         width = max(len(name) for name, _ in shared)
         yield from (f"  {name:<{width}}  {value}" for name, value in shared)
     if table.left_out:

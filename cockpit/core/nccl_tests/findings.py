@@ -20,7 +20,7 @@ SHOWN = 8
 
 _LINKS = Step("cockpit doctor HOSTFILE --deep", "check the GPUs and the links of these nodes")
 _NCCL = Step(
-    "cockpit run --nccl-debug …", "which interface, devices and GPUDirect NCCL takes: cockpit ps --nccl"
+    "cockpit run --nccl-debug …", "which interface, devices and GPUDirect NCCL uses: cockpit ps --nccl"
 )
 
 

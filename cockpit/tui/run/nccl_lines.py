@@ -34,7 +34,7 @@ def nccl_lines(sight: About, ranks: int, paper: Paper) -> Iterator[Line]:
     wrong = [found for found in sight.nccl_wrong if found.ranks & ranks]
     if not mine and not wrong:
         return
-    yield from paper.heading("NCCL", "as it says itself")
+    yield from paper.heading("NCCL", "as reported by NCCL")
     for one in sight.nccl.differences():
         yield from _apart(one, ranks, paper)
     for found in wrong:
@@ -72,7 +72,7 @@ def _values(row: Row, paper: Paper) -> Iterator[Line]:
     for column, name in _ROWS.items():
         value = row.value(column)
         if column == "version" and (value or kit or driver):
-            value = f"{value or 'version not said'}{kit}{driver}"
+            value = f"{value or 'version unknown'}{kit}{driver}"
         if column == "bootstrap" and row.interfaces == (value,):
             value = ""
         if column == "network" and row.provider:
