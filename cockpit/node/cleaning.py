@@ -177,7 +177,7 @@ def _taken_away(
             os.rename(node, trash, src_dir_fd=inside, dst_dir_fd=above)
             if lives():
                 os.rename(trash, node, src_dir_fd=above, dst_dir_fd=inside)
-                raise NodeError("alive", "processes of the run live")
+                raise NodeError("alive", "processes of the run are still running")
             with contextlib.suppress(OSError):  # other nodes' folders are in it
                 os.rmdir(run, dir_fd=above)
     except FileNotFoundError:
@@ -235,11 +235,11 @@ def _check(asked: verbs.Remove) -> None:
         what = "the run was on %s, and this is %s: whether it still runs cannot be seen from here"
         raise NodeError("elsewhere", what % (facts.get("host") or "another machine", here))
     if supervisor_alive(asked.dir):
-        raise NodeError("alive", "its supervisor lives")
+        raise NodeError("alive", "its supervisor is still running")
     if leftovers.find(asked.dir, asked.run, asked.node):
-        raise NodeError("alive", "processes of the run live")
+        raise NodeError("alive", "processes of the run are still running")
     if not asked.unended and not _ended(asked.dir):
-        raise NodeError("unended", "how it ended is not on record there")
+        raise NodeError("unended", "no recorded end on that node")
 
 
 def _named(facts: Dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ OFTEN, OFTEN_S = 8, 10.0
 """A file that has begun anew so many times does so once in that many seconds: it is not made to be read."""
 
 _GONE = "is gone"
-_SHORTENED = "was shortened on its node before all of it was read: %d bytes are missing"
+_SHORTENED = "was truncated on its node before all of it was read: %d bytes missing"
 
 Key = TypeVar("Key", int, str)
 

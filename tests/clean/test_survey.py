@@ -134,7 +134,7 @@ def test_a_run_and_its_folders() -> None:
     [
         ({"alive": True}, "it is running on gpu01"),
         ({"living": 1}, "it is running on gpu01"),
-        ({"ended": False}, "how it ended is not on record on gpu01; to remove it anyway: --unended"),
+        ({"ended": False}, "no recorded end on gpu01; to remove it anyway: --unended"),
         (
             {"ours": False, "record": None},
             "gpu01: its folder there is ada's; to remove it here alone: --here",
@@ -268,9 +268,12 @@ def test_a_run_goes_from_its_nodes_and_then_from_here() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (RemoteError("alive", "its supervisor lives", where="gpu02"), "its supervisor lives"),
-        ({"gone": True, "left": "/x: busy"}, "not all could be deleted: /x: busy"),
-        ({"gone": False}, "not all could be deleted: the node says no more"),
+        (
+            RemoteError("alive", "its supervisor is still running", where="gpu02"),
+            "its supervisor is still running",
+        ),
+        ({"gone": True, "left": "/x: busy"}, "not everything was deleted: /x: busy"),
+        ({"gone": False}, "not everything was deleted: no reason reported"),
     ],
 )
 def test_a_node_that_refuses_leaves_the_run_known_here(answer: Any, why: str) -> None:

@@ -85,12 +85,12 @@ ALL = {"unended": True, "uncollected": True}
         ({"state": "running"}, {**ALL, "here": True}, "it is running"),
         ({"parts": {"gpu01": Part(True, alive=True, ended=True)}}, ALL, "it is running on gpu01"),
         ({"parts": {"gpu01": Part(True, alive=True)}}, {"here": True}, "it is running on gpu01"),
-        ({"state": "unended"}, {}, "how it ended is not on record; to remove it anyway: --unended"),
+        ({"state": "unended"}, {}, "no recorded end; to remove it anyway: --unended"),
         ({"state": "unended", "parts": {"gpu01": Part(True)}}, ALL, ""),
         (
             {"parts": {"gpu01": Part(True, ended=True), "gpu02": Part(True)}},
             {},
-            "how it ended is not on record on gpu02; to remove it anyway: --unended",
+            "no recorded end on gpu02; to remove it anyway: --unended",
         ),
         (
             {"parts": {"gpu01": Part(why="no answer")}},

@@ -49,9 +49,9 @@ def test_variables_that_ranks_had_from_that_shell_are_set_as_they_were() -> None
     found = again(manifest("cockpit", "run", "hosts", "--", "t.py", env=env), environ)
     assert found.env == {"NCCL_DEBUG": "INFO", "PYTHONPATH": "/x", AGAIN: "otter"}
     text = "\n".join(found.notes)
-    assert "NCCL_DEBUG is 'WARN' in this shell: set to 'INFO'" in text
+    assert "NCCL_DEBUG is 'WARN' in this shell: using 'INFO' from the original run" in text
     assert "PYTHONPATH is not set in this shell" in text
-    assert "set in this shell, and not then: UCX_TLS" in text
+    assert "new in this shell, passed to the ranks: UCX_TLS" in text
     assert "MASTER_PORT" not in text
 
 

@@ -164,7 +164,7 @@ def test_a_node_that_is_gone_is_missing_with_the_reason(folder: RunFolder) -> No
 
 def test_what_a_node_says_nothing_of_is_missing(folder: RunFolder) -> None:
     one, _ = summed(folder, lambda: two(lambda asked: well(asked)[:1]))
-    assert one.missing == dict.fromkeys((2, 3), "its node said no more of it")
+    assert one.missing == dict.fromkeys((2, 3), "no further status from its node")
     alone = ["otter.gpu02.rank-3.nsys-rep"]
     one, _ = summed(folder, lambda: two(lambda asked: [done(3, asked.files[0])], alone))
     assert set(one.results) == {0, 1, 3}

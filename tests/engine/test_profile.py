@@ -578,7 +578,7 @@ def test_windows_of_other_nodes_ranks_are_not_believed(tmp_path: Path) -> None:
     one, _, _ = taken(tmp_path, scene)
     assert one.first is not None
     assert one.first < 1000
-    assert one.missing == {2: "its node says nothing of it", 3: "its node says nothing of it"}
+    assert one.missing == {2: "no status from its node", 3: "no status from its node"}
 
 
 def test_a_job_that_gives_collectives_up_sooner_is_asked(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_run_that_lives_is_not_removed(launch: Launch) -> None:
     (one,) = told(run.folder.parents[1])
     assert (one.alive, one.ended) == (True, False)
     assert one.living >= 1
-    with pytest.raises(NodeError, match="its supervisor lives"):
+    with pytest.raises(NodeError, match="its supervisor is still running"):
         removed(run.folder, unended=True)
     assert run.folder.exists()
 
@@ -162,7 +162,7 @@ def test_processes_without_a_supervisor_keep_a_folder(tmp_path: Path) -> None:
     try:
         until(lambda: leftovers.find(str(folder), "old", "node1"), "it has its environment")
         assert told(tmp_path)[0].living == 1
-        with pytest.raises(NodeError, match="processes of the run live"):
+        with pytest.raises(NodeError, match="processes of the run are still running"):
             removed(folder, unended=True)
     finally:
         left.kill()
@@ -176,7 +176,7 @@ def test_a_process_that_comes_meanwhile_gets_its_folder_back(
     folder = make(tmp_path)
     looks = iter([leftovers.Leftovers(None, {}, []), leftovers.Leftovers((1, 1), {}, [])])
     monkeypatch.setattr(leftovers, "find", lambda *_: next(looks))
-    with pytest.raises(NodeError, match="processes of the run live"):
+    with pytest.raises(NodeError, match="processes of the run are still running"):
         removed(folder)
     assert (folder / "rank-0.log").exists()
     assert names(tmp_path) == ["old"]
@@ -184,7 +184,7 @@ def test_a_process_that_comes_meanwhile_gets_its_folder_back(
 
 def test_without_an_end_on_record_only_when_told(tmp_path: Path) -> None:
     folder = make(tmp_path, ended=False)
-    with pytest.raises(NodeError, match="how it ended is not on record"):
+    with pytest.raises(NodeError, match="no recorded end on that node"):
         removed(folder)
     assert removed(folder, unended=True).gone
 
@@ -295,7 +295,7 @@ def test_a_folder_that_is_used_by_another_run_of_its_name(launch: Launch, tmp_pa
 
 def test_ticks_of_a_live_process_are_those_of_the_record(tmp_path: Path) -> None:
     folder = make(tmp_path, supervisor={"pid": os.getpid(), "ticks": ticks(os.getpid())})
-    with pytest.raises(NodeError, match="its supervisor lives"):
+    with pytest.raises(NodeError, match="its supervisor is still running"):
         removed(folder)
 
 

@@ -174,7 +174,7 @@ def test_memory_is_left_to_ranks_that_run(node: Node, monkeypatch: pytest.Monkey
     ticks = procfs.ticks(os.getpid())
     assert ticks is not None
     node.start(0, os.getpid(), ticks)
-    assert "beside the ranks that run" in node.sum_up(node.report())[0].what
+    assert "while ranks are running" in node.sum_up(node.report())[0].what
 
 
 def test_an_export_that_fills_the_disk_is_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,8 @@ def parser() -> Parser:
         "clean",
         "Remove old runs, here and on their nodes. It first lists what each takes and where, and why one\n"
         "stays, then asks; without a terminal it only lists, unless --yes is given.\n"
-        "A run stays while anything of it is running, while a cockpit watches it, while how it ended is not\n"
-        "on record (--unended), while reports on its nodes were not collected (--uncollected), and while\n"
+        "A run stays while anything of it is running, while a cockpit watches it, while its end is not\n"
+        "recorded (--unended), while reports on its nodes were not collected (--uncollected), and while\n"
         "one of its nodes doesn't answer (--here).\n"
         "Run folders on nodes whose run is not known here are listed with their owner; another machine may\n"
         "know them. Only --unknown RUN removes one.\n"
@@ -48,28 +48,32 @@ def parser() -> Parser:
         usual="--older-than --larger-than --state --keep --here --unended --uncollected --unknown --yes "
         "--json",
     )
-    made.add_argument("runs", metavar="RUN", nargs="*", help="these alone, by their whole names")
+    made.add_argument("runs", metavar="RUN", nargs="*", help="only these runs, by full name")
     made.add_argument(
-        "--older-than", type=age, default=0.0, metavar="AGE", help="that ended so long ago: 30d, 12h"
+        "--older-than", type=age, default=0.0, metavar="AGE", help="ended longer ago than AGE: 30d, 12h"
     )
     made.add_argument(
-        "--larger-than", type=byte_count, default=0, metavar="SIZE", help="that take more in all: 500M, 1G"
+        "--larger-than",
+        type=byte_count,
+        default=0,
+        metavar="SIZE",
+        help="larger in total than SIZE: 500M, 1G",
     )
     made.add_argument(
-        "--state", action="append", default=[], choices=STATES, help="in this state; may be given again"
+        "--state", action="append", default=[], choices=STATES, help="in this state (repeatable)"
     )
     made.add_argument(
-        "--keep", type=whole("a number of runs"), default=0, metavar="N", help="not the newest N"
+        "--keep", type=whole("a number of runs"), default=0, metavar="N", help="keep the newest N"
     )
-    add_flag(made, "--here", "only what is on this machine; no node is asked")
-    add_flag(made, "--unended", "also runs whose end is not on record, if nothing of them lives")
-    add_flag(made, "--uncollected", "also runs with reports on their nodes that are nowhere else")
+    add_flag(made, "--here", "only this machine; don't contact nodes")
+    add_flag(made, "--unended", "also runs with no recorded end and no live process")
+    add_flag(made, "--uncollected", "also runs with reports on their nodes that were not collected")
     made.add_argument(
         "--unknown",
         metavar="RUN",
         action="append",
         default=[],
-        help="also the folders of this run on the nodes, which is not known here; may be given again",
+        help="also remove the node folders of this unknown run (repeatable)",
     )
     add_flag(made, "-y --yes", "don't ask")
     add_word(made, "--hostfile", "FILE", "also look for unknown runs on these nodes; -: from stdin", None)
@@ -161,7 +165,7 @@ def _show(found: Survey, kept: Mapping[str, str], strays: Strays, wanted: Wanted
         rows = [("RUN", "STATE", "AGE", "HERE", *(() if wanted.here else ("NODES",)), "STAYS")]
         table([*rows, *(_row(run, kept[run.run], wanted) for run in found.runs)])
     elif not found.strays:
-        out("no runs" if not found.passed else f"none of {counted(found.passed, 'run')} is meant")
+        out("no runs" if not found.passed else f"none of {counted(found.passed, 'run')} matches")
     for run in found.runs:
         if len(run.parts) > 1 and run.away:
             where = ", ".join(f"{name} {_bytes(part.bytes, part.whole)}" for name, part in run.parts.items())

@@ -143,7 +143,7 @@ class Wanted:
             return f"{nodes_text(silent)}: {first}; to remove it here alone: --here"
         if (run.state == "unended" or unended) and not self.unended:
             where = f" on {nodes_text(unended)}" if unended else ""
-            return f"how it ended is not on record{where}; to remove it anyway: --unended"
+            return f"no recorded end{where}; to remove it anyway: --unended"
         if reports and not self.uncollected:
             files = counted(sum(reports.values()), "report")
             where = f"{files} on {nodes_text(reports)} not collected"

@@ -450,11 +450,10 @@ def known(run: Run, event: Event) -> bool:
 
 def missing(gap: events.Gap) -> str:
     """What is missing of a file, in a sentence."""
-    how = f"{gap.of or gap.file} was shortened or replaced on its node, and is read again from its start: "
+    how = f"{gap.of or gap.file} was truncated or replaced on its node; reading it again from the start"
     if gap.lost is None:
-        return how + "how many bytes are missing is not known"
-    many = f"at least {gap.lost:,} bytes are" if gap.lost else "nothing is known to be"
-    return f"{how}{many} missing"
+        return f"{how}: unknown number of bytes missing"
+    return f"{how}: at least {gap.lost:,} bytes missing" if gap.lost else f"{how}: no known loss"
 
 
 def _tell_gap(run: Run, said: set[str], node: str, at: float, fact: events.Gap) -> Entry | None:

@@ -98,7 +98,7 @@ async def _remove(place: Place, *, unended: bool) -> int:
         if not answer.late:
             break
     if answer.left or not answer.gone:
-        what = f"not all could be deleted: {answer.left or 'the node says no more'}"
+        what = f"not everything was deleted: {answer.left or 'no reason reported'}"
         raise RemoteError("left", what, where=place.node)
     return size
 
@@ -126,7 +126,7 @@ def why_stray_kept(part: Part, wanted: Wanted) -> str:
     if part.why:
         return part.why
     if not part.ended and not wanted.unended:
-        return "how it ended is not on record; to remove it anyway: --unended"
+        return "no recorded end; to remove it anyway: --unended"
     if part.reports and not wanted.uncollected:
         return f"{counted(part.reports, 'report')} in it not collected; to remove them, too: --uncollected"
     return ""

@@ -44,7 +44,7 @@ def again(manifest: Manifest, environ: Mapping[str, str]) -> Again:
     :raises CockpitError: it cannot be started so
     """
     if manifest.closed:
-        raise CockpitError(f"{manifest.closed}: what it says is not run", where=manifest.run)
+        raise CockpitError(f"{manifest.closed}: its command is not trusted", where=manifest.run)
     command = list(manifest.command)
     if command[:2] != ["cockpit", "run"]:
         what = (
@@ -52,23 +52,24 @@ def again(manifest: Manifest, environ: Mapping[str, str]) -> Again:
             if manifest.foreign
             else "the command that started it is not known here"
         )
-        raise CockpitError(what, where=manifest.run, hint="start it as it was started first")
+        raise CockpitError(what, where=manifest.run, hint="start it by hand")
     words = _without_name(command[1:])
     options = words[: words.index("--")] if "--" in words else words
     if STDIN in options[1:2]:
-        what = "its hostfile came over stdin, which is not kept"
+        what = "its hostfile came over stdin and was not saved"
         raise CockpitError(what, where=manifest.run, hint="write the nodes into a file: cockpit run FILE …")
     for at, word in enumerate(words):
         if secret.GONE in word or secret.is_hidden(word):
             before = words[at - 1] if at else ""
-            what = f"a secret in its command was not kept: {word if '=' in word else f'{before} {word}'}"
+            shown = word if "=" in word else f"{before} {word}"
+            what = f"its command contains a secret that was not saved: {shown}"
             raise CockpitError(
                 what, where=manifest.run, hint="give it by a variable: --env NAME, and type it again"
             )
     secrets = tuple(name for name in _given(options) if name not in environ)
     env, notes = _env(manifest, environ)
     if secrets:
-        notes.insert(0, f"not kept, as they are secret: {', '.join(secrets)}; you are asked for them")
+        notes.insert(0, f"secrets, not saved: {', '.join(secrets)}; cockpit prompts for them")
     return Again(tuple(words), manifest.cwd, secrets, {**env, AGAIN: manifest.run}, tuple(notes))
 
 
@@ -111,9 +112,9 @@ def _env(manifest: Manifest, environ: Mapping[str, str]) -> tuple[dict[str, str]
             continue
         env[name] = value
         was = f"is {environ[name]!r} in this shell" if name in environ else "is not set in this shell"
-        notes.append(f"{name} {was}: set to {value!r}, as it was")
+        notes.append(f"{name} {was}: using {value!r} from the original run")
     more = sorted(name for name in environ if name.startswith(PREFIXES) and name not in then)
     if more and then:
-        notes.append(f"set in this shell, and not then: {', '.join(more)}; the ranks get them")
-    notes.append("other variables of that shell were not kept")
+        notes.append(f"new in this shell, passed to the ranks: {', '.join(more)}")
+    notes.append("other variables of the original shell were not saved")
     return env, notes

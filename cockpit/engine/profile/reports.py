@@ -100,7 +100,7 @@ async def sum_up(
         for rank in nsys.ranks_in(files[node.name], node.ranks) & set(node.ranks):
             one = results.setdefault(rank, RankResult(rank, node.name))
             if one.state not in (DONE, "failed"):
-                results[rank] = replace(one, why="its node said no more of it")
+                results[rank] = replace(one, why="no further status from its node")
 
     work = {node.name: ask(node) for node in manifest.nodes if files.get(node.name)}
     _, failed = await settle(work)

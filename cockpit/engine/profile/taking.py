@@ -201,7 +201,7 @@ class Taking:
                 if window.rank in own and window.rank not in windows:
                     windows[window.rank] = replace(window, why=one_line(window.why, limit=300))
                     where[window.rank] = node
-            absent.update(dict.fromkeys(own - windows.keys(), "its node says nothing of it"))
+            absent.update(dict.fromkeys(own - windows.keys(), "no status from its node"))
         for rank in self.wish.ranks or ():
             if rank in places:
                 absent.setdefault(rank, "gone: its process no longer exists")

@@ -168,7 +168,7 @@ def _take(file: BinaryIO, folder: Path) -> None:
         left -= size
         most = JSON_BYTES if name.endswith(".json") else FILE_BYTES
         if name in seen or len(seen) >= FILES or size > most or left < 0:
-            raise Malformed(f"{name}: there twice, or more than may be in a bundle")
+            raise Malformed(f"{name}: duplicate entry, or bundle too large")
         seen.add(name)
         space.check(size)
         target = folder / name

@@ -177,7 +177,7 @@ class Copies:
         key = name, of or file
         count, last = self._begun.get(key, (0, 0.0))
         if count >= GAPS and time.monotonic() < last + GAP_S:
-            raise Malformed(f"{of or file} keeps starting anew")
+            raise Malformed(f"{of or file} is truncated or replaced too often")
         self._begun[key] = count + 1, time.monotonic()
         if not of:
             self._trails[key] = Trail()

@@ -247,12 +247,12 @@ class _Search:
         try:
             info, link = os.stat(path), os.readlink(path)
         except FileNotFoundError:
-            return [], "nowhere: it is closed"
+            return [], "to a closed descriptor"
         except OSError as error:
-            return [], "where this user may not look (%s)" % error.strerror
+            return [], "to an unknown place (%s)" % error.strerror
         if stat.S_ISREG(info.st_mode):
             if not os.path.isabs(link) or not writes(pid, fd):
-                return [], "to %s, which it only reads" % link
+                return [], "to %s, opened read-only" % link
             return [_Place(pid, fd, info, link, depth > 0)], ""
         if stat.S_ISFIFO(info.st_mode):
             return self._through(pid, info.st_ino, link, depth)
@@ -271,7 +271,7 @@ class _Search:
         if not readers:
             return self._away(pid)
         if depth >= DEPTH:
-            return [], "to one pipe after another"
+            return [], "through too many pipes"
         process = procfs.stat(readers[0][0])
         if process is None:
             return [], _unread()
@@ -351,7 +351,7 @@ class _Search:
             found += [place._replace(shared=True) for place in places]
             if why not in reasons:
                 reasons.append(why)
-        return found, "" if found else "%s; srun --output=FILE would make a file of it" % reasons[0]
+        return found, "" if found else "%s; use srun --output=FILE to write a file" % reasons[0]
 
     def _reading(self, inode: int) -> List[Tuple[int, int]]:
         """The processes that read a pipe, each with its descriptor."""

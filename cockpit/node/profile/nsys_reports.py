@@ -193,7 +193,7 @@ class _Sums:
         said = self._run(Child(words, limit_s=EXPORT_S, folder=folder), 1 << 20, trouble)
         if not safefiles.size(target):
             text = said.decode("utf-8", "replace").strip()[-200:]
-            raise OSError(0, "nsys wrote no export: %s" % (text or "it said nothing"))
+            raise OSError(0, "nsys wrote no export: %s" % (text or "no message"))
         return target
 
     def _check_room(self, folder: str, size: int) -> None:
@@ -210,7 +210,7 @@ class _Sums:
         runs = any(procfs.alive(pid, ticks) for pid, ticks in _running(self._asked))
         if runs and memory is not None and memory < needs:
             text = f"its export may take {needs / 1e9:.1f} GB of memory, {memory / 1e9:.1f} GB are free"
-            raise OSError(0, f"{text} beside the ranks that run; wait for their end, {elsewhere}")
+            raise OSError(0, f"{text} while ranks are running; wait until they end, {elsewhere}")
 
     def _sum(
         self, export: str, source: str, ranks: Dict[int, Optional[int]], *, alone: bool
@@ -228,7 +228,7 @@ class _Sums:
         try:
             return [safefiles.parse(line) for line in data.split(b"\n") if line]
         except ValueError:
-            raise OSError(0, "its summary is not what it should be") from None
+            raise OSError(0, "invalid summary") from None
 
     def _run(self, child: Child, most: int, trouble: Callable[[], str]) -> bytes:
         """What a child has written, once it has ended.

@@ -82,7 +82,7 @@ class _Rank:
         except rings.Unable as error:
             self.end("refused", str(error))
         except OSError as error:
-            self.end("failed", "it cannot be told: %s" % error.strerror)
+            self.end("failed", "cannot send the order to it: %s" % error.strerror)
 
     def look(self, number: int, deadline_ns: int) -> None:
         """What its hook says by now."""
