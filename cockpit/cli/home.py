@@ -50,7 +50,7 @@ def _carried_out(wish: Wish, verb: Callable[[list[str]], int]) -> str:
     except (KeyboardInterrupt, EOFError):
         say("interrupted")
     except SystemExit as error:
-        return "" if not error.code else f"cockpit {wish.words[0]}: it could not be started so"
+        return "" if not error.code else f"cockpit {wish.words[0]}: failed to start"
     return ""
 
 
@@ -65,7 +65,7 @@ def _surroundings(cwd: str, env: Mapping[str, str]) -> Iterator[None]:
         if cwd:
             os.chdir(cwd)
     except OSError as error:
-        raise os_error("cannot be entered", cwd, error, hint="it was started there") from None
+        raise os_error("cannot change to the run's working directory", cwd, error) from None
     os.environ.update(env)
     try:
         yield

@@ -94,7 +94,7 @@ class Challenge:
         elif others or self.number:
             lines.append(f"Each login needs its own code: {self.number} done, {len(others)} after this one.")
         else:
-            lines.append("What you type is used once, and not kept.")
+            lines.append("Used once, then discarded.")
         return lines
 
 

@@ -62,12 +62,13 @@ class CockpitApp(BaseApp):
 
     def run_items(self, *, states: bool = False) -> Iterator[Item]:
         """The other runs known here; none can be opened where leaving this one would end it."""
-        return run_items(self.flight.name, self._show_run, self.flight.leaving, states=states)
+        why_not = self.flight.leaving and f"on leaving, {self.flight.leaving}"
+        return run_items(self.flight.name, self._show_run, why_not, states=states)
 
     def _show_run(self, folder: RunFolder) -> None:
         """Leave this run, which continues, and open another one."""
         if self.flight.leaving:
-            self.notify(f"run {folder.name} is not opened: {self.flight.leaving}", severity="warning")
+            self.notify(f"cannot open {folder.name}: on leaving, {self.flight.leaving}", severity="warning")
             return
         try:
             launcher = folder.manifest.launcher

@@ -197,8 +197,7 @@ class BaseApp(App[int]):
             self._driver.flush()
 
     def _dropped_keys(self, count: int) -> None:
-        keys = "a key that was" if count == 1 else f"{count} keys that were"
-        self.notify(f"busy: {keys} typed meanwhile did nothing", severity="warning")
+        self.notify(f"busy: {count} key{'s' * (count > 1)} ignored", severity="warning")
 
     def notify(self, message: str, **how: Any) -> None:
         """Show a message without any markup; the first key after there was time to read it removes it.
@@ -342,7 +341,7 @@ class BaseApp(App[int]):
         """End; :attr:`error` says why once the terminal is back. The run continues."""
         self._ending = True
         why = explained(error)
-        self.error = CockpitError(f"the app had to end: {why.what}", where=why.where, hint=why.hint)
+        self.error = CockpitError(f"app exited: {why.what}", where=why.where, hint=why.hint)
         if self._running:
             self.leave()
 

@@ -85,9 +85,9 @@ EVERY: tuple[Command, ...] = (
     _home(
         "run_again",
         "r",
-        "run again: shows the command and what was not kept of its environment, then asks",
+        "run again: shows the command and environment variables that were not saved, then asks",
         "run again",
-        "Secrets are not kept; they are asked for by name.",
+        "Secrets are not saved; cockpit prompts for them.",
         40,
         changes=True,
     ),
@@ -389,7 +389,7 @@ EVERY: tuple[Command, ...] = (
     _stacks("classes", "1", "ranks by what they do"),
     _stacks("tree", "2", "the tree of all stacks"),
     _stacks("threads", "3", "threads of the chosen rank"),
-    _doctor("look_again", "r", "check the nodes again", "look again", footer=20),
+    _doctor("look_again", "r", "check the nodes again", "check again", footer=20),
     _profile(
         "profile_again",
         "P",

@@ -90,14 +90,14 @@ def test_folder_and_variables_are_those_of_the_run_for_one_verb(
 def test_a_folder_that_is_gone_is_said_and_nothing_is_started(wishes: list[Wish], tmp_path: Path) -> None:
     wishes += [Wish(["run", "hosts"], str(tmp_path / "gone"))]
     home.main(lambda words: pytest.fail("it was started"))
-    assert "cannot be entered" in shown()[1][1]
+    assert "cannot change to the run's working directory" in shown()[1][1]
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (CockpitError("no route to host", where="gpu07"), "gpu07: no route to host"),
-        (SystemExit(2), "cockpit attach: it could not be started so"),
+        (SystemExit(2), "cockpit attach: failed to start"),
         (KeyboardInterrupt(), ""),
     ],
 )

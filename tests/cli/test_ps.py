@@ -274,8 +274,8 @@ def test_ranks_whose_steps_nobody_tells(capsys: pytest.CaptureFixture[str]) -> N
     assert behind == ["", "~3 collectives", "", ""]
     clock = time.strftime("%H:%M:%S", time.localtime(now))
     (first, second) = [line for line in text.splitlines() if line.startswith("no step is known for")]
-    last = "AGE is since its last collective, as its flight recorder had it at"
-    assert first == f"no step is known for rank 1: {last} {clock}"
+    last = "AGE is since its last collective, as of"
+    assert first == f"no step is known for rank 1: {last} {clock} (flight recorder)"
     assert second.startswith(
         "no step is known for ranks 0,2: AGE is since their main threads last ran; > means"
     )

@@ -28,7 +28,7 @@ def test_how_the_next_one_was_started_and_how_far_it_came() -> None:
     well = run("otter", 200, "ended", "--batch", "24", "--compile")
     assert since(FAILED, [FAILED, well, run("old", 50, "ended")]) == (
         "since then",
-        "--batch 26 → 24, --compile not set → set in otter, which ended well",
+        "--batch 26 → 24, --compile not set → set in otter, which succeeded",
     )
 
 

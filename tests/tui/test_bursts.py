@@ -131,7 +131,7 @@ def test_what_is_typed_while_a_key_takes_too_long_does_nothing(monkeypatch: pyte
                 lambda: isinstance(app.screen, Finder) and app.typeahead.idle, "the list of keys opens"
             )
             over.set()
-            await until(pilot, lambda: said(app, "typed meanwhile did nothing"), "said")
+            await until(pilot, lambda: said(app, "keys ignored"), "said")
             assert isinstance(app.screen, Finder)
             assert app.screen.query_one(Input).value == ""
             assert stage.stops == []

@@ -275,16 +275,16 @@ def test_between_two_looks_at_recorders_a_slow_rank_is_compared_by_its_last_know
 def test_a_rank_whose_steps_nobody_tells_says_when_it_went_on() -> None:
     pace, now = Pace(range(4)), T0 + 120
     pace.signs.ran(3, 5.0, 7, now - 30)
-    assert row(shown(Run().running(), 3, pace=pace), "went on").startswith(
+    assert row(shown(Run().running(), 3, pace=pace), "activity").startswith(
         "its main thread has not run for ~>"
     )
     pace.signs.ran(3, 6.0, 7, now - 1)
-    assert row(shown(Run().running(), 3, pace=pace), "went on") == "~<2 s since its main thread last ran"
+    assert row(shown(Run().running(), 3, pace=pace), "activity") == "~<2 s since its main thread last ran"
     pace.signs.entered(3, Count(1204, round(1e6 * (now - 43)), 3, round(1e6 * (now - 1))), now)
     lines = shown(Run().running(), 3, pace=pace)
-    assert row(lines, "went on").startswith(
-        "~42 s since its last collective, as its flight recorder had it at "
-    )
+    active = row(lines, "activity")
+    assert active.startswith("~42 s since its last collective, as of ")
+    assert active.endswith("(flight recorder)")
     assert row(lines, "entered") == "1,204 collectives"
     assert row(lines, "behind") == "~3 collectives behind"
     ended = Run().running()
@@ -892,9 +892,9 @@ def told(**other: str) -> dict[str, Any]:
 
 def test_what_nccl_says_is_shown_with_what_differs_first() -> None:
     lines = shown(Run().running(), 3, 90, **told(bond0="docker0"))
-    at = lines.index("NCCL  as it says itself")
+    at = lines.index("NCCL  as reported by NCCL")
     assert lines[at + 1] == "bootstrap interface: docker0, most others bond0"
-    assert "NCCL takes docker0 on gpu02" in lines[at:]
+    assert "NCCL uses docker0 on gpu02" in lines[at:]
     assert table().by_id["on-bridge"].means in " ".join(lines[at:])
     text = "\n".join(lines[at:])
     assert "version    NCCL 2.18.6, CUDA 12.1, driver for CUDA 12.2" in text
@@ -903,7 +903,7 @@ def test_what_nccl_says_is_shown_with_what_differs_first() -> None:
 
 def test_a_rank_like_the_others_has_no_difference() -> None:
     lines = shown(Run().running(), 2, 90, **told(bond0="docker0"))
-    at = lines.index("NCCL  as it says itself")
+    at = lines.index("NCCL  as reported by NCCL")
     assert lines[at + 1].startswith("version ")
     assert not any("docker0" in line for line in lines)
 

@@ -109,7 +109,7 @@ def test_keys() -> None:
             await pilot.press("Y")
             await until(pilot, lambda: app.clipboard == COMMAND, "the command was copied")
             await pilot.press("j", "f1")
-            await until(pilot, lambda: "r looks again" in text_of(app), "help")
+            await until(pilot, lambda: "r checks again" in text_of(app), "help")
             await pilot.press("escape", "r")
             await until(pilot, lambda: "8 nodes fit" in text_of(app), "all is well now")
             await pilot.press("q")

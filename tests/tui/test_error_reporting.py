@@ -431,7 +431,7 @@ def test_without_a_screen_it_ends_with_one_line(
     asyncio.run(asyncio.wait_for(app.run_async(headless=True, size=SIZE), PATIENCE_S))
     assert app.error is not None
     assert len(str(app.error).splitlines()) == 1
-    assert "the app had to end: internal error in" in str(app.error)
+    assert "app exited: internal error in" in str(app.error)
     assert f"details: {details()[-1]}" in str(app.error)
     assert app.error.code is Exit.USAGE
     assert stage.stops == []
@@ -455,7 +455,7 @@ def test_an_app_that_does_nothing_but_fail_ends(monkeypatch: pytest.MonkeyPatch)
 
     app = asyncio.run(main())
     assert app.error is not None
-    assert "the app had to end" in str(app.error)
+    assert "app exited" in str(app.error)
 
 
 def test_what_is_read_to_its_end_while_the_screen_is_removed_is_not_drawn() -> None:

@@ -193,7 +193,7 @@ def test_memory_and_what_was_changed_since_are_shown() -> None:
                 "gpu01 GPU 3, 79.0 GiB at first",
                 "14 ms median of 1 step ",
             )
-            await sees(app, pilot, "since then --batch 26 → 24 in otter, which ended well")
+            await sees(app, pilot, "since then --batch 26 → 24 in otter, which succeeded")
             await pilot.press("up")
             await until(pilot, lambda: "since then" not in text_of(app), "otter ended well")
         async with home((80, 30)) as (app, pilot):
@@ -363,7 +363,7 @@ def test_a_run_is_removed_by_the_verb_which_asks() -> None:
         async with home() as (app, pilot):
             await sees(app, pilot, "live-heron")
             await pilot.press("X")
-            await sees(app, pilot, "remove a run that is over: it continues")
+            await sees(app, pilot, "remove a run that is over: still running")
             await pilot.press("down", "X")
             await until(pilot, lambda: app.wish is not None, "a wish")
             assert app.wish is not None
@@ -417,8 +417,10 @@ def test_running_again_shows_the_command_and_asks_for_secrets(monkeypatch: pytes
             await sees(app, pilot, "otter")
             await pilot.press("r")
             await until(pilot, lambda: isinstance(app.screen, Question) and app.screen.readable, "a question")
-            await sees(app, pilot, "cockpit run hosts --env HF_TOKEN -- train.py", "HF_TOKEN; you are asked")
-            await sees(app, pilot, "NCCL_DEBUG is 'WARN' in this shell: set to 'INFO'")
+            await sees(
+                app, pilot, "cockpit run hosts --env HF_TOKEN -- train.py", "HF_TOKEN; cockpit prompts"
+            )
+            await sees(app, pilot, "NCCL_DEBUG is 'WARN' in this shell: using 'INFO'")
             await pilot.press("s", "enter")
             await until(pilot, lambda: isinstance(app.screen, LoginDialog), "the secret is asked for")
             field = app.screen.query_one(Input)

@@ -398,7 +398,7 @@ def test_an_empty_log_says_what_it_waits_for(pen: Pen) -> None:
     async def scene(app: LogApp, pilot: Pilot[None]) -> None:
         app.log_view.empty_text = "building op shm_comm, 34 s"
         app.log_view.open(pen.book, NODES)
-        assert await settled(app, pilot) == ["no output yet", "building op shm_comm, 34 s"]
+        assert await settled(app, pilot) == ["no output", "building op shm_comm, 34 s"]
         assert app.log_view.status == "following · 0 lines"
 
     play(scene)

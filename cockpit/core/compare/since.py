@@ -66,7 +66,7 @@ def _changed(before: Brief, after: Brief) -> str:
 def _came(run: Brief, later: Brief) -> str:
     """How far the later one came, or comes."""
     if later.well:
-        return ", which ended well"
+        return ", which succeeded"
     if run.step is not None and later.step is not None and later.step > run.step:
         return ", past this step"
     return f", {later.word}" if later.word not in GOES_ON else ""

@@ -95,7 +95,7 @@ class Deeds:
         if not found.secrets:
             take(())
             return
-        about = ("They were not kept. What you type goes to the ranks as before, and to no file here.",)
+        about = ("Not saved with the run. Passed to the ranks, never written to disk.",)
         asked = Wanted("secrets of the run", about, found.secrets, "start")
         self._screen.app.push_screen(LoginDialog(asked), take)
 
@@ -106,7 +106,7 @@ class Deeds:
         if brief is None:
             return "no run is listed"
         if brief.over:
-            return "it is over"
+            return "the run has ended"
         if brief.run in self._known.elsewhere:
             return "cockpit did not start it"
         if brief.foreign:
@@ -119,7 +119,7 @@ class Deeds:
         lines += [f"ranks  {brief.running} of {brief.ranks} are running", ""]
         if brief.asked is None or brief.unreachable:
             who = nodes_text(brief.unreachable) or "its nodes"
-            lines.append(f"This is as known here: {who} did not answer yet.")
+            lines.append(f"From local data: no answer from {who} yet.")
         lines.append("stop: SIGTERM, time to end, time for a profiler to write its report, then SIGKILL.")
         answers = [Answer("stay", "stay", "n"), Answer("stop", "stop the run", "s", grave=True)]
 
@@ -136,10 +136,10 @@ class Deeds:
         if brief is None:
             return "no run is listed"
         if brief.run in self._known.elsewhere:
-            return "nothing of it is here"
+            return "no local data"
         if brief.over or brief.word in (DAMAGED, NOT_STARTED):
             return ""
-        return "it continues" if brief.word in GOES_ON else "it is not known to be over"
+        return "still running" if brief.word in GOES_ON else "may still be running"
 
     def remove(self, brief: Brief) -> None:
         """Show what a run takes here and on its nodes, and ask, as the verb does."""
@@ -182,7 +182,7 @@ class Deeds:
             "A hostfile, or nodes as after -w: gpu[01-04],big1. Each is asked for at most "
             f"{PATIENCE_S:g} s; nothing is changed there.",
         )
-        asked = Wanted("look on which nodes?", about, ("HOSTFILE or NODES",), "look", echo=True)
+        asked = Wanted("search which nodes?", about, ("HOSTFILE or NODES",), "look", echo=True)
         self._screen.app.push_screen(LoginDialog(asked), take)
 
     async def _look(self, text: str) -> None:

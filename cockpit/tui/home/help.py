@@ -6,7 +6,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "runs": (
         "runs",
         (
-            "What is known on this machine: runs that need a person first, then those that continue, then",
+            "What is known on this machine: runs that need attention first, then running ones, then",
             "the newest. Nodes of runs that continue are asked in the background; grey: not answered yet.",
             "",
             "{open} opens a run · {filter_runs} filters · {run_again} runs it again · {stop_run} stops it",

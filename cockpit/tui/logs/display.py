@@ -472,7 +472,7 @@ class LogDisplay(Widget):
             return []  # how far that is stands below
         width = max(1, self.size.width)
         why = (wrap(line, width, break_on_hyphens=False) for line in self.empty_text.splitlines())
-        return ["no output yet", *chain.from_iterable(why)]
+        return ["no output", *chain.from_iterable(why)]
 
     # What is new, and the status
 

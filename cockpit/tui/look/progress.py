@@ -29,7 +29,7 @@ def behind_text(sign: Sign) -> str:
 def about(sign: Sign, now: float) -> str:
     """When the last sign of one rank was: ``~<2 s since its main thread last ran``."""
     if sign.source == RECORDER:
-        had = f"as its flight recorder had it at {clock_text(sign.seen_at, 8)}"
+        had = f"as of {clock_text(sign.seen_at, 8)} (flight recorder)"
         return f"{age_text(sign, now)} since its last collective, {had}"
     if sign.least:
         return f"its main thread has not run for {age_text(sign, now)}"
@@ -45,12 +45,12 @@ def sentences(signs: Mapping[int, Sign], age: str) -> Iterator[str]:
     if entered:
         whose, recorders = ("its", "recorder") if len(entered) == 1 else ("their", "recorders")
         at = clock_text(max(sign.seen_at for sign in entered.values()), 8)
-        told = f"as {whose} flight {recorders} had it at {at}"
+        told = f"as of {at} (flight {recorders})"
         yield f"{_unknown(entered)}: {age} is since {whose} last collective, {told}"
     ran = {rank: sign for rank, sign in signs.items() if sign.source == CPU}
     if ran:
         whose = "its main thread" if len(ran) == 1 else "their main threads"
-        more = "; > means: not since it was first inspected" if any(one.least for one in ran.values()) else ""
+        more = "; > means: at least this long" if any(one.least for one in ran.values()) else ""
         yield f"{_unknown(ran)}: {age} is since {whose} last ran{more}"
 
 

@@ -93,7 +93,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
             "What differs between nodes: the minority is named, or, if there is no majority, every node.",
             "And what is wrong with a single node. Nothing is changed on any node.",
             "",
-            "up, down: findings · {open} copies the first step · {look_again} looks again · {back} goes back",
+            "up, down: findings · {open} copies the first step · {look_again} checks again · {back}: back",
         ),
     )
 }

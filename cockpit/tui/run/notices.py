@@ -127,7 +127,7 @@ def waiting_text(board: Board, now: float, *, recorded: bool) -> str:
         # Others started it, and the notes say where its output goes.
         return one_line("; ".join(notes), limit=600)
     if recorded or model.over:
-        return "and none will come: the run has ended"
+        return "the run has ended"
     if board.pace.front is not None:
         return "ranks make steps, but print nothing"
     age = span_text(max(0.0, now - board.manifest.created))

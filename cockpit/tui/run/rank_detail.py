@@ -171,7 +171,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
 def _sign(sign: Sign, now: float, paper: Paper) -> Iterator[Line]:
     """When a rank whose steps nobody tells went on last."""
     yield from paper.heading("Pace", "estimated: no step of it is known")
-    yield from paper.row("went on", about(sign, now))
+    yield from paper.row("activity", about(sign, now))
     yield from paper.row("entered", "" if sign.collectives is None else f"{sign.collectives:,} collectives")
     behind = behind_text(sign)
     yield from paper.row("behind", behind and f"{behind} behind", "warning" if sign.behind > 1 else "")

@@ -253,7 +253,7 @@ class RunScreen(CommandScreen):
             ),
             "runs": Handler(
                 lambda: self.deeds.list_runs(),
-                lambda: self._flight.leaving and f"then {self._flight.leaving}",
+                lambda: self._flight.leaving and f"on leaving, {self._flight.leaving}",
             ),
             "compare": Handler(self.deeds.compare),
             "open": Handler(self._do_open, self._no_open),
