@@ -57,7 +57,9 @@ _CHINESE = {
     "lost: {}": "失联：{}",
     "gone": "进程已不在",
     "damaged: only the beginning could be unpacked ({})": "文件损坏，只能解压开头部分（{}）",
-    "read up to {} bytes: so much out of {} packed bytes is no log": "只读了 {} 字节：压缩包才 {} 字节，可疑",
+    "stopped at {} bytes: {} compressed bytes expand too far for a log": (
+        "只读了 {} 字节：{} 字节的压缩数据解压后过大，不像日志"
+    ),
     "cut off: its end is missing, and only the rest could be unpacked": "文件不完整，只能解压到断开处",
     "last good run of this command: {}; {}": "同一命令上一次成功的训练：{}；{}",
     "RULE": "规则",

@@ -64,7 +64,7 @@ MEASURE = obj(
         "after": "number|null: the same of the other run",
         "spread": "number|null: how much it varies from step to step; null: not known",
         "ratio": "number|null: after by before; null: not known",
-        "beyond": "boolean|null: whether they differ by more than steps vary; null: not known",
+        "beyond": "boolean|null: whether they differ beyond normal variation; null: not known",
     },
 )
 
@@ -447,9 +447,9 @@ SIDE = obj(
     {
         "run": "string: its name",
         "state": "string: how it is, or how it ended, in words",
-        "code": "integer|null: exit code of a cockpit that watched it to its end; null: it goes on",
+        "code": "integer|null: exit code of a cockpit that watched it to its end; null: still running",
         "began": "number: unix seconds",
-        "ended": "number|null: when its last rank ended, unix seconds; null: it goes on, or not known",
+        "ended": "number|null: when its last rank ended, unix seconds; null: still running, or not known",
         "took_s": "number: seconds until then, or until now",
         "ranks": "integer: how many",
         "program": each("the training program", "string: a word"),
@@ -1041,7 +1041,7 @@ SCHEMAS: dict[str, Schema] = {
                         ),
                     ),
                     "noise": "number|null: how much both vary from value to value; null: not known",
-                    "alike_to": "number|null: the last step up to which both are the very same; null: none",
+                    "alike_to": "number|null: the last step up to which both are identical; null: none",
                     "apart": {
                         "description": "from where to where they differ by more than noise; null: nowhere",
                         "type": ["array", "null"],
@@ -1062,9 +1062,9 @@ SCHEMAS: dict[str, Schema] = {
             "made": "number: when the report was made, unix seconds",
             "version": "string: of cockpit",
             "state": "string: how it is, or how it ended, in words",
-            "code": "integer|null: exit code of a cockpit that watched it to its end; null: it goes on",
+            "code": "integer|null: exit code of a cockpit that watched it to its end; null: still running",
             "began": "number: unix seconds",
-            "ended": "number|null: when its last rank ended, unix seconds; null: it goes on, or not known",
+            "ended": "number|null: when its last rank ended, unix seconds; null: still running, or not known",
             "took_s": "number: seconds until then, or until the report was made",
             "command": each("as it was typed, without secrets", "string: a word"),
             "program": each("the training program", "string: a word"),
@@ -1111,7 +1111,7 @@ SCHEMAS: dict[str, Schema] = {
                             {
                                 "run": "string: its name",
                                 "began": "number: unix seconds",
-                                "ended": "number|null: the same; null: it goes on",
+                                "ended": "number|null: the same; null: still running",
                                 "state": "string: how it is, or how it ended",
                                 "how": "string: by what it continues the one before; empty: it is the first",
                                 "sure": "boolean: whether that is on record",
@@ -1204,7 +1204,7 @@ SCHEMAS: dict[str, Schema] = {
                 obj("one", {"name": "string: W&B, …", "url": "string: its address"}),
             ),
             "secrets_taken": "integer: secrets that were taken out as the report was made",
-            "last_good": "string: of a run that failed, the last one of the same command that ended well; "
+            "last_good": "string: of a run that failed, the last successful one of the same command; "
             "empty: none",
         },
     ),
@@ -1317,7 +1317,7 @@ SCHEMAS: dict[str, Schema] = {
                                     "bytes": "integer: what it takes",
                                     "whole": "boolean: whether all of it was counted",
                                     "there": "boolean: whether there is one",
-                                    "uncollected": "integer: reports in it that are nowhere else",
+                                    "uncollected": "integer: reports in it that were not collected",
                                     "why": "string: why nothing is known of it; empty: it is",
                                 },
                             ),

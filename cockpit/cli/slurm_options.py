@@ -60,7 +60,8 @@ def run_folder(
         return found[0]
     if found:
         names = ", ".join(folder.name for folder in found)
-        raise CockpitError(f"several runs: {names}", where=f"--slurm {word}", hint="name one, or its step")
+        hint = "give one of these names, or JOBID.STEP"
+        raise CockpitError(f"several runs in this job: {names}", where=f"--slurm {word}", hint=hint)
     hint = "to find runs started elsewhere: cockpit ps --slurm " + word
     raise CockpitError("no known cockpit run in this job", where=f"--slurm {word}", hint=hint.rstrip())
 

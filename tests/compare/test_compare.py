@@ -79,7 +79,7 @@ def test_what_differs_and_no_more() -> None:
 def test_two_runs_of_one_command_on_one_machine_do_not_differ() -> None:
     found = compared(run(HEALTHY), run(FAILED, days=1))
     assert found.differences == ()
-    assert found.said[0] == "nothing that is on record differs"
+    assert found.said[0] == "no recorded differences"
     assert found.loss is not None
     assert (found.loss.alike_to, found.loss.apart) == (STEPS, None)
     assert not any(one.beyond for one in found.pace)
@@ -144,7 +144,7 @@ def test_what_is_not_on_record_is_said() -> None:
     found = compared(before, after)
     assert "git" not in told(found)
     assert [(one.name, one.runs) for one in found.unrecorded] == [("git", (HEALTHY,))]
-    assert any("not on record (before): git" in line for line in as_lines(found, 80))
+    assert any("not recorded (before): git" in line for line in as_lines(found, 80))
 
 
 def test_what_changed_since_it_last_worked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +162,7 @@ def test_what_changed_since_it_last_worked(capsys: pytest.CaptureFixture[str]) -
     assert "0.1 → 0.2" in shown.out
     assert last_good(good) is None
     assert main(["compare", HEALTHY]) == CockpitError("").code
-    assert "no earlier run of the same command" in capsys.readouterr().err
+    assert "no earlier successful run of the same command" in capsys.readouterr().err
 
 
 def test_the_report_names_the_last_good_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,9 @@ class Run:
     logs: float = 0.0
     cpu: Callable[[int, float], float] = lambda rank, second: 95.0
     frozen: Callable[[float], int] = lambda second: 0
-    verdict: Callable[[float], Finding] = lambda second: Finding("moving", "nobody is stuck", severity="info")
+    verdict: Callable[[float], Finding] = lambda second: Finding(
+        "moving", "no rank is stuck", severity="info"
+    )
     missing: Callable[[float], int] = lambda second: 0
     waiting: Callable[[float], int] = lambda second: 0
     away: dict[str, tuple[float, float]] = field(default_factory=dict)

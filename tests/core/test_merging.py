@@ -73,8 +73,8 @@ def test_a_node_that_is_silent_in_one_and_answers_in_another_is_not_silent() -> 
 def test_other_jobs_are_refused() -> None:
     one = taken("gpu01", range(2), 100.0, run="otter")
     for odd, why in (
-        (taken("gpu02", range(2, 4), 100.0, run="heron"), "is of run heron, and a of otter"),
-        (replace(one, ranks={0: Place("gpu01")}), "is of rank 0, and a of ranks 0-3"),
+        (taken("gpu02", range(2, 4), 100.0, run="heron"), "belongs to run heron, but a to run otter"),
+        (replace(one, ranks={0: Place("gpu01")}), "has rank 0, but a has ranks 0-3"),
         (replace(one, samples=[]), "it contains no stacks"),
     ):
         with pytest.raises(CockpitError, match=why):
@@ -84,8 +84,8 @@ def test_other_jobs_are_refused() -> None:
 def test_names_of_two_jobs_are_said_and_never_sure() -> None:
     other = replace(taken("gpu02", range(2, 4), 100.0), title="job at 10.0.0.1:29501, on gpu02")
     whole = merged({"a": taken("gpu01", range(2), 100.0), "b": other})
-    said = "a is of job at 10.0.0.1:29500; b is of job at 10.0.0.1:29501: merged as if they were one job"
-    assert whole.notes == (said,)
+    said = "a belongs to job at 10.0.0.1:29500; b belongs to job at 10.0.0.1:29501"
+    assert whole.notes == (f"{said}: merged as if they were one job",)
     judged = whole.judged(Finding("hang", "rank 1 is elsewhere", certainty="sure"))
     assert (judged.certainty, judged.evidence) == ("likely", ("these snapshots may be of different jobs",))
 

@@ -422,7 +422,7 @@ def test_a_wait_for_gpus_is_never_sure() -> None:
 def test_who_is_not_heard_of_may_be_the_one() -> None:
     odd = {1: still(USER, call="read"), 2: mute("timeout", "py-spy took longer than 10 s")}
     found = verdict(snapshot(8, still(ALL_REDUCE), odd))
-    assert "rank 2 not heard" in named(found, "io", 1, certainty="likely")
+    assert "no answer from rank 2" in named(found, "io", 1, certainty="likely")
     silent = verdict(snapshot(8, still(ALL_REDUCE), silent={"gpu2": "no answer within 5 s"}))
     assert "gpu2: no answer" in named(silent, "silent", 4, 5, 6, 7, certainty="unsure")
 

@@ -406,7 +406,7 @@ def test_who_builds_is_told_from_who_waits_for_that() -> None:
     # One that did not answer may be it.
     unheard = verdict(snapshot(4, waits, {1: mute("timeout", "py-spy took too long")}))
     assert "no rank does" not in named(unheard, "build", certainty="unsure")
-    assert any("rank 1 not heard: py-spy took too long" in fact for fact in unheard.evidence)
+    assert any("no answer from rank 1: py-spy took too long" in fact for fact in unheard.evidence)
 
 
 @pytest.mark.parametrize(("holder", "certainty"), [(0, "sure"), (77, "likely")])

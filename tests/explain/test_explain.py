@@ -326,7 +326,7 @@ def test_a_bomb_is_left(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"step 5/9 loss 3.0\n") + 300 * blank)
     code, said, memory = measured(str(path))
     assert code == Exit.OK
-    assert "packed bytes is no log" in said
+    assert "compressed bytes expand too far for a log" in said
     assert memory < LITTLE
 
 

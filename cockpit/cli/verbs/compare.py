@@ -36,8 +36,8 @@ def parser() -> Parser:
         "b",
         metavar="RUN",
         nargs="?",
-        help="the run that comes after it; without one, the first itself comes after the last run of the "
-        "same command that ended well",
+        help="a later run to compare with (default: RUN is compared with the last successful run of its "
+        "command)",
     )
     made.add_argument(
         "--md", metavar="FILE", nargs="?", const=STDOUT, help="Markdown, to FILE or else to stdout"
@@ -73,9 +73,9 @@ def _runs(first: str, second: str | None) -> tuple[RunFolder, RunFolder]:
         return one, other
     good = last_good(one)
     if good is None:
-        what = "no earlier run of the same command that ended well is known here"
+        what = "no earlier successful run of the same command"
         raise CockpitError(
             what, where=one.name, hint=f"name one: cockpit compare RUN {one.name}; see: cockpit ps"
         )
-    say(f"{one.name} beside {good.name}, the last run of the same command that ended well")
+    say(f"comparing {one.name} with {good.name}, the last successful run of the same command")
     return good, one

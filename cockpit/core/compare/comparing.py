@@ -49,7 +49,7 @@ def _loss(before: RunReport, after: RunReport, many: Amount) -> Losses | None:
 
 def _said(made: Comparison) -> Iterator[str]:
     count = len(made.differences)
-    yield f"{counted(count, 'difference')} on record" if count else "nothing that is on record differs"
+    yield counted(count, "recorded difference") if count else "no recorded differences"
     yield from _amount(made.amount)
     yield from _pace(made.pace)
     if made.loss is not None:
@@ -63,7 +63,7 @@ def _said(made: Comparison) -> Iterator[str]:
 
 def _amount(many: Amount) -> Iterator[str]:
     if many.same is True and many.why:
-        yield f"a step has as many {many.unit} in both, about {number(many.before)} ({many.why})"
+        yield f"same number of {many.unit} per step in both, about {number(many.before)} ({many.why})"
     elif many.same is False:
         sizes = f"{number(many.before)} and {number(many.after)} {many.unit}"
         yield f"a step has {sizes} ({many.why}): losses are compared by {many.unit}"
@@ -81,10 +81,10 @@ def _pace(measures: Sequence[Measure]) -> Iterator[str]:
     if step is None or step.ratio is None or step.more is None:
         return
     if not step.beyond:
-        how = "within what steps vary" if step.spread is not None else f"{step.ratio:.2f} times as long"
+        how = "within normal variation" if step.spread is not None else f"{step.ratio:.2f} times as long"
         yield f"a step takes {number(step.before or 0.0, 's')} and {number(step.after or 0.0, 's')}: {how}"
         return
-    text = f"a step takes {step.ratio:.2f} times as long, more than steps vary"
+    text = f"a step takes {step.ratio:.2f} times as long, beyond normal variation"
     more = {name: by_name[name].more or 0.0 for name in PHASES if name in by_name and by_name[name].beyond}
     whole = step.more
     name = max(more, key=lambda name: more[name] / whole, default=None)
@@ -108,20 +108,15 @@ def loss_lines(found: Losses) -> Iterator[str]:
         yield f"losses: no {found.by}{'s' * (found.by == 'step')} that both have"
         return
     if found.alike_to is not None:
-        more = "" if found.alike_to >= found.last else ", not after it"
-        yield f"losses: the very same numbers up to step {found.alike_to:,.0f}{more}"
+        yield f"losses: identical up to step {found.alike_to:,.0f}"
     here, last = f"{found.by} {place(found.last)}", found.rows[-1]
     ends = f"{number(last.before)} and {number(last.after)} near {here}"
     if found.apart is None:
         if found.alike_to is None or found.alike_to < found.last:
             yield f"losses: alike within their noise, {ends}"
     elif found.parted is not None:
-        since = (
-            "from the first one on"
-            if found.parted <= found.first
-            else f"from {found.by} {place(found.parted)} on"
-        )
-        yield f"losses part {since}: {ends}"
+        since = "from the start" if found.parted <= found.first else f"from {found.by} {place(found.parted)}"
+        yield f"losses diverge {since}: {ends}"
     else:
         first, until = map(place, found.apart)
-        yield f"losses are apart from {found.by} {first} to {until}, and alike at the end: {ends}"
+        yield f"losses differ from {found.by} {first} to {until}, then converge: {ends}"

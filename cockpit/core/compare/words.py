@@ -46,14 +46,16 @@ def unrecorded_lines(made: Comparison) -> Iterator[str]:
     sides = {made.before.run: "before", made.after.run: "after"}
     for one in made.unrecorded:
         runs = "both" if len(one.runs) > 1 else sides[one.runs[0]]
-        yield f"not on record ({runs}): {one.name}"
+        yield f"not recorded ({runs}): {one.name}"
 
 
 def measure_row(one: Measure) -> tuple[str, str, str, str, str]:
     """A row of a table: name, both values, their ratio, and whether that is more than steps vary."""
     value = [("" if each is None else number(each, one.unit)) for each in (one.before, one.after)]
     ratio = "" if one.ratio is None else f"×{one.ratio:.2f}"
-    sign = "" if one.beyond is None else "more than steps vary" if one.beyond else "as steps vary"
+    sign = (
+        "" if one.beyond is None else "beyond normal variation" if one.beyond else "within normal variation"
+    )
     return f"  {one.name}", value[0], value[1], ratio, sign
 
 

@@ -70,7 +70,9 @@ class Case(Facts):
             return ""
         who = ranks_words(part.ranks)
         if part.frozen:
-            return f"{who} likewise" if self.waits and self.all_frozen else f"{who} {self.still()}"
+            if self.waits and self.all_frozen:
+                return f"{ranks_words(part.ranks, 'has', 'have')} not moved either"
+            return f"{who} {self.still()}"
         stacks = {python_frames(dump.frames) for dump in self.dumps(next(ranks_of(part.ranks)))}
         return (
             f"{who} at {len(stacks)} places in {self.looks} samples" if len(stacks) > 1 else f"{who} at work"
@@ -82,7 +84,7 @@ class Case(Facts):
             return ""
         why = sorted(set(self.unheard.values()))
         told = why[0] if len(why) == 1 else f"{len(why)} reasons"
-        return f"{ranks_words(mask_of(self.unheard))} not heard: {told}"
+        return f"no answer from {ranks_words(mask_of(self.unheard))}: {told}"
 
 
 def state_fact(dump: Dump) -> str:

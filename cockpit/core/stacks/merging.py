@@ -45,12 +45,11 @@ def merged(parts: Mapping[str, Snapshot]) -> Merged:
         if not one.samples:
             raise CockpitError("it contains no stacks", where=name)
         if one.ranks.keys() != whole.ranks.keys():
-            what = (
-                f"is of {ranks_named(sorted(one.ranks))}, and {first} of {ranks_named(sorted(whole.ranks))}"
-            )
+            these, those = (ranks_named(sorted(each.ranks)) for each in (one, whole))
+            what = f"has {these}, but {first} has {those}"
             raise CockpitError(what, where=name, hint="give snapshots of one job")
         if whole.run and one.run and one.run != whole.run:
-            what = f"is of run {one.run}, and {first} of {whole.run}"
+            what = f"belongs to run {one.run}, but {first} to run {whole.run}"
             raise CockpitError(what, where=name, hint="give snapshots of one run")
     # The newest last: it has the last word on its ranks.
     by_age = sorted(parts, key=lambda name: parts[name].samples[0].at)
@@ -113,7 +112,7 @@ def _of_one_job(parts: Mapping[str, Snapshot]) -> tuple[list[str], list[str]]:
         called.setdefault(one.run or one.title.partition(",")[0], name)
     if len(called) < 2:
         return [], []
-    said = "; ".join(f"{name} is of {job}" for job, name in called.items())
+    said = "; ".join(f"{name} belongs to {job}" for job, name in called.items())
     return [f"{said}: merged as if they were one job"], ["these snapshots may be of different jobs"]
 
 

@@ -44,9 +44,9 @@ KINDS = {
     "cut": "all wait, and what some of them send is not answered",
     "mismatch": "ranks wait in different collectives",
     "together": "all wait in the same place: stacks cannot show for whom",
-    "moving": "nobody is stuck",
+    "moving": "no rank is stuck",
     "over": "all ranks ended with status 0",
-    "unknown": "not enough to say",
+    "unknown": "inconclusive",
 }
 """Every verdict, by the id of its finding."""
 
@@ -72,7 +72,7 @@ def _unknown(case: Case) -> Finding:
     facts = [case.part_fact(one) for one in [*case.others, *case.waits]]
     detail = "A single sample can't show which ranks are moving." if case.looks < 2 else ""
     facts.append(case.unheard_fact())
-    return Finding("unknown", "Not enough to say", 0, "", detail, tuple(facts), steps=(MORE,))
+    return Finding("unknown", "Inconclusive", 0, "", detail, tuple(facts), steps=(MORE,))
 
 
 def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:

@@ -228,7 +228,7 @@ def _unpacked(item: Item, file: Any, data: bytes, kind: str, notes: list[Phrase]
                 given += len(out)
                 yield out
             if given > BOMB_BYTES and given > BOMB_RATIO * max(taken, 1):
-                words = "read up to {} bytes: so much out of {} packed bytes is no log"
+                words = "stopped at {} bytes: {} compressed bytes expand too far for a log"
                 notes.append(Phrase(words, (f"{given:,}", f"{taken:,}")))
                 return
             if unpacker.eof:

@@ -121,8 +121,8 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "differences": (
         "differences",
         (
-            "What stands out, what is on record of one run and other on record of the other one, numbers",
-            "of steps, the newest profiles, how each ended. What is not on record may differ as well.",
+            "What stands out, recorded differences, numbers of steps, the newest profiles, how each ended.",
+            "What is not recorded may differ as well.",
             "",
             "up, down: lines · {open} copies what shows more · {copy_command} copies the command",
             "{next_pane}: the curves · {zoom}: this side alone · {back}: back",

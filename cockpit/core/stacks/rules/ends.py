@@ -227,7 +227,7 @@ def twice(case: Case) -> Finding | None:
     if not told or not case.stands or case.goes_on:
         return None
     ranks = mask_of(told) & case.snapshot.world
-    headline = f"{ranks_words(ranks, 'is', 'are')} there twice"
+    headline = f"{ranks_words(ranks, 'is', 'are')} claimed by two processes"
     if case.waits:
         headline += f": {case.wait_words()}"
     facts = (*told.values(), case.wait_fact(), case.unheard_fact())
