@@ -65,6 +65,18 @@ def test_what_was_slow_is_marked_and_higher_and_checkpoints_are_hatched() -> Non
     assert "".join(plain).isascii()
 
 
+@pytest.mark.parametrize("took", [0.14, 0.5, 0.66, 3.0])
+def test_of_steps_that_only_logs_tell_none_is_left_out(took: float) -> None:
+    pace = Pace(range(4))
+    for step in range(1, 81):
+        for rank in range(4):
+            pace.stepped(rank, step, NOW + took * step, exact=False)
+    seen = Sight(pace, Metrics(), {"a": range(4)}, NOW + took * 80, stretch=WHOLE, tall=9)
+    bars = next(line for line in said(seen) if line.startswith(" step time"))[11:72]
+    assert " " not in bars.strip()
+    assert len(bars.strip()) > 40
+
+
 def shown(scene: Scene, size: tuple[int, int], *keys: str) -> list[str]:
     """What is on the screen, and what is after each key."""
 

@@ -190,19 +190,20 @@ def _binned(points: Sequence[tuple[float, float]], frame: Frame) -> list[float |
     values: list[float | None] = [None] * (2 * window.columns)
     gaps = [later - at for (at, _), (later, _) in pairwise(points) if later > at >= window.since]
     usual = median(gaps) if gaps else 0.0
-    before = -math.inf
+    since = before = -math.inf
     for at, value in points:
+        if not 0 <= at - before <= STALL * usual:
+            since = at - usual
+        before = at
         if not math.isfinite(value):
             continue  # the next one covers its time: of steps that came together only one has a length
-        since = before if 0 < at - before <= STALL * usual else at - usual
-        before = at
         place = int((at - window.since) // half)
-        if place < 0:
-            continue
-        for each in range(max(0, int((since - window.since) // half) + 1), min(place, len(values))):
-            values[each] = value if values[each] is None else values[each]
-        if place < len(values):
-            values[place] = value
+        if place >= 0:
+            for each in range(max(0, int((since - window.since) // half) + 1), min(place, len(values))):
+                values[each] = value if values[each] is None else values[each]
+            if place < len(values):
+                values[place] = value
+        since = at
     return values
 
 
