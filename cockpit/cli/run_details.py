@@ -182,7 +182,11 @@ async def evidence(folder: RunFolder, model: RunModel, pools: Pools, *, connect:
     if folder.manifest.closed:
         return []
     names = lacking(folder, model) if connect else []
-    shown, errors = await gather(folder, model, pools.of(folder.manifest).lend, names)
+    try:
+        shown, errors = await gather(folder, model, pools.of(folder.manifest).lend, names)
+    except CockpitError as error:  # such as a full disk here
+        say(f"can't save the evidence of its nodes: {error}")
+        return []
     for text in amiss(folder, model, names, errors):
         say(text)
     return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -35,7 +36,11 @@ from cockpit.engine import briefs
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
+from cockpit.engine.run.join import Pools
 from cockpit.engine.run.paces import FILE, PaceBook, estimate, front_here
+from cockpit.engine.stacks import saved
+from cockpit.errors import CockpitError
+from tests.engine import test_evidence_gathered as evidence
 from tests.engine.knownruns import many
 from tests.engine.test_session import ENDED, FAILED, lines
 from tests.nccl.samples import SOCKET_2_10
@@ -58,6 +63,20 @@ def listed(**more: Any) -> None:
             }
         ]
     )
+
+
+def test_evidence_that_cannot_be_saved_here_costs_no_more_than_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise CockpitError("cannot write: No space left on device", where="rank-0.json")
+
+    made = evidence.folder()
+    now = evidence.model(made)
+    evidence.gathered(made, now, gpu01=evidence.Node({evidence.NAME: evidence.GOOD}))
+    monkeypatch.setattr(saved, "save", full)
+    assert asyncio.run(run_details.evidence(made, now, Pools(0.0), connect=False)) == []
+    assert "can't save the evidence of its nodes: rank-0.json: cannot write: No" in capsys.readouterr().err
 
 
 def test_before_its_first_step_it_is_starting(capsys: pytest.CaptureFixture[str]) -> None:
