@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Protocol
 
 from cockpit.base.events import Gap
@@ -21,14 +21,12 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import LogPiece, Reader
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.arrival import arrived
 from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.time_slices import Turn
 from cockpit.tui.look.units import BINARY
 
 _TICK_S = 0.1
-
-_SILENT_S = 15.0
-"""How long a node that sends nothing holds up what the others have sent."""
 
 _TOLD_S = 5.0
 """Seconds of waiting for missed output after which it prints how much is left."""
@@ -176,7 +174,7 @@ class Missed(Listener):
             )
 
     async def _show(self, session: Session, hold: Callable[[], bool]) -> None:
-        await _arrived(session)
+        await self._arrived(session)
         if self._since:
             self._book = Logbook(self._folder)
             try:
@@ -186,6 +184,20 @@ class Missed(Listener):
             self._folder.note_unseen({})
         self._through = True
 
+    async def _arrived(self, session: Session) -> None:
+        """Wait for what nodes have; say once how much that is, if it takes long."""
+        nodes, began, told = session.model.nodes, time.monotonic(), False
+
+        def waits(names: Set[str]) -> None:
+            nonlocal told
+            left = sum(session.behind.get(name, 0) for name in names)
+            if left and not told and time.monotonic() - began > _TOLD_S:
+                told = True
+                whose, much = nodes_text(in_order(names, nodes)), BINARY.text(left)
+                say(f"waiting for {much} of missed output from {whose}, to print it in time order")
+
+        await arrived(session, waits)
+
     async def _print(self, book: Logbook, show: Show) -> None:
         await book.load(since=dict(self._since))
         anything = True
@@ -194,34 +206,3 @@ class Missed(Listener):
             await show.batches()
             await show.unfinished()
             anything = book.flush(time.time())
-
-
-async def _arrived(session: Session) -> None:
-    """Wait until every node that goes on sending has sent what it had when it was first heard from."""
-    nodes, failed = session.model.nodes, session.pool.roll.failed
-    names = set(nodes)
-    before = {name: node.link_since for name, node in nodes.items()}
-    goals: dict[str, int] = {}
-    began = time.monotonic()
-    grown = {name: (session.here(name), began) for name in nodes}
-    told = False
-
-    def over(name: str) -> bool:
-        node, behind, here, now = nodes[name], session.behind.get(name), session.here(name), time.monotonic()
-        if here != grown[name][0]:
-            grown[name] = here, now
-        # What a node says it has may be wrong.
-        if node.done or name in session.paused or now - grown[name][1] > _SILENT_S:
-            return True
-        if behind is None:
-            return name in failed or node.link_since != before[name]
-        # A run may print faster than its link carries: it is never up to date.
-        return not behind or here >= goals.setdefault(name, here + behind)
-
-    while names := {name for name in names if not over(name)}:
-        left = sum(session.behind.get(name, 0) for name in names)
-        if left and not told and time.monotonic() - began > _TOLD_S:
-            told = True
-            whose = nodes_text(in_order(names, nodes))
-            say(f"waiting for {BINARY.text(left)} of missed output from {whose}, to print it in time order")
-        await session.wait(_TICK_S)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from cockpit.base.answers import FollowItem
-from cockpit.cli import merged
 from cockpit.cli.live import Live
 from cockpit.cli.main import main
 from cockpit.cli.merged import Missed
@@ -24,6 +23,7 @@ from cockpit.engine import time_slices
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
+from cockpit.engine.run import arrival
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Session
 from cockpit.errors import Exit
@@ -177,7 +177,7 @@ def test_who_leaves_before_is_told_where_the_rest_is(capsys: pytest.CaptureFixtu
 def test_no_node_holds_up_the_others_for_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merged, "_SILENT_S", math.inf)
+    monkeypatch.setattr(arrival, "SILENT_S", math.inf)
     nodes = {
         "a": Node([part(("rank-0.log", 0, b"one\n")), ended(0)]),
         "refuses": LinkError("refused", where="refuses"),
@@ -193,7 +193,7 @@ def test_no_node_holds_up_the_others_for_long(
         watching = asyncio.create_task(watch(session, live, Output(), session.pool.roll, missed))
         await soon(lambda: session.here("a") and session.here("lies"), "what they have sent")
         assert not missed.through()
-        monkeypatch.setattr(merged, "_SILENT_S", 0.0)
+        monkeypatch.setattr(arrival, "SILENT_S", 0.0)
         await soon(missed.through, "what was missed is printed")
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.base.events import Planned
 from cockpit.core.logs.query import Query
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import Reader
 from cockpit.engine.run import board as boards
 from cockpit.engine.run.board import Board
-from tests.engine.books import Writer, all_after, run_folder
+from tests.engine.books import CREATED, Writer, all_after, run_folder
 
 
 @pytest.fixture
@@ -57,6 +61,37 @@ def test_the_last_lines_of_long_logs_are_there_first(writer: Writer, monkeypatch
     assert not board.book.loading
     assert lines_of(board.shown, 1) == [b"step %d of rank 1" % step for step in range(2001)]
     board.close()
+
+
+def test_what_was_printed_while_nobody_watched_has_the_times_of_then(tmp_path: Path) -> None:
+    writer = Writer(run_folder(tmp_path / "run", {"gpu1": [0]}))
+    writer.write("gpu1", 0, b"step 1 loss 4.0\n")
+    writer.tick(CREATED + 1)
+    board = Board(writer.folder)
+    model, pace = RunModel(), Pace([0])
+    model.apply(Event(0.0, "", Planned({"gpu1": (0,)})))
+    board.joined(model, pace)
+
+    async def story() -> None:
+        board.await_missed()
+        assert await board.load_last()
+        for step in (2, 3):
+            line = b"step %d loss 3.5\n" % step
+            offset = len(writer.written["gpu1", 0])
+            writer.write("gpu1", 0, line)
+            board.log("gpu1", 0, offset, line)
+            writer.tick(CREATED + step)
+            assert board.flush(CREATED + 1000)
+        assert len(lines_of(board.shown, 0)) == 3, "they are shown at once"
+        assert pace.front is None
+        await board.load()
+
+    asyncio.run(story())
+    rows = all_after(Reader(board.book, Query()), 100)
+    assert [row.at - CREATED for row in rows] == [1.0, 2.0, 3.0]
+    assert pace.front == (3, CREATED + 3)
+    board.close()
+    writer.close()
 
 
 def test_short_logs_are_read_at_once(writer: Writer) -> None:

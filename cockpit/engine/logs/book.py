@@ -96,7 +96,7 @@ class Logbook:
         self._held: deque[_Held | float] | None = None
         """Fed chunks, and times of flushes, that wait until loading is done."""
         if self._files():
-            self._held = deque()
+            self.hold()
         self._told = 0  # batches at the last flush
         self._end: int | None = None  # batches that are shown, where not all are
         self._end_lines = 0
@@ -142,6 +142,11 @@ class Logbook:
 
     # Growing
 
+    def hold(self) -> None:
+        """Let what is fed wait until :meth:`load`: the time index, which comes with it, has its times."""
+        if self._held is None:
+            self._held = deque()
+
     def feed(self, node: str, writer: Writer, offset: int, data: bytes) -> None:
         """Take new bytes of a log, in order; what is already known is skipped."""
         number = self.logs.number((node, writer))
@@ -177,6 +182,8 @@ class Logbook:
         changed = False
         if self._held is None:
             changed = self._close_batch(now, wait_s)
+        elif self._held and isinstance(self._held[-1], float):
+            self._held[-1] = now
         else:
             self._held.append(now)
         told, self._told = self._told, self.batches
@@ -197,8 +204,7 @@ class Logbook:
         :param since: where to begin in each log; those not named are passed over. None: all from the start
         :raises CockpitError: the spool cannot be read
         """
-        if self._held is None:
-            self._held = deque()
+        self.hold()
         files = self._files()
         ends = {number: self.logs.size(number) for number in sorted(files.values())}
         done = dict.fromkeys(ends, 0)

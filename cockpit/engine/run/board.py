@@ -31,6 +31,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.history import history
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.foreign_jobs import launchers_of
+from cockpit.engine.run.paces import said_steps
 from cockpit.engine.run.past_metrics import told_before
 from cockpit.engine.time_slices import by_turns
 
@@ -82,6 +83,8 @@ class Board:
         self._loaded_at = 0.0
         self._printed = False
         """Whether a rank or a launcher has printed anything."""
+        self._awaits = False
+        """Whether lines come that were printed before, and whose times are not known yet."""
 
     async def recall(self) -> None:
         """Report what the journal and the run records here say about the time before the session."""
@@ -92,13 +95,20 @@ class Board:
             told.tell(event)
         self.timeline.precede(told)
 
+    def await_missed(self) -> None:
+        """Lines that come until :meth:`load` may have been printed long before: they get their times then."""
+        self._awaits = True
+        self.book.hold()
+
     async def load_last(self) -> bool:
         """Of long logs, read the last lines first, into a book of their own; return whether they are there.
+
+        So also of others, while lines are awaited that were printed before: no line is held back.
 
         :raises CockpitError: the spool cannot be read
         """
         total, starts = self.book.last(LAST)
-        if total < LONG:
+        if total < LONG and not self._awaits:
             return False
         last = Logbook(self.folder)
         last.reads_along = self.book.reads_along
@@ -128,6 +138,11 @@ class Board:
     async def load(self, progress: Callable[[float], None] | None = None) -> None:
         """Read the last numbers of the output that is already here, and index it."""
         self._loaded_at = time.time()
+        awaited, self._awaits = self._awaits, False
+        if awaited:
+            steps = said_steps(self.folder, self.model, self.pace)
+            for rank, step, at in await asyncio.to_thread(list, steps):
+                self.pace.stepped(rank, step, at, exact=False)
         for entry in self.manifest.nodes:
             consoles = (None,) if self.manifest.foreign else ()
             for rank in (*entry.ranks, *consoles):
@@ -185,7 +200,7 @@ class Board:
         if not self.metrics.feed(rank, data, at):
             return
         reading = self.metrics.latest_of(rank)
-        if reading.step is not None:
+        if reading.step is not None and not self._awaits:
             self.pace.stepped(rank, int(reading.step), at, exact=False)
 
     def _note_building(self, rank: int, data: bytes) -> None:

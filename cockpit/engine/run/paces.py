@@ -158,11 +158,18 @@ def estimate(folder: RunFolder, model: RunModel, pace: Pace) -> None:
 
     What is kept of steps that logs tell may end before the log: the last ones had not been timed yet.
     """
+    for rank, step, at in said_steps(folder, model, pace):
+        pace.stepped(rank, step, at, exact=False)
+
+
+def said_steps(folder: RunFolder, model: RunModel, pace: Pace) -> Iterator[tuple[int, int, float]]:
+    """Such ranks, the last step that each one's log tells, and when (unix seconds on our clock)."""
     with closing(SpooledLogs(folder)) as logs:
         for entry in folder.manifest.nodes:
             unknown = [rank for rank in entry.ranks if rank in pace.steps.place and not pace.notes(rank)]
             for rank, step, at in last_steps(folder, model, logs, entry, unknown):
-                pace.stepped(rank, step, at, exact=False)
+                assert rank is not None
+                yield rank, step, at
 
 
 class PaceBook:

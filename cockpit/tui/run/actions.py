@@ -17,6 +17,7 @@ from textual.worker import Worker
 
 from cockpit.base.shell import join
 from cockpit.core.text import one_line
+from cockpit.engine.run.arrival import arrived
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 TICK_S = 0.1
 """Seconds between two looks at whether the run is over."""
+
+MISSED_S = 600.0
+"""How long what was missed is awaited, so that it is in the log by the time at which it was printed."""
 
 
 class Deeds:
@@ -60,20 +64,27 @@ class Deeds:
 
     # Loading and watching
 
-    def load(self, last: Callable[[], object], loaded: Callable[[], object]) -> None:
+    def load(self, last: Callable[[], object], loaded: Callable[[], object], *, missed: bool = False) -> None:
         """Read what is on the disk.
 
         :param last: called once the last lines can be shown, where it takes a while
         :param loaded: called at the end
+        :param missed: whether nodes, which are watched, have what was printed while nobody did
         """
-        self._screen.run_worker(self._load(last, loaded), group="load")
+        self._screen.run_worker(self._load(last, loaded, missed), group="load")
 
-    async def _load(self, last: Callable[[], object], loaded: Callable[[], object]) -> None:
+    async def _load(self, last: Callable[[], object], loaded: Callable[[], object], missed: bool) -> None:
+        if missed:
+            self._board.await_missed()
         if not self._board.timeline.entries:
             await self._board.recall()
-        self._loading(0.0)
+        if not missed:
+            self._loading(0.0)
         if await self._board.load_last():
             last()
+        if missed:
+            with suppress(CockpitError, asyncio.TimeoutError):  # the watch says what is wrong
+                await asyncio.wait_for(arrived(self._session), MISSED_S)
         await self._board.load(self._loading)
         self.activities.pop("load", None)
         loaded()
@@ -202,7 +213,7 @@ class Deeds:
             app.complain(error)
             return
         if items:
-            app.find("runs", items)
+            app.find("runs", items, "opens it")
         else:
             self._screen.notify("no other run is known here", severity="warning")
 

@@ -182,7 +182,8 @@ class RunScreen(CommandScreen):
         self._grid.focus()
         for note in self._notes:
             self.notify(one_line(note, limit=400), timeout=10)
-        self.deeds.load(self._show_log, self._loaded)
+        missed = not self.recorded and not self._flight.launches
+        self.deeds.load(self._show_log, self._loaded, missed=missed)
         if not self.recorded:
             self.deeds.watch()
         self.set_interval(TICK_S, self._tick)
