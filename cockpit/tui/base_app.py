@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -110,6 +111,7 @@ class BaseApp(App[int]):
         self._theme_problems = self._themes.refresh(self)
         if problem := self._themes.use(self, config.theme):
             self._theme_problems.append(problem)
+        self.config = replace(config, theme=self.theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of states that a theme may leave out."""
@@ -230,8 +232,11 @@ class BaseApp(App[int]):
                 use = partial(setattr, self, "theme", name)
                 yield Item(name, f"theme: {name}", use, "", "Themes", "Colours.")
 
-    def remember(self, chosen: Mapping[str, object]) -> None:
-        """Save settings among the person's own; say where, and which of them a project overrides."""
+    def remember(self, shown: Mapping[str, Any]) -> None:
+        """Save what was changed since the start, or the last save; say where, and what a project overrides.
+
+        :param shown: settings by name, as they are in effect now
+        """
         from cockpit import config, config_file  # few do this
 
         try:
@@ -243,12 +248,17 @@ class BaseApp(App[int]):
         said = f"saved in {paths.config()}: {', '.join(chosen)}"
         if other := [name for name, value in chosen.items() if getattr(others, name) != value]:
             said += f"; here, {config.LOCAL} overrides {', '.join(other)}"
+        chosen = {name: value for name, value in shown.items() if value != getattr(self.config, name)}
+        if not chosen:
+            self.notify("nothing to save", timeout=4)
+            return
         self.notify(said, timeout=8)
 
     def leave(self) -> None:
         """Close the app; the run continues."""
         self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
 
+        self.config = replace(self.config, **chosen)
     async def _leave(self) -> None:
         code = Exit.LEFT
         try:

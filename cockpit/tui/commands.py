@@ -456,7 +456,8 @@ EVERY: tuple[Command, ...] = (
         "remember",
         "M",
         "remember theme, timestamps, wrapping, following, folding, units and bell",
-        help="Saves them in your own settings (cockpit where prints the path). Nothing else there changes.",
+        help="Saves what you changed in your own settings (cockpit where prints the path). "
+        "Nothing else there changes.",
     ),
     _view(
         "palette",

@@ -189,9 +189,24 @@ def test_what_was_chosen_is_remembered_when_asked(tmp_path: Path, monkeypatch: p
             await remember(app, pilot)
             log = Config("light", timestamps=False, wrap=True, follow=False, fold=False)
             assert load_config() == replace(log, units="decimal", bell=False)
+            assert await remember(app, pilot) == "nothing to save"
             # Of a project's own it says so, and leaves the file alone.
             (tmp_path / "cockpit.toml").write_text('theme = "dark"\n')
+            app.theme = "high-contrast"
             assert "overrides theme" in await remember(app, pilot)
             assert (tmp_path / "cockpit.toml").read_text() == 'theme = "dark"\n'
+
+    run(main())
+
+
+def test_what_nobody_changed_is_not_saved() -> None:
+    async def main() -> None:
+        project = Config("light", wrap=True)
+        async with played(SCENES["running"], SIZE, project, notices=True) as (app, pilot, _):
+            assert await remember(app, pilot) == "nothing to save"
+            assert not paths.config().exists()
+            await pilot.press("b")
+            assert "bell" in await remember(app, pilot)
+            assert paths.config().read_text() == "bell = false\n"
 
     run(main())

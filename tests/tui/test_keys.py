@@ -178,7 +178,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
     "units": ("running", (), lambda app: app.units == "decimal"),
     "bell": ("running", (), lambda app: not app.rings),
-    "remember": ("running", (), lambda app: paths.config().exists()),
+    "remember": ("running", ("b",), lambda app: paths.config().exists()),
     "retry": ("running", ("p",), lambda app: screen(app).deeds.trouble is None),
     "leave": ("running", (), lambda app: app.return_code is not None),
     "collect": ("profiled", (), lambda app: screen(app).deeds.ran[-1].title == "collect"),
