@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,31 @@ def test_ranks_ended_by_a_stop_did_not_fail_first() -> None:
     assert first is not None
     assert first.rank == 2
     assert stopped.ranks[0].failed
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["here", "by another cockpit"])
+def test_ranks_that_follow_those_of_another_node_into_a_stop_did_not_fail(asked: bool) -> None:
+    clocks = [(0, "clock", name, {"offset_s": off, "rtt_s": 0.1}) for name, off in (("a", 0.0), ("b", 10.0))]
+    stop = (5, "stop_asked", "", {"reason": "enough"}) if asked else (5, "stop_requested", "a", {"by": "ada"})
+    stopped = model(*clocks, stop, exited(15.3, "b", 2, 1), (15.5, "stop_requested", "b", {}))
+    assert stopped.ranks[2].failed
+    assert stopped.first_failure() is None
+    # Clocks do not tell which of these was first.
+    for at in (14.9, 15.02):
+        failed = model(*clocks, stop, exited(at, "b", 2, 1), (15.5, "stop_requested", "b", {}))
+        assert failed.first_failure() is failed.ranks[2]
+
+
+def test_a_stop_of_one_node_alone_or_one_that_reaches_no_node_hides_no_failure() -> None:
+    clocks = [(0, "clock", name, {"offset_s": 0.0, "rtt_s": 0.001}) for name in "ab"]
+    alone = model(*clocks, (5, "stop_requested", "a", {"by": "signal"}), exited(6, "b", 2, 1))
+    assert alone.first_failure() is alone.ranks[2]
+    unheard = model(*clocks, (5, "stop_asked", "", {"reason": "enough"}), exited(600, "b", 2, 1))
+    assert unheard.first_failure() is unheard.ranks[2]
+    gone = model(
+        *clocks, (5, "stop_requested", "a", {"by": "ada"}), (6, "node_lost", "b", {"why": "rebooted"})
+    )
+    assert [rank.rank for rank in gone.failures()] == [2, 3]
 
 
 def test_a_rank_that_is_started_again_has_not_failed() -> None:

@@ -58,8 +58,8 @@ class Marks:
         if isinstance(fact, RankExited | RankLost):
             rank = self._model.ranks.get(fact.rank)
             # What ended after a stop was asked for did as it was told.
-            stopped = self._model.nodes[event.node].stop_requested_at if rank is not None else None
-            return FAILURE if rank is not None and rank.failed and stopped is None else ""
+            failed = rank is not None and rank.failed and not self._model.told_to_stop(rank)
+            return FAILURE if failed else ""
         if isinstance(fact, Watched):
             before, self._stalled = self._stalled, fact.state == "stalled"
             return STALL if self._stalled and not before else ""

@@ -248,6 +248,7 @@ def _rank_lost(run: Run, node: Node, at: float, fact: events.RankLost) -> Iterat
 def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tuple[()]:
     run.hung = run.hung or (fact.by == HUNG and not run.stop_reason)
     run.stop_reason = run.stop_reason or fact.reason
+    run.stop_asked_at = at if run.stop_asked_at is None else run.stop_asked_at
     return ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,12 @@ class RankState(Enum):
 
 _NOTICED_S = 10.0
 """Whoever ends a job may tell its ranks so many seconds before it shows here."""
+
+_REACHES_S = 10.0
+"""A stop that a cockpit asks for has reached a node after so many seconds, or reaches none for now."""
+
+_CLOCK_S = 0.005
+"""Half of the round trip, and this, is how far a node's clock may be from what is known of it."""
 
 _JOB_ENDS_WITH = (signal.SIGTERM, signal.SIGKILL)
 
@@ -185,6 +192,11 @@ class Node:
         return (*self.notes, *more)
 
     @property
+    def off_s(self) -> float:
+        """How far its clock may be from what is known of it, in seconds."""
+        return math.inf if self.rtt_s is None else self.rtt_s / 2 + _CLOCK_S
+
+    @property
     def over(self) -> bool:
         """Whether nothing about this node can change any more."""
         return self.ended or bool(self.lost)
@@ -269,6 +281,8 @@ class Run:
         self.nodes: dict[str, Node] = {}
         self.ranks: dict[int, Rank] = {}
         self.stop_reason = ""
+        self.stop_asked_at: float | None = None
+        """When a cockpit first asked all nodes to stop, on our clock (unix seconds)."""
         self.rest_kept = False
         """Whether a person decided that the failure policy leaves alone what still runs."""
         self.hung = False
@@ -336,15 +350,34 @@ class Run:
     def failures(self) -> list[Rank]:
         """Ranks that failed for good, in the order of the common clock.
 
-        A rank that its launcher will restart has not failed for good; what ended after a stop was
-        requested on its node is a consequence of that, and so is what its job's end killed.
+        A rank that its launcher will restart has not failed for good; what ended after the run was asked
+        to stop is a consequence of that, and so is what its job's end killed.
         """
         found = [rank for rank in self.ranks.values() if rank.failed and self._final(rank)]
         return sorted(found, key=lambda rank: (self.ended_at(rank), rank.rank))
 
-    def _final(self, rank: Rank) -> bool:
+    def told_to_stop(self, rank: Rank) -> bool:
+        """Whether a rank ended after the run was asked to stop: on its node, or, for sure, on another.
+
+        Ranks of one node may be gone before another node is asked, and take others along.
+        """
         node = self.nodes[rank.node]
         if node.stop_requested_at is not None and (rank.ended_at or 0.0) >= node.stop_requested_at:
+            return True
+        if rank.state is RankState.LOST:
+            return False
+        ended, asked = self.ended_at(rank) - node.off_s, self.stop_asked_at
+        return (asked is not None and 0 <= ended - asked <= _REACHES_S) or any(
+            one.stop_requested_at is not None
+            and ended >= one.stop_requested_at - one.offset_s + one.off_s
+            # Others than a cockpit, such as SLURM, may want one node alone to stop.
+            and one.stop_by not in ("signal", "supervisor")
+            for one in self.nodes.values()
+        )
+
+    def _final(self, rank: Rank) -> bool:
+        node = self.nodes[rank.node]
+        if self.told_to_stop(rank):
             return False
         if self.job_end and (rank.state is RankState.LOST or rank.signal in _JOB_ENDS_WITH):
             return self.ended_at(rank) < self.job_ended_at - _NOTICED_S
