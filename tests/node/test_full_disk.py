@@ -66,6 +66,24 @@ def test_exits_are_recorded_and_the_cause_is_said(launch: Launch, tmp_path: Path
     assert (run.folder / record.SUPERVISOR_LOG).read_text() == ""
 
 
+def test_a_small_disk_that_has_room_again_is_said_to_have_it(
+    launch: Launch, tmp_path: Path, small: Path
+) -> None:
+    text = f"""
+    cd "$COCKPIT_DIR"
+    for size in 65536 1024 1; do dd if=/dev/zero bs=$size 2>/dev/null >>filler; done
+    until [ -e {tmp_path}/free ]; do sleep 0.05; done
+    rm filler
+    """
+    run = launch(command(1, program(tmp_path / "fill", text)), dir=str(small / "run" / "node1"))
+    until(lambda: run.events("note"), "it is said that the disk is full")
+    (tmp_path / "free").touch()
+    run.ended()
+    full, again = run.events("note")
+    assert full["text"].endswith("; until it can be written again, what ranks print may be lost")
+    assert f"{run.folder} can be written again" in again["text"]
+
+
 def test_an_end_for_which_there_is_no_room_is_told_to_the_supervisor(
     launch: Launch, tmp_path: Path, small: Path
 ) -> None:

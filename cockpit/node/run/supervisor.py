@@ -44,8 +44,8 @@ ROOM_S = 5.0
 """Seconds between two checks for a full disk."""
 LEAST_ROOM = 1 << 20
 """Bytes; a disk with less counts as full."""
-ROOM_AGAIN = 4 << 20
-"""Bytes; a disk that was full has room again with so many."""
+ROOM_AGAIN, SMALL_DISK = 4 << 20, 1 / 8
+"""Bytes; a disk that was full has room again with so many, or this part of it more than the least."""
 ROOM_NOTES = 20
 """Times that it is said that the disk is full."""
 TOLD = 60 << 10
@@ -424,7 +424,7 @@ class Supervisor:
         self._ranks.settle()
         self._ranks.give_up()
         self._note_sizes()
-        self._note_room()
+        self._note_room(ends=True)
         profile = self._spec.get("profile")
         if profile:
             try:
@@ -476,18 +476,19 @@ class Supervisor:
         self._look_for_stop(self._names())
         return self._stop.hard
 
-    def _no_room(self, least: int = LEAST_ROOM) -> str:
+    def _no_room(self, *, again: bool = False) -> str:
         """Why nothing can be written where the run folder is; empty: something can.
 
-        :param least: bytes that must be free
+        :param again: whether a disk that was full is to have room for a while
         """
         try:
-            free = space.free(self._folder)
+            free, whole = space.measured(self._folder)
         except OSError as error:
             return str(error.strerror)
         refused = self._times.trouble or self._events.refused()
         if refused:
             return refused
+        least = min(ROOM_AGAIN, LEAST_ROOM + int(whole * SMALL_DISK)) if again else LEAST_ROOM
         return "" if free >= least else "the disk is full (%d kB free)" % (free // 1000)
 
     def _why_missing(self) -> str:
@@ -495,17 +496,21 @@ class Supervisor:
         trouble = self._no_room() or self._no_room_why
         return "%s: %s" % (self._folder, trouble) if trouble else ""
 
-    def _note_room(self) -> None:
-        """Say that there is no room, and when there is again: what ranks print in between is in no log."""
+    def _note_room(self, *, ends: bool = False) -> None:
+        """Say that there is no room, and when there is again: what ranks print in between is in no log.
+
+        :param ends: nobody prints any more: the least room ends what was said
+        """
         if not os.path.isdir(self._folder):
             return
-        trouble = self._no_room(ROOM_AGAIN if self._no_room_since else LEAST_ROOM)
+        trouble = self._no_room(again=bool(self._no_room_since) and not ends)
         if bool(trouble) == bool(self._no_room_since) or self._no_room_notes > ROOM_NOTES:
             return
         if trouble:
             self._no_room_notes += 1
             self._no_room_since, self._no_room_why = time.monotonic(), trouble
-            text = "%s: %s: what ranks print may be lost until then" % (self._folder, trouble)
+            text = "%s: %s; until it can be written again, what ranks print may be lost"
+            text %= (self._folder, trouble)
         else:
             past_s = time.monotonic() - self._no_room_since
             self._no_room_since = 0.0
