@@ -175,7 +175,7 @@ def test_an_option_of_ours_is_no_forgotten_value(hostfile: str, capsys: pytest.C
         ("ps a b", "unexpected argument 'b'; see: cockpit ps --help"),
         ("logs --folow otter", "no option '--folow'; did you mean: --follow"),
         ("stop night-oter", "night-oter: no such run; did you mean: night-otter"),
-        ("attach lats", "lats: no such run; did you mean: last"),
+        ("stop lst", "lst: no such run; see: cockpit ps"),
         ("logs zzzzzz", "zzzzzz: no such run; see: cockpit ps"),
     ],
 )

@@ -113,7 +113,7 @@ class RunFolder:
         if hits:
             what = f"several runs: {', '.join(hit.name for hit in hits)}"
             raise CockpitError(what, where=name, hint="see: cockpit ps")
-        meant = near(name, [LAST, *(folder.name for folder in folders)])
+        meant = near(name, [folder.name for folder in folders])
         hint = f"did you mean: {meant}" if meant else "see: cockpit ps"
         raise CockpitError("no such run", where=name, hint=hint)
 
