@@ -31,6 +31,14 @@ if os.environ["RANK"] == "1":
 time.sleep(600)
 """
 
+CONSOLE = """\
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/home/me/program.py", line 6, in <module>
+[rank1]:     raise RuntimeError("the data has a hole")
+[rank1]: RuntimeError: the data has a hole
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+"""
+
 
 def rows() -> list[tuple[str, list[str]]]:
     """Each command of the table, and the fields to read."""
@@ -38,7 +46,7 @@ def rows() -> list[tuple[str, list[str]]]:
     return [(command, re.findall(r"`([a-z_]+(?:(?:\[\])?\.[a-z_]+)*)`", read)) for command, read in found]
 
 
-PLACES = {"RUN": RUN, "N": "0", "HOSTFILE": "hostfile", "MOMENT": "end"}
+PLACES = {"RUN": RUN, "N": "0", "HOSTFILE": "hostfile", "MOMENT": "end", "FILE": "console.log"}
 """What stands for what is to be typed there."""
 
 WORDS = {"going", "quiet", "stalled", "blind", "sure", "likely", "waiting"}
@@ -72,6 +80,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, quick_cockpit: tuple[str, 
     """A run of which one rank has failed and the other one lives on."""
     folder = tmp_path_factory.mktemp("agents")
     (folder / "program.py").write_text(PROGRAM)
+    (folder / "console.log").write_text(CONSOLE)
     # Two names of one machine: the doctor has something to find.
     (folder / "hostfile").write_text("localhost slots=2\n127.0.0.1 slots=2\n")
     options = ("--launcher", "command", "--name", RUN, "--headless", "--on-failure", "wait")
