@@ -75,6 +75,9 @@ ABOUT = {
 }
 """What each setting is for, in one line."""
 
+VERSION = 1
+"""Of the schema: raised when a setting goes or gets another meaning; new ones do not raise it."""
+
 
 def schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a file of settings, with defaults and descriptions."""
@@ -98,6 +101,7 @@ def schema() -> dict[str, Any]:
 
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"cockpit/settings/{VERSION}",
         "title": "Settings of cockpit",
         "description": "config.toml, and a project's cockpit.toml",
         "type": "object",

@@ -162,10 +162,19 @@ FINDING: dict[str, Said] = {
     "meaning": "string: what that rule says it means, in one sentence",
 }
 
+PHASES_SAID = {
+    "input": "waiting for data",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "update": "in the optimizer's update",
+    "wait": "waiting for other ranks",
+    "other": "in none of these",
+}
+
 PHASES: dict[str, Any] = {
     "description": "seconds of a step in each phase, the median of its last ones; null: not known",
     "type": ["object", "null"],
-    "properties": {f"{name}_s": {"type": ["number", "null"]} for name in NAMES},
+    "properties": {f"{name}_s": of(f"number|null: seconds {PHASES_SAID[name]}") for name in NAMES},
 }
 
 RANK: dict[str, Said] = {
@@ -1017,8 +1026,8 @@ SCHEMAS: dict[str, Schema] = {
                 {
                     "why": "string: what differs, so that it may not be the same; empty: nothing does",
                     "unit": "string: tokens or samples; empty: the logs do not say",
-                    "before": "number: of a step",
-                    "after": "number: of a step",
+                    "before": "number|null: of a step; null: not known",
+                    "after": "number|null: of a step; null: not known",
                     "same": "boolean|null: whether it is the same; null: not known",
                 },
             ),

@@ -32,6 +32,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_setting_is_described() -> None:
     jsonschema.Draft202012Validator.check_schema(config_file.schema())
+    assert config_file.schema()["$id"] == f"cockpit/settings/{config_file.VERSION}"
     names = set()
     for name, one in config_file.schema()["properties"].items():
         names |= {name, *(f"{name}.{inner}" for inner in one.get("properties", {}))}

@@ -49,6 +49,21 @@ def test_the_files_are_what_the_tests_have(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema(name))
 
 
+def undescribed(node: Any, at: str = "") -> list[str]:
+    """Fields that nothing is said of."""
+    if isinstance(node, list):
+        return [each for one in node for each in undescribed(one, at)]
+    if not isinstance(node, dict):
+        return []
+    fields = node["properties"].items() if isinstance(node.get("properties"), dict) else ()
+    found = [f"{at}.{field}" for field, one in fields if not one.get("description")]
+    return found + [each for key, one in node.items() for each in undescribed(one, f"{at}.{key}")]
+
+
+def test_every_field_has_a_description() -> None:
+    assert undescribed(SCHEMAS) == []
+
+
 def test_a_run_prints_events(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> None:
     line = [*quick_cockpit, "run", "-w", "localhost:1", "--launcher", "command", "--json"]
     line += ["--node-dir", str(tmp_path), "--", sys.executable, "-c", "print('hello')"]

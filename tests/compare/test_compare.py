@@ -135,6 +135,8 @@ def test_if_the_log_does_not_say_how_much_that_is_said() -> None:
         run(HEALTHY), run(FAILED, days=1, program=("train.py", "--lr", "0.1", "--batch-size=64"))
     )
     assert found.amount.same is None
+    told = found.as_json()["amount"]
+    assert (told["before"], told["after"], told["same"]) == (None, None, None)
     assert any("a step may not be as much in both" in text for text in found.said)
 
 

@@ -102,6 +102,11 @@ class Amount(NamedTuple):
             return True
         return abs(self.after / self.before - 1) <= 2 * ALIKE if self.unit else None
 
+    def as_json(self) -> dict[str, Any]:
+        """For programs: what is not known is None."""
+        unknown = {} if self.unit else {"before": None, "after": None}
+        return {**self._asdict(), **unknown, "same": self.same}
+
 
 class At(NamedTuple):
     """The losses of both at one place: medians of a short stretch around it."""
@@ -240,7 +245,7 @@ class Comparison:
             "differences": [one._asdict() for one in self.differences],
             "working_tree": list(self.tree),
             "not_recorded": [{"name": one.name, "runs": list(one.runs)} for one in self.unrecorded],
-            "amount": {**self.amount._asdict(), "same": self.amount.same},
+            "amount": self.amount.as_json(),
             "pace": [one.as_json() for one in self.pace],
             "loss": self.loss and self.loss.as_json(),
             "profiles": self.profiles and self.profiles.as_json(),
