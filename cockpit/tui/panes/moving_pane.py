@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from textual import events
+from textual import events, on
 from textual.binding import BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
@@ -32,8 +32,8 @@ class MovingPane(ScrollView, Meaningful, can_focus=True, inherit_bindings=False)
         """Learn of each layout."""
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
 
-    def on_resize(self) -> None:
-        """It fits this size now."""
+    @on(events.Resize)
+    def _fits(self) -> None:
         self._fitted = self.size
 
     def _laid_out(self, _: object) -> None:
