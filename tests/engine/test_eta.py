@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.base.events import Watched
+from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.pace import Pace
 from cockpit.core.profile.gain import Ahead
 from cockpit.core.run.events import Event
@@ -73,6 +74,27 @@ def paced(first: int, last: int, begin: float) -> Pace:
 def test_a_log_alone_says_it(folder: RunFolder) -> None:
     assert found(folder, Pace(range(2)), CREATED + 201) == (100, 400, 599)
     assert found(folder, Pace(range(2)), CREATED + 600) == (100, 400, None)
+
+
+def test_steps_that_have_become_longer_count_as_in_the_app(folder: RunFolder) -> None:
+    metrics = Metrics()
+    metrics.feed(0, b"step 100/400 loss 0.03\n", CREATED + 200)
+    writer = Writer(folder)
+    size = folder.spool_dir(folder.manifest.nodes[0]).joinpath("rank-0.log").stat().st_size
+    writer.written["gpu1", 0] = bytes(size)
+    for step in range(101, 121):
+        line = b"step %d/400 loss %.4f\n" % (step, 3 / step)
+        writer.write("gpu1", 0, line)
+        writer.tick(CREATED + 200 + 3 * (step - 100))
+        metrics.feed(0, line, CREATED + 200 + 3 * (step - 100))
+    writer.close()
+    app = metrics.time_left(CREATED + 261)
+    assert app is not None
+    assert found(folder, Pace(range(2)), CREATED + 261) == (120, 400, round(app)) == (120, 400, 839)
+    pace = paced(1, 100, CREATED)
+    for step in range(101, 121):
+        pace.stepped(0, step, CREATED + 200 + 3 * (step - 100), span=3.0 if step > 111 else 2.0)
+    assert found(folder, pace, CREATED + 261) == (120, 400, round(app))
 
 
 def test_ranks_are_further_than_the_log_that_is_here(folder: RunFolder) -> None:

@@ -136,9 +136,9 @@ class Pace(Reached):
                 break
         return found[::-1]
 
-    def usual(self) -> float | None:
-        """Seconds of a step: the median of the last ones; None: not known."""
-        spans = (step.typical_span for step in self._newest(USUAL))
+    def usual(self, count: int = USUAL) -> float | None:
+        """Seconds of a step: the median of so many last ones; None: not known."""
+        spans = (step.typical_span for step in self._newest(count))
         known = [span for span in spans if span > 0]
         return median(known) if known else None
 

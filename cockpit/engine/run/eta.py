@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from math import inf
+from operator import itemgetter
 
 from cockpit.base.record import log_name
 from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.metrics import Metrics, hinted
-from cockpit.core.logs.progress.rank import SILENT, STALE
+from cockpit.core.logs.progress.rank import RECENT, SILENT, STALE
 from cockpit.core.logs.sources import Output
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.reached import OFF
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import SpooledLogs, last_times
-from cockpit.engine.logs.step_log import LATEST, speaker, steps_back, written
+from cockpit.engine.logs.step_log import LATEST, speaker, written
 from cockpit.engine.records.folder import RunFolder
 
 ALIKE, ALIKE_S = 0.25, 60.0
@@ -39,12 +41,12 @@ class Left:
 @dataclass(frozen=True)
 class _Log:
     """What the end of a log tells: the last step of the run, how many there will be, when that was written
-    (unix seconds on our clock), and the seconds of a step; None: not known."""
+    (unix seconds on our clock; None: not known), and its numbers, with such times."""
 
     step: int
     total: int
     at: float | None
-    span: float | None
+    metrics: Metrics
 
 
 def left(folder: RunFolder, model: RunModel, logs: SpooledLogs, pace: Pace, now: float) -> Left | None:
@@ -57,14 +59,12 @@ def left(folder: RunFolder, model: RunModel, logs: SpooledLogs, pace: Pace, now:
     log = None if source is None else _log(folder, model, logs, source)
     if log is None:
         return None
-    front, usual = pace.front, pace.usual()
+    front, usual = pace.front, pace.usual(RECENT)
     if model.watch.stalled:
         now = inf  # no step is over for so long that nobody can tell
     if front is not None and usual and pace.exact and _alike(log, front, usual):
         return Left(front[0], log.total, _seconds(log.total - front[0], usual, front[1], now))
-    if log.at is None or not log.span:
-        return Left(log.step, log.total, None)
-    return Left(log.step, log.total, _seconds(log.total - log.step, log.span, log.at, now))
+    return Left(log.step, log.total, None if log.at is None else log.metrics.time_left(now))
 
 
 def _seconds(steps: int, span: float, since: float, now: float) -> float | None:
@@ -100,26 +100,24 @@ def told(tail: bytes, rank: int | None) -> Metrics:
 
 def _log(folder: RunFolder, model: RunModel, logs: SpooledLogs, source: Output) -> _Log | None:
     node, rank = source
-    tail = logs.tail(source, TAIL)
-    place = told(tail, rank).place
-    if place is None:
-        return None
     size = logs.size(logs.number(source))
     entry = next(each for each in folder.manifest.nodes if each.name == node)
-    times = list(last_times(folder, entry))
     name = log_name(rank)
-    begin = model.nodes[node].begin(name)
-    known = [
-        (step, at)
-        for step, end in steps_back(tail[-LATEST:], size)
-        if (at := written(times, name, end - begin))
-    ]
-    if not known:
-        return _Log(*place, None, None)
-    last = first = known[0]
-    for step, at in known[1:]:
-        if step >= first[0]:
-            break  # of the epoch before
-        first = step, at
-    span = (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else None
-    return _Log(*place, last[1] - model.nodes[node].offset_s, span)
+    ahead, begin = model.nodes[node].offset_s, model.nodes[node].begin(name)
+    times = [(at - ahead, {name: sizes[name]}) for at, sizes in last_times(folder, entry) if name in sizes]
+    tail = logs.tail(source, TAIL).replace(b"\r", b"\n")
+    *lines, rest = tail.split(b"\n")
+    end = size - len(rest)
+    said: list[tuple[float | None, bytes]] = []
+    for line in reversed(lines):
+        if hinted(line):
+            said.append((written(times, name, end - begin) if size - end < LATEST else None, line + b"\n"))
+        end -= len(line) + 1
+    known = [at for at, _ in said if at is not None]
+    metrics, before = Metrics(), known[-1] if known else 0.0
+    # As they arrived: of lines of one time, only the newest step is timed.
+    for at, together in groupby(reversed(said), key=itemgetter(0)):
+        before = before if at is None else at
+        metrics.feed(rank, b"".join(line for _, line in together), before)
+    place = metrics.place
+    return None if place is None else _Log(*place, known[0] if known else None, metrics)
