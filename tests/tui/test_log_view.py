@@ -698,7 +698,7 @@ def test_of_what_nccl_says_warnings_are_shown_and_the_rest_if_asked_for(
         view.open(pen.book, NODES)
         shown = ["[0-7]        loss 1", "3:nccl       n:1:2 [0] x.cc:1 NCCL WARN Connect failed"]
         assert [line[13:] for line in await settled(app, pilot)] == [*shown, "[0-7]        loss 2"]
-        assert view.status == "following · 3 lines"
+        assert view.status == "following · 17 lines", "as many as are folded into these rows"
         view.next_level(Level.ERROR, -1)
         await settled(app, pilot)
         assert "NCCL WARN" in view.copy_line()
@@ -712,6 +712,10 @@ def test_of_what_nccl_says_warnings_are_shown_and_the_rest_if_asked_for(
         pen.flush()
         view.refresh_log()
         assert "+1 line" in view.status
+        pen.say("loss 3", *range(8))
+        pen.flush()
+        view.refresh_log()
+        assert "+9 lines" in view.status
 
         view.set_filter("@nccl NET/")
         (line,) = [line[13:] for line in await settled(app, pilot)]
@@ -725,9 +729,9 @@ def test_of_what_nccl_says_warnings_are_shown_and_the_rest_if_asked_for(
         view.set_filter("@nccl")
         assert len(await settled(app, pilot)) == 2, "what is chosen stays so"
         view.set_filter("")
-        assert len(await settled(app, pilot)) == 3
+        assert len(await settled(app, pilot)) == 4
         view.set_filter("!NCCL WARN")
-        assert len(await settled(app, pilot)) == 2
+        assert len(await settled(app, pilot)) == 3
 
     play(scene)
     pen.book.close()

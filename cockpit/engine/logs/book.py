@@ -59,6 +59,11 @@ class Row:
     fold: int | None = None
 
     @property
+    def lines(self) -> int:
+        """How many lines are folded into it."""
+        return len(self.sources)
+
+    @property
     def said(self) -> Iterator[tuple[Source, bytes]]:
         """Who printed what."""
         return zip(self.sources, self.originals or repeat(self.text), strict=False)

@@ -496,7 +496,7 @@ class LogDisplay(Widget):
         window = self._place.window
         if window.reader.whole:
             return window.reader.book.lines
-        return len(window.rows) if window.at_start and window.at_end else None
+        return sum(row.lines for row in window.rows) if window.at_start and window.at_end else None
 
     @property
     def _unseen(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.engine.logs.reader import Position, Reader
 
 LIMIT = 1_000
-"""Lines counted one by one in a narrowed log; beyond that it says "1,000+"."""
+"""Lines counted in a narrowed log; beyond that it says how many they were, as "1,024+"."""
 
 
 class Unseen:
@@ -38,7 +38,7 @@ class Unseen:
         elif self._count < LIMIT:
             page = self._reader.after(self._tail, LIMIT, budget_s)
             self._tail = page.resume
-            self._count += len(page.rows)
+            self._count += sum(row.lines for row in page.rows)
         return self._count != before
 
     @property
