@@ -9,7 +9,7 @@ import pytest
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.heat import Heat
 from cockpit.core.pace.pace import Pace
-from cockpit.tui.pace.lines import pace_lines
+from cockpit.tui.pace.lines import lines_at_most, pace_lines
 from cockpit.tui.pace.map_lines import CELL, HALF
 from cockpit.tui.pace.view_model import WHOLE, Sight
 from cockpit.tui.panes.text_pane import Line
@@ -164,3 +164,16 @@ def test_the_whole_run_takes_the_whole_width(steps: int) -> None:
 def test_before_the_first_step_nothing_is_drawn() -> None:
     (row,) = [line for line in drawn(replace(sight(run(16, 5), 2), now=START + 9)) if "gpu000" in line]
     assert 5 <= row.count(CELL) <= 6, row
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_a_pane_is_as_high_as_what_it_draws_while_the_run_stands_still(every: bool) -> None:
+    pace = run(16)
+    seen = replace(sight(pace, 8, every=every), metrics=logged(pace), stalled=True, missing=frozenset([13]))
+    for now in (START + 119, START + 10_000):
+        still = replace(seen, now=now)
+        assert lines_at_most(still, 90) == len(drawn(still, 90, 60)), "of a high pane no row stays empty"
+        for height in range(3, 40):
+            shown = drawn(still, 90, height)
+            names = [at for at, line in enumerate(shown) if line[1:5] in ("loss", "work", "toke")]
+            assert not names or now == START + 119, "a curve without anything to draw"

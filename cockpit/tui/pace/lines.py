@@ -63,7 +63,7 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> Sequence[Li
     room = height - len(FRAME) - len(about)
     found, tall = _shared_out(sight, room, height)
     frame = _frame(sight, width, found)
-    empty = blank(sight, frame, tall)
+    empty = blank(sight, frame, known(sight))
     if empty:
         found, tall = _shared_out(sight, room, height, empty)
         frame = _frame(sight, width, found)
@@ -94,7 +94,9 @@ def lines_at_most(sight: Sight, width: int) -> int:
     if sight.pace.front is None:
         return len(_without_steps(sight, width, ROOM))
     found = _found(sight, _apart(sight), ROOM)
-    return HIGHEST * len(known(sight)) + len(FRAME) + len(_about(sight)[:1]) + len(found)
+    names = known(sight)
+    drawn = len(names) - len(blank(sight, _frame(sight, width, found), names))
+    return HIGHEST * drawn + len(FRAME) + len(_about(sight)[:1]) + len(found)
 
 
 Shown = Sequence[tuple[Row, Pair]]
