@@ -60,6 +60,13 @@ class CockpitApp(BaseApp):
         arrived = opening.done() and not opening.cancelled() and opening.exception() is None
         self.push_screen(start.arrived(opening.result()) if arrived else start)
 
+    @property
+    def leaving(self) -> str:
+        """What leaving does to the run, which may have ended."""
+        if self.session is not None and self.session.model.over:
+            return "the run has ended"
+        return self.flight.leaving or super().leaving
+
     def run_items(self, *, states: bool = False) -> Iterator[Item]:
         """The other runs known here; none can be opened where leaving this one would end it."""
         why_not = self.flight.leaving and f"on leaving, {self.flight.leaving}"

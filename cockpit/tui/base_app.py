@@ -254,6 +254,11 @@ class BaseApp(App[int]):
             return
         self.notify(said, timeout=8)
 
+    @property
+    def leaving(self) -> str:
+        """What leaving does to the run."""
+        return "the run continues"
+
     def leave(self) -> None:
         """Close the app; the run continues."""
         self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)

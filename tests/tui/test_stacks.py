@@ -33,7 +33,7 @@ from cockpit.tui.stacks.screen import StackScreen
 from cockpit.tui.stacks.tree import StackTreePane
 from cockpit.tui.stacks.view_model import filtered, look
 from tests.tui.pictures import LARGE, PICTURES, SMALL, as_designed, file_of
-from tests.tui.scenes import notes, text_of, until
+from tests.tui.scenes import Scene, notes, played, text_of, until
 from tests.tui.stack_scenes import (
     MAIN,
     STACK_SCENES,
@@ -46,6 +46,7 @@ from tests.tui.stack_scenes import (
     stacked,
     waits,
 )
+from tests.tui.stage import Stage
 from tests.waiting import PATIENCE_S
 
 SAYS = {
@@ -274,6 +275,19 @@ def test_of_a_recorded_snapshot_no_key_is_the_next_step_that_it_refuses() -> Non
 
     assert "n: what the library waits for" in asyncio.run(next_of(recorded=False))
     assert not asyncio.run(next_of(recorded=True))
+
+
+def test_leaving_is_called_what_it_does_to_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stage, "leaving", "the demo ends")
+
+    async def main() -> None:
+        async with played(Scene(), SMALL) as (app, pilot, *_):
+            app.push_screen(StackScreen(Played(4, odd_one(3), recorded=True)))
+            await until(pilot, lambda: "RECORDED" in text_of(app), "its stacks")
+            await pilot.press("ctrl+c")
+            await until(pilot, lambda: "Leaving: the demo ends." in text_of(app), "the question")
+
+    asyncio.run(main())
 
 
 def test_in_a_low_terminal_a_key_shows_the_whole_verdict() -> None:

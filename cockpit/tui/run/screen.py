@@ -500,9 +500,8 @@ class RunScreen(CommandScreen):
         if self.board.model.over:
             self.app.leave()
             return
-        leaving = self._flight.leaving or "the run continues"
         may_stop = not self.app.read_only and not self._no_stop()
-        question = notices.leave_question(leaving, may_stop=may_stop)
+        question = notices.leave_question(self.app.leaving, may_stop=may_stop)
         self.app.push_screen(question, self.left_or_not)
 
     def left_or_not(self, answer: str | None) -> None:

@@ -439,7 +439,7 @@ class StackScreen(CommandScreen):
             self.app.leave()
         else:
             answers = [Answer("stay", "stay", "c"), Answer("leave", "leave", "l")]
-            question = Question("leave or stay?", ["Leaving: the run continues."], answers)
+            question = Question("leave or stay?", [f"Leaving: {self.app.leaving}."], answers)
             self.app.push_screen(question, self.left_or_not)
 
     # Messages of widgets
