@@ -178,6 +178,13 @@ def test_waits_are_told_in_words(frames: tuple[Frame, ...], call: str, target: s
     assert doing((USER, *frames), Process(1, 1, "S", call=call, target=target)).text == text
 
 
+def test_a_line_that_sleeps_receives_nothing_whatever_the_kernel_saw_just_then() -> None:
+    process = Process(1, 1, "S", call="recvfrom", target="socket")
+    frames = (Frame("forward", "./faults.py", 101),)
+    assert doing(frames, process, "time.sleep(0.5)").text == "sleeps"
+    assert doing(frames, process, "sock.recv(1)").text == "receives from a socket"
+
+
 def test_what_called_the_users_own_code_is_not_what_it_does() -> None:
     read = Process(1, 1, "S", call="read", target="/data/7.bin")
     for outside in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,7 +86,7 @@ def test_without_steps_or_recorders_main_threads_tell(tmp_path: Path, quick_cock
         until(seen, "rank 0 runs and rank 1 sleeps")
         text = verbs.call("ps", "silent").out
         assert "no step is known for ranks 0-1: AGE is since their main threads last ran" in text
-        assert "~>" in text
+        assert re.search(r"\s>\d", text)
 
 
 @pytest.mark.slow

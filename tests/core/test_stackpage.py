@@ -80,7 +80,7 @@ def test_all_that_is_known_is_in_it() -> None:
         assert part in text
     assert "3 of 4 ranks answered" in text
     assert "rank 2: " in text
-    assert "2 ranks 0-1: waits in all_reduce" in text
+    assert "2 ranks 0-1: wait in all_reduce" in text
     assert "path = '/data/7'" in text
     assert "rank 2, thread pin_memory, holds the GIL" in text
     assert "its child 77 pt_data_worker" in text

@@ -15,6 +15,7 @@ from cockpit.core.stacks.text import as_lines
 from cockpit.core.stacks.tree import StackTree
 from cockpit.core.stacks.tree_lines import LEVELS, place, rows
 from cockpit.core.stacks.verdict import verdict
+from cockpit.core.stacks.words import does_words
 from cockpit.core.text import ascii_text
 
 MAIN = Frame("main", "./train.py", 212)
@@ -157,6 +158,29 @@ def test_text_names_the_odd_rank_and_who_is_missing() -> None:
     assert any(char in text for char in "└├·")
     assert ascii_text(text).isascii()
     assert len(ascii_text(text).splitlines()) == len(text.splitlines())
+
+
+def test_who_sleeps_is_not_said_to_poll() -> None:
+    asleep = [{0: dump(0, READS, at, call="clock_nanosleep", switches=50 + 10 * at)} for at in (0, 1)]
+    (found,) = classes(snapshot(*asleep, world=1))
+    assert (found.movement, found.facts) == ("polls", "sleeps")
+
+
+@pytest.mark.parametrize(
+    ("text", "many"),
+    [
+        ("receives from a socket", "receive from a socket"),
+        ("reads /data/sleeps", "read /data/sleeps"),
+        ("reads or writes", "read or write"),
+        ("flushes /data/its", "flush /data/its"),
+        ("waits for a build, or for its lock", "wait for a build, or for its lock"),
+        ("waits for its device", "wait for their device"),
+        ("is at its end, and waits for another thread", "are at their end, and wait for another thread"),
+        ("no Python stack", "no Python stack"),
+    ],
+)
+def test_what_several_do_is_said_of_several(text: str, many: str) -> None:
+    assert (does_words(text, 0b100), does_words(text, 0b101)) == (text, many)
 
 
 def test_text_of_many_scattered_ranks_stays_short() -> None:

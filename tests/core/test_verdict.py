@@ -287,6 +287,17 @@ def test_what_is_odd_among_the_few_that_were_asked() -> None:
     assert "rank 1: reads /data/7.bin" in named(found, "missing", 15, certainty="unsure")
 
 
+def test_one_rank_alone_is_at_no_common_place_and_that_it_was_asked_alone_is_said() -> None:
+    taken = replace(snapshot(1, still(USER, call="clock_nanosleep")), options={"ranks": True})
+    found = verdict(taken)
+    assert (found.what, found.detail) == ("rank 0 has not moved", "It sleeps.")
+    assert "only rank 0 was asked; without --ranks, all are" in found.evidence
+    found = verdict(snapshot(4, still(USER, call="clock_nanosleep")))
+    assert (found.what, found.detail) == ("all 4 ranks are frozen at one place", "All of them sleep.")
+    assert "ranks 0-3: sleep at data.py:118 read_shard" in found.evidence
+    assert not any("asked" in fact for fact in found.evidence)
+
+
 def test_those_that_the_launcher_ended_are_not_blamed() -> None:
     why = {0: "killed by SIGTERM", 1: "killed by SIGKILL"}
     found = verdict(snapshot(4, still(ALL_REDUCE), why=why))

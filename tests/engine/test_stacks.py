@@ -816,7 +816,7 @@ def test_a_recorded_snapshot_says_what_it_cannot_tell(tmp_path: Path) -> None:
     async def scene() -> None:
         recorded = ReplayedStacks(folder)
         assert (await recorded.look(1)).notes == ("continued",)
-        with pytest.raises(CockpitError, match="taken without native"):
+        with pytest.raises(CockpitError, match="taken without C frames"):
             await recorded.look(1, native=True)
         with pytest.raises(CockpitError, match="no dump of it"):
             await recorded.look(2)

@@ -276,7 +276,7 @@ def test_a_rank_whose_steps_nobody_tells_says_when_it_went_on() -> None:
     pace, now = Pace(range(4)), T0 + 120
     pace.signs.ran(3, 5.0, 7, now - 30)
     assert row(shown(Run().running(), 3, pace=pace), "activity").startswith(
-        "its main thread has not run for ~>"
+        "its main thread has not run for >"
     )
     pace.signs.ran(3, 6.0, 7, now - 1)
     assert row(shown(Run().running(), 3, pace=pace), "activity") == "~<2 s since its main thread last ran"

@@ -215,6 +215,7 @@ _EVENTS = re.compile(
 """Loops that wait for whatever comes, as those of servers do."""
 
 _WAIT = re.compile(r"\.wait\(")
+_SLEEP = re.compile(r"\btime\.sleep\(")
 _COMPILED = re.compile(r"\b_c10d_functional\.(\w+)")
 """A line of compiled code that calls a collective; no Python frame has the collective's name."""
 _WORK = "Work.wait"
@@ -356,6 +357,9 @@ def _by_kernel(
         return Doing("io", target, user, "waits in a debugger for somebody to type", DEBUGGER)
     if call in _CALLS and _further_in(frames, user, _EVENTS):
         return Doing("io", target, user, "waits in its event loop", EVENT_LOOP)
+    if call in _CALLS and in_c and _SLEEP.search(source):
+        # The kernel was asked a moment before, or after: the line is what the frame says.
+        return Doing("sleep", "", user, _TEXTS["sleep"])
     if call in _CALLS:
         return Doing("io", target, user, _call_text(call, target), _CALLS[call][2])
     if inner == "io":

@@ -35,7 +35,7 @@ from cockpit.engine.extra_facts import Facts
 from cockpit.engine.recorder import Heard
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
-from cockpit.engine.stacks.ask import Ask
+from cockpit.engine.stacks.ask import Ask, option_words
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 
@@ -178,9 +178,9 @@ def _show(snapshot: Snapshot, path: Path, found: Finding, args: argparse.Namespa
     if snapshot.by_nodes:
         say(f"taken by its nodes: {snapshot.by_nodes}")
     lacking = [name for name in ("native", "locals", "children") if getattr(args, name)]
-    lacking = [f"--{name}" for name in lacking if not snapshot.options.get(name)]
+    lacking = [name for name in lacking if not snapshot.options.get(name)]
     if lacking:
-        say(f"it was taken without {' and '.join(lacking)}")
+        say(f"it was taken without {option_words(lacking)}")
     if args.ranks is not None:
         for sample in snapshot.samples:
             sample.dumps = {rank: dump for rank, dump in sample.dumps.items() if rank in args.ranks}

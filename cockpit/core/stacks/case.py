@@ -9,7 +9,7 @@ from cockpit.base.stacks.kinds import python_frames
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.stacks.class_facts import ClassPart
 from cockpit.core.stacks.facts import Facts
-from cockpit.core.stacks.words import number_text, ranks_words
+from cockpit.core.stacks.words import does_words, number_text, ranks_words
 from cockpit.core.time_text import rounded_span
 
 EVIDENCE = 6
@@ -59,10 +59,13 @@ class Case(Facts):
         where = self.blocked or "collectives"
         return f"{number_text(self.waiting, 'waits', 'wait')} in {where}"
 
-    def part_fact(self, part: ClassPart) -> str:
-        """What a class does, as evidence."""
-        at = f" at {part.where}" if part.where else ""
-        return f"{ranks_words(part.ranks)}: {part.text}{at}"
+    def part_fact(self, part: ClassPart, *, beside: str = "") -> str:
+        """What a class does, as evidence.
+
+        :param beside: the place that is named beside it
+        """
+        at = f" at {part.where}" if part.where not in ("", beside) else ""
+        return f"{ranks_words(part.ranks)}: {does_words(part.text, part.ranks)}{at}"
 
     def suspect_fact(self, part: ClassPart) -> str:
         """Whether a suspect moves, as evidence that comes after :meth:`wait_fact`."""

@@ -11,6 +11,7 @@ from cockpit.base.stacks.dump import Dump, Frame, Process
 from cockpit.base.stacks.kinds import WAITING, Doing, of_dump, python_frames, user_frame
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.stacks.snapshot import Place, Snapshot
+from cockpit.core.stacks.words import does_words
 
 CPU_SHARE = 0.01
 """A main thread that uses more than this share of a core between two samples is doing something."""
@@ -86,7 +87,13 @@ class RankClass:
     def facts(self) -> str:
         """What they do, in which state, and whether they move: ``sleeps · frozen``."""
         state = f"state {self.state}" if self.state else ""
-        return " · ".join(each for each in (self.doing.text, state, self.movement) if each)
+        does = does_words(self.doing.text, self.ranks)
+        return " · ".join(each for each in (does, state, self.moves) if each)
+
+    @property
+    def moves(self) -> str:
+        """Their movement as shown: who sleeps wakes up now and then, and that it sleeps is said."""
+        return "" if (self.doing.kind, self.movement) == ("sleep", "polls") else self.movement
 
 
 def movement(dumps: Iterable[Dump]) -> str:

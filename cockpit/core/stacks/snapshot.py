@@ -94,7 +94,7 @@ class Snapshot:
     ranks: dict[int, Place] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     options: Mapping[str, object] = field(default_factory=dict)
-    """What was asked for: ``native``, ``locals``, ``children``."""
+    """What was asked for: ``native``, ``locals``, ``children``; ``ranks``: of some of the job's only."""
     progress: Progress | None = None
     """How far the ranks were; None: nobody knows."""
     collectives: Collectives | None = None

@@ -111,7 +111,7 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     return replace(
         found,
         steps=steps or (found.steps and (MORE,)),
-        evidence=_with_ras(case, kept([*failed, *doubts, *found.evidence])),
+        evidence=_with_ras(case, kept([*failed, *doubts, *found.evidence, _some_fact(case)])),
         certainty=certainty,
         proof=found.proof if case.unmoved and not doubts else "",
         nodes=tuple(filter(None, nodes)),
@@ -140,6 +140,12 @@ def _with_ras(case: Case, facts: tuple[str, ...]) -> tuple[str, ...]:
         return facts
     told = sentences(case.snapshot.ras, still=case.ceased)
     return (*facts[: EVIDENCE - len(told)], *told)
+
+
+def _some_fact(case: Case) -> str:
+    """That the job has other ranks, which were not asked."""
+    some = case.snapshot.world if case.snapshot.options.get("ranks") else 0
+    return f"only {ranks_words(some, 'was', 'were')} asked; without --ranks, all are" if some else ""
 
 
 def _inferred_fact(case: Case, ranks: int) -> str:

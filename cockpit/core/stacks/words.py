@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TypeVar
@@ -12,6 +13,18 @@ from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.fate import End
 
 T = TypeVar("T")
+
+MANY = {
+    **{f"{verb}s": verb for verb in ("build", "connect", "look", "open", "poll", "read", "receive", "run")},
+    **{f"{verb}s": verb for verb in ("send", "sleep", "wait", "write")},
+    **{"flushes": "flush", "is": "are", "its": "their"},
+}
+"""Words for what one rank does, and the same for more."""
+
+_OF_ONE = re.compile(
+    rf"^({'|'.join(MANY)})\b|(?<=^reads or )writes$|(?<= end, and )waits\b"
+    r"|\bits\b(?= (device|data loader|event loop|end,|own code))"
+)
 
 WORDS = 40
 """Characters a set of ranks may take in a sentence; longer ones are counted."""
@@ -43,6 +56,14 @@ def number_text(ranks: int, one: str = "", more: str = "") -> str:
     """``1 rank``, ``1,023 ranks``; with a verb for one rank and for more: ``1 rank is``."""
     number = count(ranks)
     return f"{number:,} rank {one}".rstrip() if number == 1 else f"{number:,} ranks {more}".rstrip()
+
+
+def does_words(text: str, ranks: int) -> str:
+    """What ranks do, with a verb for one rank or for more: ``sleeps``, ``sleep``.
+
+    :param text: that of :class:`cockpit.base.stacks.kinds.Doing`, or why there is no stack
+    """
+    return text if count(ranks) == 1 else _OF_ONE.sub(lambda word: MANY[word[0]], text)
 
 
 def every_text(ranks: int, one: str, more: str) -> str:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from cockpit.core.stacks.snapshot import Place
 from cockpit.engine.links.link import Link
+
+OPTION_WORDS = {
+    "native": "C frames",
+    "locals": "local variables",
+    "children": "child processes",
+}
+"""What a rank can be asked for besides its plain stack, in words."""
+
+
+def option_words(options: Iterable[str]) -> str:
+    """Some of these: ``C frames and local variables``."""
+    return " and ".join(OPTION_WORDS[option] for option in options)
 
 
 @dataclass(frozen=True)

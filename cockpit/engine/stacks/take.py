@@ -21,7 +21,7 @@ from cockpit.core.stacks.earlier import stood_since
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.stacks import saved
-from cockpit.engine.stacks.ask import Ask, Party, RankProcess
+from cockpit.engine.stacks.ask import Ask, Party, RankProcess, option_words
 from cockpit.engine.stacks.probes import PySpy, clean
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
@@ -108,7 +108,8 @@ class Sampler:
         """The shell command that takes the same stacks."""
         self.ask = ask
         self.root = root
-        self.snapshot = Snapshot(time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, options=ask.options)
+        options = ask.options if ask.ranks is None else {**ask.options, "ranks": True}
+        self.snapshot = Snapshot(time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, options=options)
         self._look_around()
         self.trouble = ""
         """Why the snapshot could not be kept on disk; empty while it can."""
@@ -399,7 +400,7 @@ class ReplayedStacks:
         lacking = [name for name, wish in wanted.items() if wish and not options.get(name)]
         dumps = self.snapshot.dumps(rank)
         if lacking or not dumps:
-            what = f"this snapshot was taken without {' and '.join(lacking)}" if lacking else "no dump of it"
+            what = f"this snapshot was taken without {option_words(lacking)}" if lacking else "no dump of it"
             raise CockpitError(what, where=f"rank {rank}")
         return dumps[-1]
 

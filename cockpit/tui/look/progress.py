@@ -11,14 +11,14 @@ from cockpit.tui.look.units import clock_text
 
 
 def age_text(sign: Sign, now: float) -> str:
-    """``~12 s``; ``~<2 s``: no closer is known; ``~>40 s``: there was none in so long a look.
+    """``~12 s``; ``~<2 s``: no closer is known; ``>40 s``: there was none in so long a look.
 
     :param now: unix seconds
     """
     age = sign.age_s(now)
     if sign.source == CPU and not sign.least and age < RESOLUTION_S:
         return f"~<{RESOLUTION_S:.0f} s"
-    return f"~{'>' if sign.least else ''}{span_text(age)}"
+    return f"{'>' if sign.least else '~'}{span_text(age)}"
 
 
 def behind_text(sign: Sign) -> str:

@@ -10,7 +10,7 @@ from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.case import Case
 from cockpit.core.stacks.class_facts import bad_child, serves, union
 from cockpit.core.stacks.sentences import MORE, STEPS, story
-from cockpit.core.stacks.words import every_text, number_text, place_text, ranks_words
+from cockpit.core.stacks.words import does_words, every_text, number_text, place_text, ranks_words
 
 
 def at_one_place(case: Case) -> Finding | None:
@@ -66,8 +66,12 @@ def at_one_place(case: Case) -> Finding | None:
         return Finding(kind, headline, group, part.where, detail, facts, certainty, steps)
     one_place = len({(one.deed, one.where) for one in parts}) == 1
     if group == case.live and one_place and part.where and act.what != "thread" and not serves(part):
+        if count(group) == 1:
+            headline = f"{ranks_words(group)} has not moved"
+            return Finding("together", headline, 0, part.where, detail, facts, "unsure", steps)
         headline = f"{every_text(group, 'is', 'are')} frozen at one place"
         # Nobody in particular: what all of them wait for is outside, or they wait for each other there.
+        detail = f"All of them {does_words(act.text, group)}." if detail == f"It {act.text}." else detail
         detail = detail.replace("It ", "Each of them ", 1)
         return Finding("together", headline, 0, part.where, detail, facts, "unsure", (*steps, *STEPS[:1]))
     headline = f"{number_text(ranks, 'has', 'have')} not moved, none of them in a collective"

@@ -28,9 +28,11 @@ def slow(case: Case) -> Finding | None:
     ranks = mask_of(one.rank for one in found)
     which = ranks_words(ranks, "is", "are")
     part = _part(case, first.rank)
-    facts = [_step_fact(progress), *(_slow_words(one) for one in found[1:])]
+    where = _held_up_at(case, first.rank) or (part.where if part is not None else "")
+    # How long a step takes is in the headline.
+    facts = [_step_fact(replace(progress, usual_s=None)), *(_slow_words(one) for one in found[1:])]
     if part is not None:
-        facts.append(case.part_fact(part))
+        facts.append(case.part_fact(part, beside=where))
     detail = ""
     if first.lag:
         detail = "This is how far its CPU lags that enqueues for a GPU: no GPU is slow because of it."
@@ -41,7 +43,7 @@ def slow(case: Case) -> Finding | None:
         "slow",
         f"{which} slow: {_slow_words(first)}",
         ranks,
-        _held_up_at(case, first.rank) or (part.where if part is not None else ""),
+        where,
         detail,
         tuple(facts),
         "likely" if first.steps is None else "unsure",
@@ -82,10 +84,11 @@ def goes_on(case: Case) -> Finding | None:
         return None
     evidence = [_step_fact(case.progress), case.unheard_fact()]
     evidence += [case.part_fact(one) for one in [*case.others, *case.waits]]
-    headline = f"steps continue: {_step_words(case.progress)}"
     # Somebody who stands still just now may have begun to hang a moment ago.
     whole = case.live == case.snapshot.world and case.going == case.live
-    return Finding("moving", headline, evidence=tuple(evidence), certainty="sure" if whole else "likely")
+    return Finding(
+        "moving", "steps continue", evidence=tuple(evidence), certainty="sure" if whole else "likely"
+    )
 
 
 def _step_words(progress: Progress) -> str:
