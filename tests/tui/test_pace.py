@@ -459,4 +459,27 @@ def test_a_dead_rank_gets_no_older_and_no_further_behind() -> None:
     both, one = told(row, paces, {}, 110.0), told(row, paces, {}, 110.0, {1})
     assert (both.age, both.steps_behind, both.behind) == (60.0, 5, 3.0)
     assert (one.age, one.steps_behind, one.behind) == (10.0, 0, 0.0)
-    assert told(row, paces, {}, 110.0, {0, 1}).age is None
+    assert (both.step, one.step) == (4, 9), "how far those are that go on"
+    ended = told(row, paces, {}, 110.0, {0, 1})
+    assert (ended.step, ended.age) == (4, None)
+
+
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("over", [False, True])
+def test_the_rank_that_failed_has_a_row_with_its_sign(every: bool, over: bool) -> None:
+    pace = Pace(range(16))
+    for step in range(60):
+        for rank in range(16):
+            if rank != 15 or step < 20:
+                pace.stepped(rank, step, START + 2.0 * step, exact=False)
+    dead = frozenset(range(16) if over else [15])
+    seen = sight(pace, 4, every=every, dead=dead, failed=15, ended=over)
+    found = [line for line in pace_lines(seen, Heat(), 100, 30) if line.text.startswith("✖")]
+    (row,) = [line.text.split() for line in found]
+    assert (row[1], row[-1]) == ("15", "failed")
+    assert "~19" in row
+    assert [piece.role for piece in found[0].pieces if piece.role == "failed"] == ["failed"] * 3
+    cells = [piece for piece in found[0].pieces if CELL in piece.text]
+    assert cells[-1].role == "pace-0", "no step went on there"
+    assert any(line.startswith("X") for line in drawn(replace(seen, ascii_only=True), 100, 30))
+    assert any("~59" in line and "12-14" in line for line in drawn(replace(seen, every=False), 100, 7))

@@ -115,6 +115,12 @@ def test_the_key_of_pace_makes_it_the_map_and_that_of_the_log_the_strip_again() 
     assert again == strip
 
 
+def test_the_rank_that_failed_is_marked_in_the_map() -> None:
+    _, pace = shown(SCENES["failed"], (140, 45), "6")
+    (row,) = [line for line in pace.splitlines() if "✖" in line[46:] and line.rstrip("│ ").endswith("failed")]
+    assert row[46:].split()[2] == "13"
+
+
 def test_before_the_first_step_it_says_what_ranks_do() -> None:
     def imports(stage: Stage) -> None:
         for rank in range(8):

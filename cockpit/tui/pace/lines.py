@@ -69,8 +69,18 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> Sequence[Li
         frame = _frame(sight, width, found)
     pace = sight.pace
     columns = heat.draw(pace.steps, frame.window, pace.usual(), pace.history.buckets)
-    state = {"stalled": sight.stalled, "ended": sight.ended}
-    drawn = Map(pace, columns, frame, sight.chosen, sight.now, sight.missing, **state, dead=sight.dead)
+    drawn = Map(
+        pace,
+        columns,
+        frame,
+        sight.chosen,
+        sight.now,
+        sight.missing,
+        stalled=sight.stalled,
+        ended=sight.ended,
+        dead=sight.dead,
+        failed=sight.failed,
+    )
     # Of a thousand ranks, one or two in twenty have a line on the screen.
     return LinesLater(
         [
@@ -151,7 +161,8 @@ def _apart(sight: Sight) -> Mapping[int, Hashable]:
     pace = sight.pace
     kinds: dict[int, Hashable] = dict.fromkeys(pace.lagging(), "behind")
     kinds |= alike({one.rank: one.excess for one in (*pace.slow(), *pace.late())})
-    return kinds | dict.fromkeys(sorted(sight.missing), "missing")
+    kinds |= dict.fromkeys(sorted(sight.missing), "missing")
+    return kinds if sight.failed is None else kinds | {sight.failed: "failed"}
 
 
 def _about(sight: Sight) -> Sequence[str]:

@@ -19,6 +19,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import Pair, Row, rows
 from cockpit.core.pace.signs import RECORDER, STILL_S, Sign, differing
 from cockpit.core.text import one_line
+from cockpit.tui.look.glyphs import ASCII, UNICODE
 from cockpit.tui.look.progress import age_text, behind_text, sentences
 from cockpit.tui.pace.marks import before, wall
 from cockpit.tui.pace.phase_strip import STRIP, row_phases, strip
@@ -39,11 +40,17 @@ LABELS = 26
 """Columns that names and ranks may take."""
 
 
-def labelled(row: Row, chosen: int | None, width: int, frame: Frame, *, hot: bool = False) -> list[Piece]:
-    """Name and ranks of a row, with a mark in front of the one that is chosen, or that others wait for."""
+def labelled(
+    row: Row, chosen: int | None, width: int, frame: Frame, *, hot: bool = False, failed: bool = False
+) -> list[Piece]:
+    """Name and ranks of a row, with a mark in front of the one that is chosen, that others wait for, or that
+    failed.
+    """
     mark = (">" if frame.ascii_only else "▌") if chosen in row.ranks else " "
     if hot:
         mark = "!" if frame.shades else "▌"
+    if failed:
+        mark = (ASCII if frame.ascii_only else UNICODE).failed
     ranks = row.ranks_text.replace("…", "..") if frame.ascii_only else row.ranks_text
     if len(ranks) > width - 2:
         ranks = f"{ranks[: width - 3]}{_more(frame)}"
@@ -51,8 +58,9 @@ def labelled(row: Row, chosen: int | None, width: int, frame: Frame, *, hot: boo
     if cell_len(name) > room:
         name = set_cell_size(name, max(0, room - 1)) + _more(frame) * (room > 0)
     gap = width - 1 - cell_len(name) - len(ranks)
-    about = "pace-slow" if hot else "label"
-    return [Piece(mark, "pace-slow" if hot else "spark"), Piece(name), Piece(f"{' ' * gap}{ranks}", about)]
+    odd = "failed" if failed else "pace-slow" if hot else ""
+    about = odd or "label"
+    return [Piece(mark, odd or "spark"), Piece(name), Piece(f"{' ' * gap}{ranks}", about)]
 
 
 def _more(frame: Frame) -> str:
@@ -96,6 +104,7 @@ class Map:
     :param stalled: whether it does
     :param ended: the run is over: nothing gets older
     :param dead: ranks that have ended
+    :param failed: the one of those that failed first
     """
 
     pace: Pace
@@ -108,6 +117,7 @@ class Map:
     stalled: bool = False
     ended: bool = False
     dead: frozenset[int] = frozenset()
+    failed: int | None = None
 
     def __post_init__(self, columns: Sequence[bytes]) -> None:
         self._excess = {one.rank: one.excess for one in (*self.pace.slow(), *self.pace.late())}
@@ -125,12 +135,13 @@ class Map:
         paces = {rank: self.pace.of(rank) for rank in row.ranks}
         about = told(row, paces, self._excess, None if self.ended else self.now, self.dead)
         hot = self.stalled and self.missing.issuperset(row.ranks)
+        failed = row.ranks == (self.failed,)
         old = about.age is not None and self._usual is not None and about.age > max(5.0, 6 * self._usual)
-        waits = _role(row, self.missing) if self.stalled else ""
+        waits = "failed" if failed else _role(row, self.missing) if self.stalled else ""
         frame = self.frame
         return Line(
             (
-                *labelled(row, self.chosen, frame.label, frame, hot=hot),
+                *labelled(row, self.chosen, frame.label, frame, hot=hot, failed=failed),
                 Piece(" "),
                 *self._cells(pair, hot=hot),
                 *table(about, frame.columns, stalled=old and hot, waits=waits),

@@ -43,7 +43,7 @@ def columns_for(width: int, pace: Pace, *, stalled: bool = False) -> dict[str, i
 class Told:
     """What is said about a row.
 
-    :param step: the last that all its ranks have finished
+    :param step: the last that all its ranks have finished that still run, if any does
     :param age: seconds since the oldest of their last steps; None also where nothing gets older
     :param behind: seconds after the first rank of all
     :param steps_behind: steps behind the front
@@ -76,6 +76,7 @@ def told(
     """
     known = [pace for rank in row.ranks if (pace := paces[rank]).step is not None]
     live = [paces[rank] for rank in row.ranks if rank not in dead and paces[rank].step is not None]
+    known = live or known
     works = [pace.work if pace.work is not None else pace.span for pace in known]
     return Told(
         min([pace.step for pace in known if pace.step is not None], default=None),
@@ -89,12 +90,16 @@ def told(
     )
 
 
+_WAITS = {"missing": "pace-slow", "failed": "failed"}
+"""The meanings of these words, where they are no labels."""
+
+
 def table(row: Told, columns: Mapping[str, int], *, stalled: bool, waits: str = "") -> list[Piece]:
     """The right side of a row.
 
     :param columns: as :func:`columns_for` gives them; ``phases`` is a strip, and not made here
     :param stalled: it has done no step for much longer than usual
-    :param waits: ``missing`` or ``waiting``, while the run stands still
+    :param waits: ``missing`` or ``waiting``, while the run stands still; or ``failed``
     """
     about = "~" if row.estimated else ""
     slow = row.excess is not None
@@ -114,7 +119,7 @@ def table(row: Told, columns: Mapping[str, int], *, stalled: bool, waits: str = 
         "more": ("" if row.excess is None else _percent(row.excess), "pace-slow"),
     }
     if waits:
-        texts["more"] = waits, "pace-slow" if waits == "missing" else "label"
+        texts["more"] = waits, _WAITS.get(waits, "label")
     shown = ((texts[name], wide) for name, wide in columns.items() if name in texts)
     return [Piece(text.rjust(wide), role) for (text, role), wide in shown]
 

@@ -37,6 +37,7 @@ class Sight:
     :param tall: lines of the strip above the log, which the pane is then; 0: it is the map
     :param doing: what ranks do before the first step, for the strip
     :param dead: ranks that have ended
+    :param failed: the one of those that failed first
     :param left: seconds until the last step, as the log says; None: not known, or the run is over
     """
 
@@ -55,6 +56,7 @@ class Sight:
     tall: int = 0
     doing: Sequence[str] = ()
     dead: frozenset[int] = frozenset()
+    failed: int | None = None
     left: float | None = None
     ended: bool = False
 

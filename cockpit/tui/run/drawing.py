@@ -245,6 +245,7 @@ class Drawing:
         board = self.board
         ended = board.pace.last_at if self._past or board.model.over else None
         app, screen = self.screen.app, self.screen
+        failed = blamed(board.model, board.model.judged)
         sight = Sight(
             board.pace,
             board.metrics,
@@ -259,6 +260,7 @@ class Drawing:
             stalled=not self._past and stands_still(board.model),
             saves=[*self.session.saves, *board.saves],
             dead=self._grid.dead,
+            failed=failed.rank if failed is not None and failed.rank in self._grid.dead else None,
             left=board.metrics.time_left(now) if ended is None else None,
             ended=ended is not None,
         )
