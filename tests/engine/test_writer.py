@@ -11,6 +11,7 @@ import signal
 from dataclasses import asdict, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,6 +55,17 @@ def test_what_is_another_users_is_only_read(tmp_path: Path, monkeypatch: pytest.
     one = Writer(tmp_path)
     assert not one.take()
     assert one.held() == "its folder is ada's, and only ada can change it"
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_on_a_read_only_file_system_is_only_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    one = Writer(tmp_path)
+    assert not one.take()
+    assert one.held() == "its folder is on a read-only file system"
+    one.attend()
     assert not list(tmp_path.iterdir())
 
 

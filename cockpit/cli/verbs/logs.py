@@ -177,11 +177,11 @@ async def _show(
 async def _joined(folder: RunFolder, feed: _Feed, args: argparse.Namespace) -> Session | None:
     """A session that has brought the spool up to date with the nodes; nodes that do not answer are said.
 
-    Where another cockpit keeps it up to date, there is none unless new lines, or every byte, are wanted.
+    Where another cockpit may keep it up to date, there is none unless new lines, or every byte, are wanted.
     """
     writer = folder.lock()
     if not writer:
-        if not (args.follow or args.raw or folder.writer.suspended()):
+        if not (args.follow or args.raw or folder.writer.suspended() or folder.writer.barred):
             return None
         feed.book = Logbook(folder)
         feed.book.reads_along = True

@@ -82,6 +82,8 @@ class Writer:
         self._other = Holder()
         self.owner = ""
         """The user who alone can write there, once :meth:`take` has found that it is not this one."""
+        self.barred = ""
+        """Why this process can never write there, in a sentence, once :meth:`take` has found so."""
         self._other_file: Path | None = None  # None: flock says so, and it is right
         self._attending: int | None = None
 
@@ -91,14 +93,15 @@ class Writer:
         return self._number is not None or self._own is not None
 
     def take(self) -> bool:
-        """Become the one writer; False where another cockpit is, or only another user can: see :meth:`held`.
+        """Become the one writer; False where another cockpit is, or nobody here can: see :meth:`held`.
 
         :raises CockpitError: the folder cannot be written
         """
         if self.taken:
             return True
         self.owner = other_owner(self.folder)
-        if self.owner:
+        self.barred = self._barred()
+        if self.barred:
             return False
         number = self._open(self._lock, os.O_RDWR | os.O_CREAT)
         try:
@@ -121,6 +124,14 @@ class Writer:
         else:
             self._leave_attending()
         return not held
+
+    def _barred(self) -> str:
+        if self.owner:
+            return f"its folder is {self.owner}'s, and only {self.owner} can change it"
+        with suppress(OSError):
+            if os.statvfs(self.folder).f_flag & os.ST_RDONLY:
+                return "its folder is on a read-only file system"
+        return ""
 
     def _take_file(self) -> bool:
         while not self._holds(self._lock) and (path := self._next_file()) is not None:
@@ -180,8 +191,8 @@ class Writer:
 
     def held(self) -> str:
         """Who writes in place of us, and what to type where nobody does any more."""
-        if self.owner:
-            return f"its folder is {self.owner}'s, and only {self.owner} can change it"
+        if self.barred:
+            return self.barred
         who = f" ({self._other})" if str(self._other) else ""
         end = "" if self._other_file is None else f"; if it is gone: rm {self._other_file}"
         return f"another cockpit{who} controls this run{end}"
@@ -210,7 +221,7 @@ class Writer:
 
         It fails while another cockpit looks whether somebody is.
         """
-        if self.taken or self._attending is not None or self.owner:
+        if self.taken or self._attending is not None or self.barred:
             return
         with suppress(OSError):
             self._attending = open_regular(self.folder / ATTENDING, os.O_RDWR | os.O_CREAT)

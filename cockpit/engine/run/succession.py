@@ -53,7 +53,7 @@ class Succession:
     async def mind(self) -> None:
         """Look until this cockpit has taken over, or the run is over; cancel it to end it."""
         writer = self._folder.writer
-        may = self._may and not writer.owner
+        may = self._may and not writer.barred
         before = writer.holder
         while not self._over():
             try:
@@ -88,7 +88,7 @@ class Succession:
             who = f" ({writer.holder})" if writer.holder else ""
             self._say(f"another cockpit{who} now controls this run")
         elif time.monotonic() >= self._absent_at + VACANT_S:
-            who = f"only {writer.owner} can" if writer.owner else "without --read-only"
+            who = f"only {writer.owner} can" if writer.owner else writer.barred or "without --read-only"
             remedy = suspended or f"{who}: cockpit attach {quote(self._folder.name)}"
             lacks = "" if writer.taken else " and no evidence fetched"
             self.alone = f"no cockpit controls this run: nothing is stopped automatically{lacks};  {remedy}"
