@@ -44,7 +44,7 @@ def test_it_is_as_high_as_there_is_room(rows: int, lines: int) -> None:
 
 def test_it_ends_in_one_sentence_of_what_is_known() -> None:
     assert said(sight())[-1] == " 2.00 s a step; ranks alike within 2 %"
-    assert said(sight(works=False))[-1] == " 2.00 s a step", "whole steps are alike on all ranks"
+    assert said(sight(works=False))[-1] == " ", "whole steps are alike on all ranks, and said beside the bars"
     assert said(sight(saves=(60, 160)))[-1].endswith("; a checkpoint takes 12 s")
     slow = said(sight(range(150, 201)))
     assert slow[-1] == " 3.00 s a step; rank 3 works 49 % longer since step 150"
@@ -77,6 +77,24 @@ def test_of_steps_that_only_logs_tell_none_is_left_out(took: float) -> None:
     assert len(bars.strip()) > 40
 
 
+def test_beside_the_bars_is_what_a_step_usually_takes() -> None:
+    pace = sight(works=False).pace
+    for rank in range(4):
+        pace.stepped(rank, 201, NOW + 0.9)
+    last = replace(sight(), pace=pace, now=NOW + 0.9)
+    for height in (1, 3, 9, 11):
+        assert any(" 2.00 s" in line[-20:] for line in said(last, height)), "not what the last one took"
+
+
+def test_work_is_not_said_to_be_longer_than_a_step() -> None:
+    seen = sight()
+    for step in range(190, 201):
+        for rank in range(4):
+            seen.pace.worked(rank, step, 2.03)
+    lines = said(seen)
+    assert any(line.startswith(" work") and line.rstrip().endswith(" 2.00 s median") for line in lines)
+
+
 def shown(scene: Scene, size: tuple[int, int], *keys: str) -> list[str]:
     """What is on the screen, and what is after each key."""
 
@@ -104,7 +122,7 @@ def test_where_panes_are_stacked_it_is_one_line() -> None:
     log, pace = shown(SCENES["running"], (80, 24), "6")
     line = next(line for line in log.splitlines() if line.startswith("  loss "))
     assert line.split()[2:4] == ["2.968", "work"]
-    assert line.endswith(" 1.99 s")
+    assert line.endswith(" 1.98 s")
     assert not any(line.startswith("  loss ") for line in pace.splitlines())
 
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from cockpit.core.pace.heat import STALL, goes_on
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.slow import EXCESS
+from cockpit.core.pace.slow import EXCESS, LOOKED_AT
 from cockpit.core.pace.step import Step
 from cockpit.core.time_text import span_text
 from cockpit.tui.look.spark import curve
@@ -152,9 +152,8 @@ def step_time(sight: Sight, frame: Frame) -> Curve:
         which = "latest" if pace.lags else "slowest"
         who = f" {which}, rank {pace.steps.ranks[newest[1]]}"
         said.append((Piece(f" {seconds(newest[0])}", "pace-slow"), Piece(who, "label")))
-    usual = next((value for _, value in middle if not math.isnan(value)), None)
-    if usual is not None:
-        said.append(_usual(sight, usual))
+    if (usual := _usual(sight.pace)) is not None:
+        said.append(_said_usual(sight, usual))
     said += _without(sight)
     name = "enqueueing" if pace.lags else "work" if works else STEP_TIME
     return Curve(name, _binned(middle[::-1], frame), _binned(worst[::-1], frame), said)
@@ -175,7 +174,20 @@ def _shown(sight: Sight, frame: Frame) -> Iterator[tuple[Step, Step]]:
             yield step, looked
 
 
-def _usual(sight: Sight, usual: float) -> tuple[Piece, ...]:
+def _usual(pace: Pace) -> float | None:
+    """Seconds that a step, or its work, takes the median rank: the median of some; None: not known.
+
+    Work that is known is some steps older, and noise must not make it longer than a step.
+    """
+    usual = pace.usual()
+    if usual is None or not pace.works:
+        return usual
+    judged = islice((step.typical_work for step in pace.steps.newest() if step.by_work), LOOKED_AT)
+    works = [work for work in judged if math.isfinite(work)]
+    return min(usual, median(works)) if works else usual
+
+
+def _said_usual(sight: Sight, usual: float) -> tuple[Piece, ...]:
     """The median rank's time; beside its work, how long a whole step takes."""
     about = "" if sight.pace.exact else "~"
     whole = sight.pace.usual() if sight.pace.works else None

@@ -139,7 +139,7 @@ def legend(of: Phases, lines: int, about: str, *, letters: bool) -> Iterator[tup
     for name in (name for name in NAMES if name in largest):
         sign = LETTERS[name] if letters else "■"
         share = f"{about}{100 * shares[name]:.0f} %"
-        yield Piece(f" {sign}", f"phase-{name}"), Piece(f" {name:<8}", "label"), Piece(f"{share:>6}")
+        yield Piece(f"  {sign}", f"phase-{name}"), Piece(f" {name:<8}", "label"), Piece(f"{share:>6}")
 
 
 def numbers(of: Phases, about: str) -> tuple[list[Piece], list[Piece]]:

@@ -19,7 +19,7 @@ from cockpit.core.pace.slow import EXCESS, LOOKED_AT, NEEDED
 from cockpit.core.pace.step import Step
 from cockpit.core.time_text import span_text
 from cockpit.tui.look.spark import BLOCKS
-from cockpit.tui.pace.curves import POINTS, beside, curves, labelled, step_time
+from cockpit.tui.pace.curves import POINTS, STEP_TIME, beside, curves, labelled, step_time
 from cockpit.tui.pace.lines import column_width
 from cockpit.tui.pace.marks import PAUSES, Mark, Note, axis, column_of, pause_note, placed, slowing
 from cockpit.tui.pace.phase_strip import (
@@ -260,7 +260,7 @@ def _stands_out(step: Step) -> bool:
 
 def _last(sight: Sight, paused: Sequence[Pause], width: int, bars: _Bars) -> Line:
     """The sentence at the end; of one that is too long the first parts."""
-    said = sentence(sight, paused, timed=bool(bars.above))
+    said = sentence(sight, paused, timed=bool(bars.above) or bars.name == STEP_TIME)
     while len(said) > 1 and len("; ".join(said)) >= width:
         said.pop()
     return Line.of(f" {'; '.join(said)}")
