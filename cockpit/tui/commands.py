@@ -374,7 +374,9 @@ EVERY: tuple[Command, ...] = (
         "Live while you type: read_shard, data.py, 13, 8-15, gpu[01-04]; a leading ! inverts.",
         40,
     ),
-    _stacks("verdict", "v", "show the whole verdict in a short terminal; again: shorten it", "verdict"),
+    _stacks(
+        "verdict", "v", "show the whole verdict in a short terminal; again: shorten it", "verdict", footer=7
+    ),
     _stacks(
         "save",
         "w",

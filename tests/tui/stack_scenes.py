@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.config import Config
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.engine.stacks.ask import option_words
 from cockpit.engine.stacks.take import ReplayedStacks
 from cockpit.errors import CockpitError
 from cockpit.tui.stacks.app import StacksApp
@@ -217,7 +218,7 @@ class Played(ReplayedStacks):
         wanted = {"native": native, "locals": locals, "children": children}
         asked = tuple(name for name, wish in wanted.items() if wish)
         if self.recorded:
-            what = f"this snapshot was taken without {' and '.join(asked)}"
+            what = f"this snapshot was taken without {option_words(asked)}"
             raise CockpitError(what, where=f"rank {rank}")
         self.asked_alone.append((rank, asked))
         told = self.told(rank, time.time(), len(self.snapshot.samples) - 1)

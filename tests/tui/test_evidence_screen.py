@@ -62,12 +62,12 @@ def test_moments_the_newest_first(tmp_path: Path, size: tuple[int, int]) -> None
     async def main() -> None:
         app = App(root)
         async with app.run_test(size=size) as pilot:
-            await until(pilot, lambda: "evidence: 1 moment" in text_of(app), "it was read")
+            await until(pilot, lambda: "evidence: 1 snapshot" in text_of(app), "it was read")
             assert "saved by the nodes: the ranks of gpu[01-02]" in text_of(app)
             assert "rank 3 " in text_of(app)
             assert "read_shard" in text_of(app)
             keep(root, NIGHT + 1800, "")
-            await until(pilot, lambda: "evidence: 2 moments" in text_of(app), "one more was read")
+            await until(pilot, lambda: "evidence: 2 snapshots" in text_of(app), "one more was read")
             shown = text_of(app)
             assert shown.index("taken by a cockpit") < shown.index("saved by the nodes")
             assert set(app.kept.handlers) == {command.id for command in in_scope(KEPT)}
@@ -109,6 +109,6 @@ def test_a_disk_that_is_slower_than_the_looks_at_it(tmp_path: Path, monkeypatch:
     async def main() -> None:
         app = App(root)
         async with app.run_test(size=(80, 24)) as pilot:
-            await until(pilot, lambda: "evidence: 1 moment" in text_of(app), "it was read")
+            await until(pilot, lambda: "evidence: 1 snapshot" in text_of(app), "it was read")
 
     asyncio.run(main())

@@ -16,11 +16,13 @@ from textual.pilot import Pilot
 from cockpit import paths
 from cockpit.base.stacks.dump import Frame
 from cockpit.config import Config
+from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_within
 from cockpit.core.stacks.collectives import Collectives
 from cockpit.core.stacks.progress import Done, Progress, SlowRank
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.errors import CockpitError
+from cockpit.tui.command_screen import Handler
 from cockpit.tui.commands import EVERY, RUN, STACKS, Id, in_scope, keymap
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
@@ -31,6 +33,7 @@ from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.screen import StackScreen
 from cockpit.tui.stacks.tree import StackTreePane
+from cockpit.tui.stacks.verdict_bar import BarText, VerdictBar
 from cockpit.tui.stacks.view_model import filtered, look
 from tests.tui.pictures import LARGE, PICTURES, SMALL, as_designed, file_of
 from tests.tui.scenes import Scene, notes, played, text_of, until
@@ -61,8 +64,8 @@ SAYS = {
     "stacks-loader": ("its process 61001 (pt_data_worker) is dead", "next  gpu02: dmesg -T | grep -i oom"),
     "stacks-asking": ("asking every rank what it is doing", "no rank has answered yet", "x end it"),
     "stacks-none": ("no rank could be inspected", "gpu01: no answer to the connection", "no rank answered"),
-    "stacks-recorded": ("RECORDED SNAPSHOT · taken 2026-11-21 04:04:41", " d diff  enter open  / filter"),
-    "stacks-native": ("rank 13  gpu02, local rank 5", "asked alone, with native", "__libc_read  libc.so.6"),
+    "stacks-recorded": ("RECORDED SNAPSHOT · taken 2026-11-21 04:04:42", " d diff  enter open  / filter"),
+    "stacks-native": ("rank 13  gpu02, local rank 5", "asked alone, with C frames", "__libc_read  libc.so.6"),
     "stacks-diff-samples": ("what differs", "- rank 0, sample 1 · 04:04:41.0", "esc: the tree"),
     "stacks-library": (
         "└ allreduce_gradients  deepspeed/runtime/engine.py:2061",
@@ -251,7 +254,7 @@ def test_the_key_does_it() -> None:
 def test_a_key_that_cannot_work_says_why(recorded: bool) -> None:
     why = {"left": "no other rank", "x": "no sample is being taken"}
     if recorded:
-        why = {"s": "a snapshot from disk", "n": "taken without native", "l": "taken with locals"}
+        why = {"s": "a snapshot from disk", "n": "taken without C frames", "l": "taken with local variables"}
     else:
         why |= {"right_square_bracket": "no sample after this one; s takes one"}
 
@@ -267,6 +270,29 @@ def test_a_key_that_cannot_work_says_why(recorded: bool) -> None:
     asyncio.run(main())
 
 
+def test_from_what_was_recorded_of_a_live_run_a_key_leads_to_its_ranks() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], SMALL) as (app, pilot, _):
+            below, now = app.screen, StackScreen(Played(64, odd_one(13)))
+            recorded = Played(64, odd_one(13), recorded=True)
+            recorded.snapshot.samples += screen(app).stacks.snapshot.samples
+            app.push_screen(StackScreen(recorded, live=Handler(lambda: app.push_screen(now))))
+            await until(pilot, lambda: "s asks the ranks now" in text_of(app), "that they can be asked")
+            assert "v verdict" in text_of(app)
+            await pilot.press("n")
+            why = "taken without C frames; s asks the ranks now"
+            await until(pilot, lambda: said(app, why), "why not here")
+            await pilot.press("right_square_bracket")
+            await until(pilot, lambda: said(app, "no sample after this one"), "there is none")
+            assert not said(app, "s takes one")
+            await pilot.press("s")
+            await until(pilot, lambda: app.screen is now and now.stacks.snapshot.samples, "they are asked")
+            await pilot.press("escape")
+            await until(pilot, lambda: app.screen is below, "esc goes where it went before")
+
+    asyncio.run(main())
+
+
 def test_of_a_recorded_snapshot_no_key_is_the_next_step_that_it_refuses() -> None:
     async def next_of(recorded: bool) -> str:
         scene = StackScene(lambda: Played(4, lambda rank, at, _: waits(rank, at), recorded=recorded))
@@ -275,6 +301,30 @@ def test_of_a_recorded_snapshot_no_key_is_the_next_step_that_it_refuses() -> Non
 
     assert "n: what the library waits for" in asyncio.run(next_of(recorded=False))
     assert not asyncio.run(next_of(recorded=True))
+
+
+def test_what_is_shown_already_is_no_next_step() -> None:
+    async def main() -> None:
+        scene = StackScene(lambda: Played(4, lambda rank, at, _: waits(rank, at)))
+        async with stacked(scene, LARGE) as (app, pilot, _):
+            assert "n: what the library waits for" in text_of(app)
+            await pilot.press("n")
+            await until(pilot, lambda: "asked alone, with C frames" in text_of(app), "its C frames")
+            assert "n: what the library waits for" not in text_of(app)
+
+    asyncio.run(main())
+
+
+def test_without_evidence_the_certainty_is_beside_the_headline() -> None:
+    async def main() -> None:
+        over = Finding("ended", "rank 3 exited 1", 1 << 3, certainty="sure")
+        async with StacksApp(Played(4, odd_one(3)), Config()).run_test(size=SMALL) as pilot:
+            bar = pilot.app.screen.query_one(VerdictBar)
+            bar.show(BarText(over, "gpu02"))
+            lines = [bar.render_line(y).text.split() for y in range(bar.get_content_height(None, None, 80))]
+            assert lines == [["▌", "rank", "3", "exited", "1", "gpu02", "sure"]]
+
+    asyncio.run(main())
 
 
 def test_leaving_is_called_what_it_does_to_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,7 +461,7 @@ def test_while_a_rank_is_asked_for_more_still_that_is_said() -> None:
             closed.set()
             await until(pilot, ended.is_set, "the first one is over")
             await pilot.pause()
-            assert screen(app).activity() == Activity("asking rank 13 for native and locals")
+            assert screen(app).activity() == Activity("asking rank 13 for C frames and local variables")
 
     asyncio.run(main())
 

@@ -48,8 +48,9 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
     if act.kind == "loader" or (process is not None and process.call in AWAIT_CHILD):
         return _of_children(act, dump, node)
     if process is not None and process.state == "D":
-        about = f" of {process.target}" if process.target else ""
-        detail = f"It is in {process.call or 'a system call'}{about} and cannot be interrupted"
+        about = f" on {process.target}" if process.target else ""
+        call = f"{process.call}()" if process.call else "a system call"
+        detail = f"It is in {call}{about} and cannot be interrupted"
         step = Step("dmesg -T | tail", "", node)
         return Story("io", f"{detail}: a disk or a network file system.", (step,))
     if act.what == "builds":

@@ -25,7 +25,7 @@ from cockpit.engine.stacks.parties import RunParty, spawned
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import PER_NODE
-from cockpit.tui.command_screen import CommandScreen
+from cockpit.tui.command_screen import CommandScreen, Handler
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.profile.form import ask
 from cockpit.tui.profile.job import Job, earlier_items
@@ -65,6 +65,11 @@ class Looks:
         sampler = Sampler(party, Ask(), self.board.folder.path / "stacks", more)
         self.screen.app.push_screen(StackScreen(sampler))
 
+    @property
+    def _live(self) -> Handler:
+        """What asks the ranks again, from a snapshot of before."""
+        return Handler(self.stacks, lambda: self.screen.why_not("stacks"))
+
     def stall_stacks(self) -> None:
         """Show the look at all ranks that the watch has kept; its name is that of a folder of ours."""
         root, name = self.board.folder.path / "stacks", self.board.model.watch.snapshot
@@ -76,7 +81,7 @@ class Looks:
             self.screen.app.complain(error)
             return
         self.noted("stacks of the stall", ["stacks", str(root / name)])
-        self.screen.app.push_screen(StackScreen(taken))
+        self.screen.app.push_screen(StackScreen(taken, live=self._live))
 
     def evidence(self) -> None:
         """List the looks at all ranks that were kept."""
@@ -86,7 +91,7 @@ class Looks:
         def why() -> str:
             return none_of(folder, model) or "what the nodes saved has not been fetched yet"
 
-        self.screen.app.push_screen(KeptScreen(folder.name, folder.path / "stacks", why))
+        self.screen.app.push_screen(KeptScreen(folder.name, folder.path / "stacks", why, live=self._live))
 
     def profile(self, marked: Callable[[], Mapping[str, frozenset[int]]], why_not: Callable[[], str]) -> None:
         """Ask what to profile, and show that, or an earlier one; see :class:`Job`."""

@@ -10,6 +10,7 @@ from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.cutting import cut_sentence
 from cockpit.core.inferred import with_mark
 from cockpit.core.stacks.classes import RankClass
+from cockpit.core.stacks.words import does_words
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.stacks.words import STATES, count_text, cut, frame_text
@@ -108,22 +109,22 @@ class ClassList(ListPane[RankClass]):
         words = ""
         shown = self._shown
         if shown is not None and item.ranks >> shown & 1 and item.ranks & (item.ranks - 1):
-            words += f"  showing {shown}"
+            words += f"  showing rank {shown}"
         if self._marked is not None and item.ranks >> self._marked & 1:
             words += f"  {self._marked} marked"
         return words
 
     def _doing(self, item: RankClass, width: int) -> Iterator[Line]:
-        doing = item.doing
+        doing, does = item.doing, does_words(item.doing.text, item.ranks)
         frame = doing.frame
         role = "waits" if doing.kind in WAITING else ""
-        if self._few and (frame is None or cell_len(doing.text) > width - 2):
+        if self._few and (frame is None or cell_len(does) > width - 2):
             # Why there is no stack may take a sentence.
-            yield from hanging((Piece("  "),), doing.text, width, role)
+            yield from hanging((Piece("  "),), does, width, role)
             if frame is not None:
                 yield Line((Piece("  "), Piece(cut_sentence(frame_text(frame), width - 2), "label")), 2)
             return
-        text = cut(doing.text, width - 2)
+        text = cut(does, width - 2)
         where = "" if frame is None else frame_text(frame)
         if where and len(text) + len(where) + 4 <= width:
             yield Line((Piece("  "), Piece(text, role), Piece(f"  {where}", "label")), 2)
@@ -137,9 +138,8 @@ class ClassList(ListPane[RankClass]):
             yield Piece(STATES[item.state], "warning")
         if item.ranks & self._moved:
             yield Piece("moved since the sample before", "running")
-        elif item.movement and (item.doing.kind, item.movement) != ("sleep", "polls"):
-            # Who sleeps wakes up now and then: that it sleeps is said.
-            yield Piece(item.movement, "warning" if item.ranks & self._named else "label")
+        elif item.moves:
+            yield Piece(item.moves, "warning" if item.ranks & self._named else "label")
 
 
 def _joined(facts: Sequence[Piece], width: int) -> Iterator[Piece]:

@@ -86,7 +86,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
             "What the ranks were doing when they stalled, or when one failed: saved by the nodes, whether",
             "or not anybody watched, by the cockpit that watched, or because a person asked.",
             "",
-            "up, down: moments · {open} opens the stacks · {copy_command} copies the command · {back}: back",
+            "up, down: snapshots · {open} its stacks · {copy_command} copies its command · {back}: back",
         ),
     )
 }
@@ -98,6 +98,7 @@ class KeptScreen(ListScreen):
     :param run: its name
     :param root: the folder that they are in
     :param why_none: says why there is none
+    :param live: asks the ranks, see :class:`StackScreen`
     """
 
     SCOPE = KEPT
@@ -110,11 +111,14 @@ class KeptScreen(ListScreen):
 
     _list = getters.query_one(KeptList)
 
-    def __init__(self, run: str, root: Path, why_none: Callable[[], str]) -> None:
+    def __init__(
+        self, run: str, root: Path, why_none: Callable[[], str], *, live: Handler | None = None
+    ) -> None:
         super().__init__()
         self._run = run
         self._root = root
         self._why_none = why_none
+        self._live = live
         self.last_keys = ("back", "help")
         self._found: Sequence[Listed] | None = None
         self._read_from: object = None
@@ -154,7 +158,7 @@ class KeptScreen(ListScreen):
         count = len(self._found)
         oldest = self._found[-1].head.at
         since = "" if oldest is None else f" since {moment(oldest)}"
-        return f"evidence: {count} moment{'s' * (count > 1)}{since}"
+        return f"evidence: {count} snapshot{'s' * (count > 1)}{since}"
 
     # What each command does, and why it may not
 
@@ -179,7 +183,7 @@ class KeptScreen(ListScreen):
         except CockpitError as error:
             self.app.complain(error)
             return
-        self.app.push_screen(StackScreen(stacks))
+        self.app.push_screen(StackScreen(stacks, live=self._live))
 
     def renamed(self, pane: Pane) -> Mapping[Id, str]:
         """What opening is called here."""

@@ -16,7 +16,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "Ranks that are at the same place, line for line, make a class. Odd ones come first:",
             "few ranks, and not waiting in a collective. frozen: the same in all samples, with no",
-            "work done between them; moving: not the same.",
+            "work done between them; polls: as well, but woken now and then; moving: not the same.",
             "",
             "up, down: classes · left, right: other ranks of the class · {open} shows the rank in full",
             "{sample} takes another sample · {previous_sample} {next_sample} go through the samples "

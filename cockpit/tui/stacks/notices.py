@@ -74,16 +74,17 @@ def waiting_text(stacks: Stacks, samples: SampleCursor, *, sampling: bool, key: 
     return f"asking every rank what it is doing\n{text}; still to come: {nodes_text(late)}"
 
 
-def notices(stacks: Stacks, sight: Sight, *, low: bool) -> Iterator[str]:
+def notices(stacks: Stacks, sight: Sight, *, low: bool, again: str = "") -> Iterator[str]:
     """What stays on the screen: a recorded snapshot, a refusal, a snapshot that cannot be kept.
 
     :param low: few rows, in which the verdict leaves out what to do next
+    :param again: how to ask the ranks of a recorded one again
     """
     snapshot = stacks.snapshot
     if stacks.recorded:
-        taken = snapshot.samples[0].at if snapshot.samples else 0.0
+        taken = sight.sample.at if sight.sample is not None else 0.0
         day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(taken)) if taken else snapshot.name
-        yield f"RECORDED SNAPSHOT · taken {day} · nothing here is live"
+        yield f"RECORDED SNAPSHOT · taken {day} · {again or 'nothing here is live'}"
     if stacks.trouble:
         yield one_line(f"not saved to disk: {stacks.trouble}", limit=300)
     if sight.sample is not None:

@@ -55,6 +55,8 @@ class StackScreen(CommandScreen):
 
     :param stacks: whose stacks; the first samples are taken as it opens, unless there are some
     :param root: there is no screen below this one to go back to
+    :param live: for a snapshot from disk: asks the ranks of its run, on a screen in place of this one; None:
+        they are not known here
     """
 
     SCOPE = STACKS
@@ -77,13 +79,14 @@ class StackScreen(CommandScreen):
     _left_side = getters.query_one(LeftSide)
     _right_side = getters.query_one(RightSide)
 
-    def __init__(self, stacks: Stacks, *, root: bool = False) -> None:
+    def __init__(self, stacks: Stacks, *, root: bool = False, live: Handler | None = None) -> None:
         super().__init__()
         self.stacks = stacks
         self.root = root
         self.last_keys = ("leave" if root else "back", "help")
         self._samples = SampleCursor(stacks)
-        self._taking = Taking(self, stacks, self._samples)
+        self._live = live
+        self._taking = Taking(self, stacks, self._samples, self._why_not_live)
         self._lookout = Lookout(stacks, self._samples)
         self._low = False
         self._whole = False
@@ -147,7 +150,8 @@ class StackScreen(CommandScreen):
                 lambda: samples.step(1),
                 needs(
                     lambda: samples.number < samples.last,
-                    f"no sample after this one; {self.app.key_of('sample')} takes one",
+                    "no sample after this one"
+                    + ("" if self.stacks.recorded else f"; {self.app.key_of('sample')} takes one"),
                 ),
             ),
             **{
@@ -212,7 +216,16 @@ class StackScreen(CommandScreen):
     def _show_whole(self) -> None:
         self._whole = not self._whole
 
+    def _why_not_live(self) -> str:
+        if self._live is None:
+            return "this is a snapshot from disk: no rank can be asked here"
+        return self._live.why_not()
+
     def _do_sample(self) -> None:
+        if self._live is not None:
+            self._close()
+            self._live.do()
+            return
         self._samples.newest()
         self._taking.alone.forget()
         self._taking.take()
@@ -339,17 +352,21 @@ class StackScreen(CommandScreen):
         found = self._lookout.now.verdict
         text = BarText(waiting=self._waiting())
         if found is not None:
-            # A key that would be refused is no next step.
-            steps = tuple(step for step in found.steps if not (step.action and self.why_not(step.action)))
+            steps = tuple(step for step in found.steps if not step.action or self._helps(step.action))
             text = told(self._lookout.now, replace(found, steps=steps))
         self.query_one(VerdictBar).show(text, low=self._low and not self._whole)
+
+    def _helps(self, action: str) -> bool:
+        """Whether a key is a next step: it is not refused, and what it asks for is not shown already."""
+        return not self.why_not(action) and action not in self._taking.alone.wish
 
     def _waiting(self) -> str:
         key = self.app.key_of("sample")
         return notices.waiting_text(self.stacks, self._samples, sampling=self._taking.goes_on, key=key)
 
     def _draw_notice(self) -> None:
-        self.draw_notice(" · ".join(notices.notices(self.stacks, self._lookout.now, low=self._low)))
+        told = notices.notices(self.stacks, self._lookout.now, low=self._low, again=self._taking.again)
+        self.draw_notice(" · ".join(told))
 
     def activity(self) -> Activity | None:
         """What the ranks are being asked for."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from textual.worker import Worker
 
 from cockpit.base.stacks.dump import Dump
+from cockpit.engine.stacks.ask import option_words
 from cockpit.engine.stacks.take import Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
@@ -59,12 +60,16 @@ class Taking:
 
     :param screen: tells, and holds the workers
     :param samples: which sample is shown
+    :param why_not_live: why the ranks of a snapshot from disk cannot be asked; empty if they can
     """
 
-    def __init__(self, screen: CommandScreen, stacks: Stacks, samples: SampleCursor) -> None:
+    def __init__(
+        self, screen: CommandScreen, stacks: Stacks, samples: SampleCursor, why_not_live: Callable[[], str]
+    ) -> None:
         self._screen = screen
         self._stacks = stacks
         self._samples = samples
+        self._why_not_live = why_not_live
         self._worker: Worker[None] | None = None
         self.alone = AskedAlone()
         """What the chosen rank alone is asked for."""
@@ -81,10 +86,16 @@ class Taking:
     def why_no_sample(self) -> str:
         """Why none can be taken now; empty if one can."""
         if self._stacks.recorded:
-            return "this is a snapshot from disk; its ranks can no longer be asked"
+            return self._why_not_live()
         if self.goes_on:
             return f"a sample is being taken; {self._screen.app.key_of('cancel')} ends it"
         return ""
+
+    @property
+    def again(self) -> str:
+        """How to ask the ranks of a snapshot from disk again; empty if they cannot be."""
+        live = self._stacks.recorded and not self._why_not_live()
+        return f"{self._screen.app.key_of('sample')} asks the ranks now" if live else ""
 
     def take(self, samples: int = 1) -> None:
         """Take so many samples, one after the other."""
@@ -126,8 +137,9 @@ class Taking:
         """Why a rank cannot be asked for more; empty if it can."""
         snapshot = self._stacks.snapshot
         if self._stacks.recorded:
-            taken = bool(snapshot.options.get(option))
-            return f"this snapshot was taken with{'' if taken else 'out'} {option}"
+            taken = "with" if snapshot.options.get(option) else "without"
+            told = f"this snapshot was taken {taken} {option_words([option])}"
+            return "; ".join(filter(None, (told, self.again)))
         if option in self.alone.wish:
             return ""
         newest = snapshot.dumps(rank)[-1:]
@@ -145,7 +157,7 @@ class Taking:
             self._screen.run_worker(self._ask(rank, answered), group="look", exclusive=True)
 
     async def _ask(self, rank: int, answered: Callable[[], object]) -> None:
-        asking = self._asking = f"asking rank {rank} for {' and '.join(self.alone.wish)}"
+        asking = self._asking = f"asking rank {rank} for {option_words(self.alone.wish)}"
         try:
             await self.alone.ask(self._stacks, rank)
         except CockpitError as error:

@@ -12,6 +12,7 @@ from cockpit.core.inferred import MARK
 from cockpit.core.stacks.recursion import folded
 from cockpit.core.stacks.snapshot import Place
 from cockpit.core.time_text import span_text
+from cockpit.engine.stacks.ask import option_words
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
@@ -173,7 +174,7 @@ def _head(sight: RankSight, width: int) -> Iterator[Line]:
         yield from hanging((Piece("process  ", "label"),), " · ".join(facts), width, role)
     if dump is not None and dump.way:
         words = [f"py-spy {dump.way}" if dump.way != "kernel" else "from the kernel only"]
-        words += [f"asked alone, with {', '.join(sight.asked)}"] if sight.asked else []
+        words += [f"asked alone, with {option_words(sight.asked)}"] if sight.asked else []
         words += [f"at {clock_text(dump.at, 8)}, took {span_text(dump.took_s)}"]
         yield from hanging((Piece("taken    ", "label"),), " · ".join(words), width, "label")
     yield from _nothing(sight, width)

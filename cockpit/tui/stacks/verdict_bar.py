@@ -112,7 +112,11 @@ class VerdictBar(Meaningful):
         head = [Part(((found.what, told.tone or "strong"),), 0)]
         if told.place:
             head.append(Part(((told.place, ""),), 1))
-        lines = [*_headline(head, width)]
+        # Nothing is claimed, with no evidence: then there is nothing to be unsure of.
+        word = "" if found.evidence or found.certainty == "unsure" else found.certainty
+        lines = [*_headline(head, width - (cell_len(word) + 3 if word else 0))]
+        if word:
+            lines[0] = _with_word(lines[0], word, width)
         if found.where or told.source:
             where = [Part((("at ", "dim"), (found.where, "strong")), 0)] if found.where else []
             source = [Part(((told.source, ""),), 1)] if told.source else []
@@ -124,17 +128,11 @@ class VerdictBar(Meaningful):
 
     def _last(self, found: Finding, width: int) -> Iterator[list[tuple[str, str]]]:
         """The evidence, followed by how certain it is, and what to do next."""
-        # Nothing is claimed, with no evidence: there is nothing to be sure of.
-        word = "" if found.certainty == "unsure" and not found.evidence else found.certainty
-        room = width - cell_len(word) - 3
+        room = width - cell_len(found.certainty) - 3
         text = " · ".join(found.evidence)
-        evidence = _within(text, max(1, room), 1 if self._low else None) if text or word else ()
+        evidence = _within(text, max(1, room), 1 if self._low else None) if text else ()
         for number, piece in enumerate(evidence):
-            line = [(piece, "dim")]
-            if not number and word:
-                gap = width - cell_len(piece) - cell_len(word)
-                line += [(" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
-            yield line
+            yield [(piece, "dim")] if number else _with_word([(piece, "dim")], found.certainty, width)
         if found.steps and not self._low:
             steps = " · ".join(step.in_app(self._keys) for step in found.steps)
             for number, piece in enumerate(fold(steps, max(1, width - 6))):
@@ -149,6 +147,12 @@ def _headline(parts: Sequence[Part], width: int) -> Iterator[list[tuple[str, str
         yield fit(parts, width)
     else:
         yield from ([(piece, style)] for piece in pieces[:2])
+
+
+def _with_word(line: Sequence[tuple[str, str]], word: str, width: int) -> list[tuple[str, str]]:
+    """A line with the word for certainty at its end."""
+    gap = width - sum(cell_len(text) for text, _ in line) - cell_len(word)
+    return [*line, (" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
 
 
 def _within(text: str, width: int, lines: int | None) -> list[str]:

@@ -165,7 +165,7 @@ def _ended_steps(case: Case, rank: int, why: End) -> tuple[Step, ...]:
     node, pid = case.process_of(rank)
     steps = []
     if case.snapshot.run:
-        steps.append(Step(f"cockpit logs {quote(case.snapshot.run)} --rank {rank}", "its last words"))
+        steps.append(Step(f"cockpit logs {quote(case.snapshot.run)} --rank {rank}", "the end of its log"))
     if node and why.signal == SIGKILL:
         steps.append(Step("dmesg -T | grep -i oom", node=node))
     if node and why.fate is Fate.DEAD:
