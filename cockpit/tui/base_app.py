@@ -65,7 +65,7 @@ class BaseApp(App[int]):
     TITLE = "cockpit"
     ENABLE_COMMAND_PALETTE = False  # ours is a Finder
     # Messages leave the last lines free: the input, the keys, and the status of the pane above them.
-    CSS = "ToastRack { margin-bottom: 2; }"
+    CSS = "ToastRack { margin-bottom: 2; } Toast { width: auto; min-width: 40; max-width: 90%; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", priority=True),
         Binding("ctrl+z", "suspend_process", priority=True),
@@ -212,14 +212,17 @@ class BaseApp(App[int]):
         self._unread_until = max(self._unread_until, time.monotonic() + seconds)
         super().notify(message, **{**how, "markup": False})
 
-    def find(self, title: str, items: Iterable[Item]) -> None:
-        """Let a person choose one of many by name, and run it."""
+    def find(self, title: str, items: Iterable[Item], enter: str = "runs it") -> None:
+        """Let a person choose one of many by name, and run it.
+
+        :param enter: what that does
+        """
 
         def run(chosen: Callable[[], object] | None) -> None:
             if chosen is not None:
                 chosen()
 
-        self.push_screen(Finder(title, items), run)
+        self.push_screen(Finder(title, items, enter), run)
 
     def holds(self, screen: Screen[Any]) -> bool:
         """Whether a screen is neither left nor being removed: its widgets go before its timers do."""

@@ -38,9 +38,35 @@ def test_the_best_match_is_first(query: str, first: str) -> None:
     assert titles(query)[0] == first
 
 
-def test_words_as_written_come_before_letters_that_stand_apart() -> None:
+def test_letters_that_stand_apart_count_only_where_nothing_has_the_words() -> None:
     made = [Item("apart", "sort the open panes", print), Item("whole", "a full stop", print)]
-    assert [item.name for item in found(made, "stop")] == ["whole", "apart"]
+    assert [item.name for item in found(made, "stop")] == ["whole"]
+    assert [item.name for item in found(made, "stope")] == ["apart"]
+
+
+def test_letters_within_a_word_are_no_match_for_its_next_one() -> None:
+    title = "stacks of all ranks, merged, and which rank is the odd one"
+    assert found([Item("stacks", title, print)], "scrnsht") == []
+
+
+def test_what_begins_so_is_before_what_has_it_within_and_what_works_before_what_does_not() -> None:
+    made = [
+        Item("stall_stacks", "the stacks taken when the run stalled", print, why_not="it has not stalled"),
+        Item("keep", "keep the other ranks running", print, why_not="none has failed"),
+        Item("leave", "leave; the run continues", print),
+        Item("runs", "open another run", print),
+        Item("heron", "run heron  running", print),
+        Item("k", "dark", print, why_not="dark already"),
+    ]
+
+    def names(query: str) -> list[str]:
+        return [item.name for item in found(made, query)]
+
+    assert names("run") == ["runs", "heron", "leave", "stall_stacks", "keep"]
+    assert names("other run")[0] == "runs"
+    assert names("switch run")[0] == names("switch")[0] == "runs"
+    assert names("quit") == names("exit") == ["leave"]
+    assert names("k")[0] == "k", "whoever names it wants to know why it does not work"
 
 
 @pytest.mark.parametrize("query", ["xyzzy", "st", "kcats"])

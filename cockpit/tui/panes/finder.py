@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from typing import ClassVar
 
 from rich.text import Text
@@ -74,30 +73,47 @@ def command_items(
 
 
 def found(items: Iterable[Item], query: str) -> list[Item]:
-    """The matching items, best first; without a query all of them in their order."""
+    """The matching items, best first; without a query all of them in their order.
+
+    What cannot work now comes after what can, unless it is called just so.
+    """
     words = query.lower().split()
     if not words:
         return list(items)
-    ranked = [(rank, item.changes, item) for item in items if (rank := _rank(item, words))]
-    ranked.sort(key=itemgetter(0, 1))
-    best = [item for (place, _), _, item in ranked if place < _ABOUT]
-    return best or [item for _, _, item in ranked]
+    ranked = [(rank, item) for item in items if (rank := _rank(item, words))]
+    best = min((place for (place, _), _ in ranked), default=_EXACT)
+    most = next(most for most in (_HELD, _FUZZY, _ABOUT) if best <= most)
+    ranked = [(rank, item) for rank, item in ranked if rank[0] <= most]
+    ranked.sort(key=lambda one: (one[0][0] > _EXACT and bool(one[1].why_not), one[0], one[1].changes))
+    return [item for _, item in ranked]
 
 
-_HELD, _FUZZY, _ABOUT = 3, 4, 5
-"""Ranks, 1 is best: the words stand in it, or its letters do, or the words stand in what is said of it."""
+_EXACT, _BEGINS, _WORDS, _HELD, _FUZZY, _ABOUT = range(1, 7)
+"""Ranks, 1 is best: it is called so; it begins so; words of it do; the words stand in it, or its letters do,
+or the words stand in what is said of it. Letters count where no words do, what is said where neither does."""
+
+_ALSO = {"quit": "leave", "exit": "leave", "close": "leave", "switch": "another"}
+"""Words by which other programs call something."""
 
 Rank = tuple[int, float]
 
 
 def _rank(item: Item, words: Sequence[str]) -> Rank | None:
     """How well an item matches, the least is best; None: not at all."""
+    also = [_ALSO.get(word, word) for word in words]
+    return _rank_by(item, words) or (None if also == words else _rank_by(item, also))
+
+
+def _rank_by(item: Item, words: Sequence[str]) -> Rank | None:
     title = item.title.lower()
-    if " ".join(words) in (item.name, title, item.keys):
-        return 1, 0.0
+    query = " ".join(words)
+    if query in (item.name, title, item.keys):
+        return _EXACT, 0.0
+    if title.startswith(query) or item.name.startswith(query):
+        return _BEGINS, 0.0
     starts = [item.name, *re.findall(r"[\w.-]+", title)]
     if all(any(start.startswith(word) for start in starts) for word in words):
-        return 2, 0.0
+        return _WORDS, 0.0
     if all(word in f"{item.keys} {title} {item.name} {item.group}".lower() for word in words):
         return _HELD, 0.0
     letters = "".join(words)
@@ -111,8 +127,9 @@ SHORTEST = 3
 
 
 def _likeness(letters: str, text: str) -> float:
-    """How well a text has these letters in their order, the first one at the start of a word; 0: it has not.
+    """How well a text has these letters in their order; 0: it has not.
 
+    The first one is at the start of a word, and so is each that is not in the same word as the one before.
     Textual's score, but of one place a word: its search tries all places of all letters, which takes for ever
     where they repeat.
     """
@@ -120,15 +137,20 @@ def _likeness(letters: str, text: str) -> float:
     for start in re.finditer(rf"\b{re.escape(letters[0])}", text) if len(letters) >= SHORTEST else ():
         places = [start.start()]
         for letter in letters[1:]:
-            places.append(text.find(letter, places[-1] + 1))
-            if places[-1] < 0:
+            at = places[-1] + 1
+            end = _WORD_END.search(text, at)
+            here = text.find(letter, at, end.start() if end else len(text))
+            begun = None if here >= 0 else re.compile(rf"\b{re.escape(letter)}").search(text, at)
+            if here < 0 and begun is None:
                 break
+            places.append(begun.start() if begun else here)
         else:
             best = max(best, _SEARCH.score(text, places))
     return best
 
 
 _SEARCH = FuzzySearch()
+_WORD_END = re.compile(r"\W|$")
 
 
 class Finder(ModalScreen[Run]):
@@ -136,6 +158,7 @@ class Finder(ModalScreen[Run]):
 
     :param title: what is listed
     :param items: under a heading, the items of one group are together
+    :param enter: what enter does
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -159,12 +182,13 @@ class Finder(ModalScreen[Run]):
         height: 1fr; background: $surface; padding: 0; scrollbar-size-vertical: 1;
         text-wrap: nowrap; text-overflow: ellipsis;
     }
-    Finder #about { height: 2; color: $dim; }
+    Finder #about { height: auto; min-height: 2; max-height: 4; color: $dim; }
     """
 
-    def __init__(self, title: str, items: Iterable[Item]) -> None:
+    def __init__(self, title: str, items: Iterable[Item], enter: str = "runs it") -> None:
         super().__init__()
         self._title = title
+        self._enter = enter
         self._items = list(items)
         self._listed: list[Item] = []
         # Kept, not looked up: if the app ends while this opens, none of them is in its tree.
@@ -178,7 +202,7 @@ class Finder(ModalScreen[Run]):
             yield self._list
             yield self._about
         box.border_title = f" {self._title} "
-        box.border_subtitle = " enter runs it · esc closes "
+        box.border_subtitle = f" enter {self._enter} · esc closes "
 
     def on_mount(self) -> None:
         self._list.add_options(self._options(""))
@@ -217,6 +241,8 @@ class Finder(ModalScreen[Run]):
         text = ""
         if item is not None:
             text = f"Not now: {item.why_not}." if item.why_not else item.about
+            if _line(item).cell_len > self._list.scrollable_content_region.width > 0:
+                text = f"{item.title}. {'' if text[:-1].lower() == item.title.lower() else text}"
         self._about.update(one_line(text))
 
     @on(Input.Changed)

@@ -42,7 +42,7 @@ async def choose(
         screen.app.complain(error)
         return
     if items:
-        screen.app.find(PROMPT, items)
+        screen.app.find(PROMPT, items, "compares")
     else:
         screen.notify("no other run to compare with is known here", severity="warning")
 

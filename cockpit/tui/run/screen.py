@@ -360,9 +360,9 @@ class RunScreen(CommandScreen):
         """Nodes, ranks and profiles, to go to."""
         for node, ranks in self._ranks_of.items():
             go = partial(self._select, node, None)
-            yield Item(
-                node, f"node {node}", go, "", "Nodes", f"ranks {ranks_text(ranks)}" if ranks else "no ranks"
-            )
+            title = node if node.startswith("node") else f"node {node}"
+            about = f"ranks {ranks_text(ranks)}" if ranks else "no ranks"
+            yield Item(node, title, go, "", "Nodes", about)
         for node, ranks in self._ranks_of.items():
             for rank in ranks:
                 yield Item(
