@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verb(words: list[str]) -> int:
-    if words[0] in ("-h", "--help") or words == ["help"]:
+    if words[0] in ("-h", "--help") or words in (["help"], ["help", "-h"], ["help", "--help"]):
         out_lines(usage().rstrip("\n").split("\n"))
         return Exit.OK
     if words[0] == "help":
@@ -101,9 +101,7 @@ def _verb(words: list[str]) -> int:
         out(f"cockpit {__version__}")
         return Exit.OK
     if words[0] not in VERBS:
-        meant = near(words[0], VERBS)
-        hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
-        raise CockpitError(f"no verb {words[0]!r}", hint=hint)
+        raise _no_verb(words[0])
     verb = importlib.import_module(f"cockpit.cli.verbs.{words[0]}")
     if words[0] in _WITH_SETTINGS and not {"-h", "--help"} & set(_options(words)):
         from cockpit import config
@@ -114,6 +112,16 @@ def _verb(words: list[str]) -> int:
     if words[0] in _STAYING:
         heap.give_back()
     return int(verb.main(words[1:]))
+
+
+def _no_verb(word: str) -> CockpitError:
+    option = word.startswith("-")
+    sure = word.startswith("s") and set("stop").issuperset(word)
+    # What ends a run is not to be tried on a guess.
+    verbs = [verb for verb in VERBS if verb != "stop" or sure]
+    meant = near(word, ("--help", "--version") if option else [*verbs, "help"])
+    hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
+    return CockpitError(f"no {'option' if option else 'verb'} {word!r}", hint=hint)
 
 
 def _home() -> int:

@@ -80,7 +80,7 @@ def test_what_is_enough_to_change_a_run(typed: str, meant: str) -> None:
 )
 def test_a_part_is_asked_about(typed: str, meant: str) -> None:
     assert RunFolder.find_for_sure(typed, lambda name: name == meant).name == meant
-    with pytest.raises(CockpitError, match=f"{typed}: only part of the name {meant}, .*give its whole name"):
+    with pytest.raises(CockpitError, match=f"{typed}: not a full run name; did you mean: {meant}"):
         RunFolder.find_for_sure(typed, lambda name: False)
     assert RunFolder.find(typed).name == meant  # to look at it
 
@@ -99,7 +99,7 @@ def test_a_number_alone_stops_nothing(
     RunFolder.create(replace(MANIFEST, run="llama-2")).close()
     monkeypatch.setattr(stop, "_stop_or_why_not", lambda *_, **__: pytest.fail("it stops"))
     assert main(["stop", "2"]) == Exit.USAGE
-    assert "2: only part of the name llama-2" in capsys.readouterr().err
+    assert "2: not a full run name; did you mean: llama-2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("typed", "stops"), [("y", True), ("YES", True), ("", False), ("n", False)])

@@ -174,6 +174,16 @@ def test_an_option_of_ours_is_no_forgotten_value(hostfile: str, capsys: pytest.C
         ("ps --al", "no option '--al'; did you mean: --all"),
         ("ps a b", "unexpected argument 'b'; see: cockpit ps --help"),
         ("logs --folow otter", "no option '--folow'; did you mean: --follow"),
+        ("cockpit", "no verb 'cockpit'; see: cockpit --help"),
+        ("top", "no verb 'top'; see: cockpit --help"),
+        ("stpo x", "no verb 'stpo'; did you mean: cockpit stop"),
+        ("hlep run", "no verb 'hlep'; did you mean: cockpit help"),
+        ("--hepl", "no option '--hepl'; did you mean: cockpit --help"),
+        ("--versoin", "no option '--versoin'; did you mean: cockpit --version"),
+        ("logs ottr", "ottr: no such run; did you mean: night-otter"),
+        ("logs OTTER", "OTTER: no such run; did you mean: night-otter"),
+        ("clean ott", "ott: no such run; did you mean: night-otter"),
+        ("stop ott", "ott: not a full run name; did you mean: night-otter"),
         ("stop night-oter", "night-oter: no such run; did you mean: night-otter"),
         ("stop lst", "lst: no such run; see: cockpit ps"),
         ("logs zzzzzz", "zzzzzz: no such run; see: cockpit ps"),
@@ -188,6 +198,12 @@ def test_what_was_probably_meant(words: str, said: str, capsys: pytest.CaptureFi
         code = ended.code  # type: ignore[assignment]
     assert code == 2
     assert capsys.readouterr().err == f"cockpit: {said}\n"
+
+
+@pytest.mark.parametrize("verb", ["ps", "logs", "explain", "replay"])
+def test_before_the_first_run_there_is_no_last_one(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "last"]) == 2
+    assert capsys.readouterr().err.startswith("cockpit: no runs yet; start one: cockpit run ")
 
 
 def test_a_choice_that_was_probably_meant(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from cockpit.core.time_text import span_text
 from cockpit.engine.clean import removal
 from cockpit.engine.clean.survey import Place, Survey, survey
 from cockpit.engine.links.pool import PYTHONS, LinkPool
-from cockpit.engine.records.folder import list_runs
+from cockpit.engine.records.folder import likely, list_runs
 from cockpit.engine.run.join import Pools
 from cockpit.errors import CockpitError, Exit
 
@@ -104,7 +104,9 @@ async def _clean(args: Namespace, wanted: Wanted) -> Exit:
     folders = list_runs()
     by_name = {folder.name: folder for folder in folders}
     if missing := wanted.names - set(by_name):
+        meant = likely(min(missing), folders)
         hint = "on nodes alone: --unknown RUN; those known here: cockpit ps --all"
+        hint = f"did you mean: {meant}" if meant else hint
         raise CockpitError("no such run", where=", ".join(sorted(missing)), hint=hint)
     async with Pools(PATIENCE_S) as pools:
         async with telling(lambda: pools.roll):

@@ -82,6 +82,7 @@ def main(words: list[str]) -> int:
 def _report(words: list[str]) -> Report:
     from cockpit.engine.explain import sources
     from cockpit.engine.records.bundles import is_bundle
+    from cockpit.engine.records.names import LAST
 
     if len(words) == 1 and (not sources.is_path(words[0]) or is_bundle(words[0])):
         from cockpit.engine.explain.known import explained_run
@@ -89,6 +90,8 @@ def _report(words: list[str]) -> Report:
         try:
             return explained_run(words[0])
         except CockpitError as error:
+            if words == [LAST]:
+                raise
             if "/" in words[0] or "." in words[0]:
                 raise CockpitError("no such file", where=words[0]) from None
             raise CockpitError(f"no such file; {error.what}", where=words[0], hint=error.hint) from None

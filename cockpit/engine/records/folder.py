@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from dataclasses import replace as replaced
@@ -113,7 +113,10 @@ class RunFolder:
         if hits:
             what = f"several runs: {', '.join(hit.name for hit in hits)}"
             raise CockpitError(what, where=name, hint="see: cockpit ps")
-        meant = near(name, [folder.name for folder in folders])
+        if name == LAST:
+            hint = "start one: cockpit run HOSTFILE -- train.py ARGS; or try it here: cockpit demo"
+            raise CockpitError("no runs yet", hint=hint)
+        meant = likely(name, folders)
         hint = f"did you mean: {meant}" if meant else "see: cockpit ps"
         raise CockpitError("no such run", where=name, hint=hint)
 
@@ -130,8 +133,7 @@ class RunFolder:
             return worded[0]
         found = cls.find(name)
         if name not in (LAST, found.name) and not confirmed(found.name):
-            what = f"only part of the name {found.name}, which is not enough to change a run"
-            raise CockpitError(what, where=name, hint="give its whole name, or the last word of it")
+            raise CockpitError("not a full run name", where=name, hint=f"did you mean: {found.name}")
         return found
 
     @cached_property
@@ -359,6 +361,18 @@ def list_runs() -> list[RunFolder]:
     :raises CockpitError: the folder of runs cannot be read
     """
     return sorted(run_folders(), key=lambda folder: (folder.created, folder.name))
+
+
+def likely(name: str, folders: Iterable[RunFolder]) -> str:
+    """The run that is probably meant by a name in other case, a part of one, or a mistyped one; empty: none.
+
+    :param folders: all runs, oldest first
+    """
+    word, known = name.lower(), dict[str, str]()
+    for folder in folders:
+        known[folder.name.rpartition("-")[2].lower()] = known[folder.name.lower()] = folder.name
+    part = next((known[one] for one in reversed(known) if word in one), "")
+    return part or known.get(near(word, known), "")
 
 
 def run_folders() -> list[RunFolder]:
