@@ -16,6 +16,7 @@ from cockpit.core.logs.sources import Nccl, Source, Writer, file_of, rank_of
 from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.run.event_table import missing
 from cockpit.core.text import RESET, one_line, sanitise
+from cockpit.errors import FULL, os_error
 from cockpit.tui.look.units import clock_text
 
 HOLD = 0.5
@@ -56,16 +57,26 @@ class _Out:
         self._size = 0
 
     def append(self, text: str) -> None:
+        """Add text; errors as for :meth:`write`."""
         self._texts.append(text)
         self._size += len(text)
         if self._size > HELD_BYTES:
             self.write()
 
     def write(self) -> None:
+        """Write what waits.
+
+        :raises CockpitError: the disk that it goes to is full
+        """
         if self._texts:
             texts, self._texts, self._size = self._texts, [], 0
-            self._stream.write("".join(texts))
-            self._stream.flush()
+            try:
+                self._stream.write("".join(texts))
+                self._stream.flush()
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise  # nobody reads it any more
+                raise os_error("cannot write", "stdout", error) from None
 
 
 class Printer:

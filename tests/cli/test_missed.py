@@ -7,8 +7,10 @@ import json
 import math
 import os
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +28,7 @@ from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import arrival
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Session
-from cockpit.errors import Exit
+from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 from tests.engine import test_foreign as foreign
 from tests.engine.pools import Fakes
@@ -172,6 +174,19 @@ def test_who_leaves_before_is_told_where_the_rest_is(capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     assert out == ""
     assert "some missed output was not printed; to see all of it: cockpit logs run\n" in err
+
+
+def test_an_output_that_goes_to_a_full_disk_leaves_the_run_and_names_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = {"a": Node([part(("rank-0.log", 0, b"one\n")), ended(0)])}
+    with suppress(OSError), open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(CockpitError, match="stdout: cannot write: No space left on device"):
+            attach(folder_of(nodes), nodes)
+    err = capsys.readouterr().err
+    assert "cockpit attach run" in err
+    assert "cockpit: left; " in err
 
 
 def test_no_node_holds_up_the_others_for_long(
