@@ -43,7 +43,7 @@ from cockpit.engine.run.now import keep, model_now
 from cockpit.engine.run.paces import PaceBook, estimate, starting_here
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.engine.stacks.parties import RunParty
-from cockpit.engine.work_sampler import glance, untold
+from cockpit.engine.work_sampler import glance, glance_at_work, untold, unworked
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.registry import TRANSPORTS
 from cockpit.tui.look.progress import sentences
@@ -225,18 +225,25 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
             for node, why in (await keep(folder, links, names)).items():
                 say(f"{node}: {why}; the cause below is based on local data")
     estimate(folder, model, book.pace)
-    if connect and untold(model, book.pace):
+    works = not model.over and folder.manifest.foreign is None and unworked(model, book.pace)
+    if connect and (works or untold(model, book.pace)):
         pool = pools.of(folder.manifest)
         async with telling(lambda: pool.roll, failures=False):
-            await glance(RunParty(folder.manifest, model, pool.lend), book.pace)
+            look = glance_at_work if works else glance
+            await look(RunParty(folder.manifest, model, pool.lend), book.pace)
     last_cause(model, folder)
     return model, state or state_text(model), book.pace
+
+
+def _why(folder: RunFolder, pace: Pace) -> dict[int, str]:
+    """Why the work of ranks is not known: as recorders say now, else as whoever watches the run has noted."""
+    return work_unknown.kept(folder.path) | pace.unworked
 
 
 def _unworked(folder: RunFolder, model: RunModel, pace: Pace) -> Iterator[str]:
     """Of which ranks that run it is not known how long they worked, and why."""
     ranks: dict[str, list[int]] = {}
-    for rank, why in sorted(work_unknown.kept(folder.path).items()):
+    for rank, why in sorted(_why(folder, pace).items()):
         if rank in model.ranks and model.ranks[rank].state in LIVE and pace.of(rank).work is None:
             ranks.setdefault(why, []).append(rank)
     for why, some in ranks.items():
@@ -250,7 +257,7 @@ def run_json(folder: RunFolder, model: RunModel, state: str, pace: Pace, beside:
     """
     ahead = beside.ahead
     nodes = [asdict(node) for node in model.nodes.values()]
-    ranks = ranks_json(model, pace, work_unknown.kept(folder.path), time.time())
+    ranks = ranks_json(model, pace, _why(folder, pace), time.time())
     found = (job_ended(model), model.judged, *noticed(folder.name, model, pace), *beside.nccl)
     found += tuple(findings(beside.tests))
     said = step_said(folder, model, pace)

@@ -23,6 +23,8 @@ from cockpit.core.run.probes import has_recorder
 from cockpit.core.run.states import Run
 from cockpit.engine.recorder import Recorders
 from cockpit.engine.run import work_unknown
+from cockpit.engine.run.paces import EVERY_S as EVERY_KEPT_S
+from cockpit.engine.run.paces import SETTLED_S
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.parties import RunParty
@@ -68,6 +70,21 @@ def watch_works(session: Session, *, first_s: float = FIRST_S, every_s: float = 
 def untold(run: Run, pace: Pace) -> bool:
     """Whether nothing but its recorder tells how far some rank is."""
     return any(has_recorder(rank) and pace.of(rank.rank).step is None for rank in run.ranks.values())
+
+
+def unworked(run: Run, pace: Pace) -> bool:
+    """Whether recorders may tell how much of the last steps was work, and nobody has asked them lately."""
+    return pace.exact and not pace.works and any(map(has_recorder, run.ranks.values()))
+
+
+async def glance_at_work(party: Party, pace: Pace) -> None:
+    """Look at recorders once for the work in the steps that are not kept yet, and for signs of progress.
+
+    What does not answer soon is left out.
+    """
+    with suppress(asyncio.TimeoutError):
+        works = Works(Recorders(party), pace, every_s=SETTLED_S + EVERY_KEPT_S)
+        await asyncio.wait_for(works.look(), GLANCE_S)
 
 
 async def glance(party: Party, pace: Pace) -> None:

@@ -25,7 +25,7 @@ from cockpit.base.events import (
     SupervisorStarted,
 )
 from cockpit.cli import run_details
-from cockpit.cli.verbs import ps
+from cockpit.cli.verbs import metrics, ps
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.counts import Count
 from cockpit.core.rules.table import table
@@ -381,6 +381,45 @@ def test_work_that_is_read_from_the_folder_here_is_about_what_it_was(
     assert [rank["work_s"] for rank in told["ranks"]] == [0.5, 0.5, 1.0]
     assert told["ranks"][0]["work_age_s"] == pytest.approx(15, abs=3)
     assert [found["what"] for found in told["findings"]] == ["rank 2 is slow"]
+
+
+@pytest.mark.parametrize("verb", [run_details, metrics], ids=["ps", "metrics"])
+def test_work_of_a_run_that_is_not_kept_yet_is_asked_for_once(
+    monkeypatch: pytest.MonkeyPatch, verb: Any
+) -> None:
+    details = Manifest("otter", 0.0, [NodeEntry("zeus", "/none", [0, 1])], "command", ["train.py"], "/")
+    folder, asked = RunFolder.create(details), []
+
+    async def model_now(*_: object, paces: PaceBook, **__: object) -> tuple[RunModel, dict[str, Any]]:
+        run = RunModel.of([Event(0.0, "", Planned({"zeus": (0, 1)}))])
+        for rank in range(2):
+            run.apply(Event(1.0, "zeus", RankStarted(rank, pid=7 + rank)))
+            run.apply(Event(2.0, "zeus", RankProbe(rank, 7 + rank, "2.13.0", handlers=("fr_trace_json",))))
+            paces.pace.stepped(rank, 1, time.time())
+        return run, {}
+
+    async def glance(party: object, pace: Pace) -> None:
+        asked.append(party)
+        pace.worked(1, 1, 1.5)
+
+    async def started(*_: object) -> tuple[str, list[str]]:
+        return "", []
+
+    monkeypatch.setattr(verb, "model_now", model_now)
+    monkeypatch.setattr(verb, "glance_at_work", glance)
+
+    async def story() -> Pace:
+        if verb is metrics:
+            monkeypatch.setattr(metrics, "started", started)
+            monkeypatch.setattr(RunFolder, "lock", lambda folder: False)
+            return (await metrics._now(folder, connect=True))[1].pace
+        monkeypatch.setattr(run_details, "start_state", started)
+        async with Pools(1.0) as pools:
+            return (await run_details.now(folder, pools, connect=True))[2]
+
+    pace = asyncio.run(story())
+    assert len(asked) == 1
+    assert pace.of(1).work == 1.5
 
 
 def test_all_runs_are_as_without_the_index_and_read_once(

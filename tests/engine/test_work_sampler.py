@@ -23,6 +23,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine import work_sampler as watching
 from cockpit.engine.recorder import Heard, Recorders
 from cockpit.engine.run import work_unknown
+from cockpit.engine.stacks.ask import Party
 from cockpit.engine.work_sampler import Works
 from tests.recorder.training import Training
 from tests.waiting import soon
@@ -62,6 +63,16 @@ def test_on_nccl_it_is_enqueue_lag(nccl: int, lag: bool) -> None:
     named, other = told.pace.slow(), told.pace.late()
     assert [one.rank for one in (other if lag else named)] == [2]
     assert (named if lag else other) == []
+
+
+def test_who_asks_once_knows_who_is_slow_where_nobody_has_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(0)
+    monkeypatch.setattr(watching, "Recorders", lambda party: told)
+    assert watching.unworked(running(SERVES), told.pace)
+    assert not watching.unworked(running(), told.pace), "no rank has a recorder"
+    asyncio.run(watching.glance_at_work(cast(Party, None), told.pace))
+    assert [one.rank for one in told.pace.slow()] == [2]
+    assert not watching.unworked(running(SERVES), told.pace), "ranks are not asked again and again"
 
 
 def test_why_work_is_not_known_is_kept(tmp_path: Path) -> None:

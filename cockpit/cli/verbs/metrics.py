@@ -25,6 +25,7 @@ from cockpit.core.pace.series import COLUMNS, Row
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import state_text
 from cockpit.core.time_text import span_text
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.logs.step_log import tracker_json
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
@@ -32,6 +33,8 @@ from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.now import model_now
 from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.run.series import RunSeries
+from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.work_sampler import glance_at_work, unworked
 from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import number_text
@@ -119,15 +122,22 @@ async def _now(folder: RunFolder, *, connect: bool) -> tuple[RunModel, PaceBook]
 async def _asked(folder: RunFolder, book: PaceBook) -> RunModel:
     if not folder.lock():  # the cockpit that watches it fetches its logs
         async with pool_for(folder.manifest) as pool, telling(lambda: pool.roll):
-            return (await model_now(pool, folder.manifest, measure=True, paces=book))[0]
+            return await _model(folder, pool, book)
     session = session_of(folder, writer=True)
     try:
         await session.rejoin()
         session.watch(policy=False)
         await catch_up(session)
-        return (await model_now(session.pool, folder.manifest, measure=True, paces=book))[0]
+        return await _model(folder, session.pool, book)
     finally:
         await session.close()
+
+
+async def _model(folder: RunFolder, pool: LinkPool, book: PaceBook) -> RunModel:
+    model, _ = await model_now(pool, folder.manifest, measure=True, paces=book)
+    if folder.manifest.foreign is None and unworked(model, book.pace):
+        await glance_at_work(RunParty(folder.manifest, model, pool.lend), book.pace)
+    return model
 
 
 def _read(series: RunSeries) -> Iterator[Row]:
