@@ -44,7 +44,7 @@ LOCAL = "cockpit.toml"
 
 _TABLES = ("quotas", "notices", "watch", "evidence", "keys")
 
-SEE = "see docs/config.md"
+SEE = "see: cockpit help config.md"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from cockpit import config
+from cockpit import config, paths
 from cockpit.config import Settings
 from cockpit.errors import CockpitError
 from cockpit.private import private_dir
@@ -79,8 +79,11 @@ VERSION = 1
 """Of the schema: raised when a setting goes or gets another meaning; new ones do not raise it."""
 
 
-def schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of a file of settings, with defaults and descriptions."""
+def schema(commands: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of a file of settings, with defaults and descriptions.
+
+    :param commands: what each command does that may have keys of one's own
+    """
     made = config.settings_table().model_json_schema()
     tables = made.pop("$defs")
 
@@ -99,6 +102,10 @@ def schema() -> dict[str, Any]:
             found[name] = {"description": ABOUT[key], **plain}
         return found
 
+    top = described("", made["properties"], Settings())
+    keys = {name: {"description": text, "type": "string"} for name, text in commands.items()}
+    top["keys"].update(properties=keys, additionalProperties=False)
+
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"cockpit/settings/{VERSION}",
@@ -106,7 +113,7 @@ def schema() -> dict[str, Any]:
         "description": "config.toml, and a project's cockpit.toml",
         "type": "object",
         "additionalProperties": False,
-        "properties": described("", made["properties"], Settings()),
+        "properties": top,
     }
 
 
@@ -209,6 +216,15 @@ def _plain(value: Any) -> bool:
 def _toml(value: Any) -> str:
     # JSON's texts, numbers and words are TOML's too.
     return json.dumps(value, ensure_ascii=False)
+
+
+def place(name: str) -> str:
+    """The file and line that a setting outside of tables comes from; empty: it is a default."""
+    for path, mine in ((Path(config.LOCAL), False), (paths.config(), True)):
+        for number, line in enumerate(config.text_of(path, mine=mine).splitlines(), 1):
+            if re.match(rf"[ \t]*{re.escape(name)}[ \t]*=", line):
+                return f"{path}:{number}"
+    return ""
 
 
 def in_effect(found: config.Config) -> Iterator[tuple[str, str]]:

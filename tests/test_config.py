@@ -104,12 +104,13 @@ def test_all_that_is_wrong_in_both_files_is_said_at_once(mine: Write, local: Wri
     keys = ", ".join(field.name for field in fields(config.Config) if field.name != "where")
     assert said() == [
         f"{path}: key 'them': unknown; did you mean 'theme'?",
-        f"{path}: key 'wrap': must be true or false, not 'yes'; see docs/config.md",
+        f"{path}: key 'wrap': must be true or false, not 'yes'; see: cockpit help config.md",
         f"{path}: key 'colours': unknown; known are {keys}",
-        "cockpit.toml: key 'theme': must be the name of a theme, not 3; see docs/config.md",
-        "cockpit.toml: key 'ascii': must be true, false or \"auto\", not 'no'; see docs/config.md",
-        "cockpit.toml: key 'keys.stop': must be a text like \"x,ctrl+x\", not 1; see docs/config.md",
-        "cockpit.toml: key 'keys.log': must be a text like \"x,ctrl+x\", not true; see docs/config.md",
+        "cockpit.toml: key 'theme': must be the name of a theme, not 3; see: cockpit help config.md",
+        "cockpit.toml: key 'ascii': must be true, false or \"auto\", not 'no'; see: cockpit help config.md",
+        "cockpit.toml: key 'keys.stop': must be a text like \"x,ctrl+x\", not 1; see: cockpit help config.md",
+        "cockpit.toml: key 'keys.log': must be a text like \"x,ctrl+x\", not true; "
+        "see: cockpit help config.md",
     ]
 
 
@@ -134,7 +135,7 @@ def test_what_is_not_toml_is_named_by_its_line(text: str, place: str, local: Wri
     local(text)
     (line,) = said()
     assert line.startswith(place)
-    assert line.endswith("; see docs/config.md")
+    assert line.endswith("; see: cockpit help config.md")
 
 
 def test_a_file_that_cannot_be_read_is_named(mine: Write, local: Write) -> None:
@@ -372,7 +373,7 @@ def test_settings_may_be_a_link_to_a_file(mine: Write, tmp_path: Path) -> None:
 def test_what_would_keep_a_parser_busy(text: str, why: str, local: Write) -> None:
     local(text)
     (line,) = said()
-    assert line == f"cockpit.toml{why}; see docs/config.md"
+    assert line == f"cockpit.toml{why}; see: cockpit help config.md"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +18,9 @@ REPLAY = "replay"
 
 GROUPS = ("Home", "Run", "Replay", "Move", "Log", "Stacks", "Doctor", "Profile", "View")
 """Headings in help and docs, in order."""
+
+SEE = "see: cockpit help keys"
+"""Where it says what may be among a person's own keys."""
 
 Id = str
 """The name of a command. A screen carries out those of its scope, no fewer and no others."""
@@ -528,12 +532,12 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
 
     :param changes: command id to keys, with commas between them, in people's or Textual's spelling
     :param where: the config file, for errors
-    :raises CockpitError: a command that does not exist, or one key for two commands of one screen
+    :raises CockpitError: a command or a key that does not exist, or one key for two commands of one screen
     """
     for name in changes:
         if name not in BY_ID:
             meant = near(name, BY_ID)
-            hint = f"did you mean {meant!r}?" if meant else "docs/keys.md lists the names"
+            hint = f"did you mean {meant!r}?" if meant else SEE
             raise CockpitError(f"keys: no command {name!r}", where=where, hint=hint)
     commands = {
         command.id: replace(command, bound=_spelled(changes[command.id]), replayed=None)
@@ -541,6 +545,8 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
         else command
         for command in EVERY
     }
+    for name in changes:
+        _refuse_unknown(commands[name], where)
     for scope in (HOME, RUN, STACKS, DOCTOR, KEPT, PROFILE, COMPARE):
         _refuse_clashes(in_scope(scope, commands.values()), where)
     _refuse_clashes((command for command in commands.values() if command.scope == REPLAY), where)
@@ -552,6 +558,34 @@ def _spelled(keys: str) -> str:
     spelled = {text: key for key, text in SHOWN.items()}
     words = (word.strip() for word in keys.split(","))
     return ",".join(spelled.get(word, word) for word in words)
+
+
+NAMED = (
+    "escape return enter tab space backspace insert delete left right up down home end pageup pagedown "
+    "plus minus slash backslash at underscore f1 f2 f3 f4 f5 f6 f7 f8 f9 f10 f11 f12 "
+    "f13 f14 f15 f16 f17 f18 f19 f20 f21 f22 f23 f24"
+)
+"""Keys in Textual's spelling that are no single character, nor called by its name in Unicode."""
+MODIFIERS = "shift ctrl alt super hyper meta"
+
+
+def _refuse_unknown(command: Command, where: str) -> None:
+    for key in command.keys:
+        *before, last = key.split("+") if len(key) > 1 else [key]
+        if not set(MODIFIERS.split()).issuperset(before) or (
+            len(last) != 1 and last not in NAMED.split() and not _character(last)
+        ):
+            meant = near(key, [*NAMED.split(), *SHOWN.values()])
+            hint = f"did you mean {meant!r}?" if meant else SEE
+            raise CockpitError(f"keys: no key {key!r}, for {command.id!r}", where=where, hint=hint)
+
+
+def _character(name: str) -> str:
+    """The character of this name in Unicode, as Textual calls keys that have no other; empty: none."""
+    try:
+        return unicodedata.lookup(name.replace("_", " "))
+    except KeyError:
+        return ""
 
 
 def _refuse_clashes(commands: Iterable[Command], where: str) -> None:

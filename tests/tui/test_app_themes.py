@@ -127,7 +127,7 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
                 await looked(pilot, 1)
             assert app.theme == "dark"
             assert notices(app) == [
-                f"{path}: key 'rank.running': must be a colour, not 'rot'; see docs/themes.md"
+                f"{path}: key 'rank.running': must be a colour, not 'rot'; see: cockpit help themes"
             ]
             save("mine", "[rank]\nrunning = '#00ff03'\n")
             await changed(pilot, app, "#00FF03")

@@ -548,11 +548,19 @@ def test_help_names_commands_that_there_are(screen: Mapping[str, tuple[str, Sequ
     [
         ({"stop": "c"}, "'c' is for"),
         ({"stopp": "c"}, "did you mean 'stop'"),
+@pytest.mark.parametrize("key", ["+", "X", "é", "ctrl+shift+f12", "alt+comma", "←", "plus", "euro_sign"])
+def test_a_key_by_any_name_is_one(key: str) -> None:
+    assert keymap({"stop": key})["stop"].keys
+
+
     ],
 )
 def test_bad_keys_are_refused(keys: dict[str, str], says: str) -> None:
     with pytest.raises(CockpitError, match=says):
         keymap(keys, "config.toml")
+        ({"stop": "nosuchkey"}, "no key 'nosuchkey', for 'stop'; see: cockpit help keys"),
+        ({"stop": "pagdown"}, "did you mean 'pagedown'"),
+        ({"stop": "ctl+x"}, r"no key 'ctl\+x'"),
 
 
 def test_help_and_palette_list_every_command() -> None:

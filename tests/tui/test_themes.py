@@ -234,7 +234,7 @@ def test_all_that_is_wrong_with_a_file_is_said_at_once(text: str, folder: Path) 
     with pytest.raises(CockpitError) as caught:
         themes.read(path)
     wanted = [f"{path}: {line}" for line in CASES[text]]
-    assert str(caught.value).replace("see docs/themes.md", "SEE").splitlines() == wanted
+    assert str(caught.value).replace("see: cockpit help themes", "SEE").splitlines() == wanted
 
 
 def test_a_file_that_cannot_be_read_is_said_to_be(folder: Path) -> None:
@@ -413,7 +413,7 @@ def test_a_saved_file_changes_the_app_and_a_wrong_one_is_said_once(save: Save) -
         path = save("mine", "[rank]\nfailed = 'rot'\n")
         app.look()
         await pilot.pause()
-        wanted = f"{path}: key 'rank.failed': must be a colour, not 'rot'; see docs/themes.md"
+        wanted = f"{path}: key 'rank.failed': must be a colour, not 'rot'; see: cockpit help themes"
         assert (app.colour, app.problems) == ("#FF0002", [wanted])
         app.look()
         assert app.problems == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from cockpit import config, config_file, paths
-from cockpit.cli.output import out, out_json, table
+from cockpit.cli.output import complain, out, out_json, table
 from cockpit.cli.parsing import Parser, add_flag
-from cockpit.errors import Exit
+from cockpit.errors import CockpitError, Exit, near_or_all
 
 
 def parser() -> Parser:
@@ -32,14 +32,38 @@ def main(words: list[str]) -> int:
     """Print or write settings."""
     args = parser().parse_args(words)
     if args.schema:
-        out_json(config_file.schema())
+        from cockpit.tui.commands import EVERY
+
+        out_json(config_file.schema({command.id: command.title for command in EVERY}))
     elif args.init:
         config_file.begin(paths.config())
         out(str(paths.config()))
     else:
-        found = dict(config_file.in_effect(config.load()))
+        settings = config.load()
+        _check(settings)
+        found = dict(config_file.in_effect(settings))
         if args.json:
             out_json({name: json.loads(value) for name, value in found.items()})
         else:
             table([(name, value, config_file.ABOUT.get(name, "")) for name, value in found.items()])
     return Exit.OK
+
+
+def _check(found: config.Config) -> None:
+    """Say what the app would say of a theme.
+
+    :raises CockpitError: it would refuse the keys
+    """
+    if found.keys:
+        from cockpit.tui.commands import keymap
+
+        keymap(found.keys, found.where)
+    if found.theme != config.Settings.theme:
+        from cockpit.tui.look.themes import files
+
+        names = [path.stem for path in files()]
+        if found.theme not in names:
+            what = f"no theme {found.theme!r}"
+            complain(
+                CockpitError(what, where=config_file.place("theme"), hint=near_or_all(found.theme, names))
+            )

@@ -27,7 +27,7 @@ SHIPPED = next(
 DEFAULT = "dark"
 """The theme to use if no other can be."""
 
-SEE = "see docs/themes.md"
+SEE = "see: cockpit help themes"
 
 TABLES = {
     name: colours.split()
@@ -96,6 +96,11 @@ SELECTED = 0.3
 def defaults() -> dict[str, str]:
     """Every variable of ours with a colour: what an app needs before it has read a theme."""
     return dict(read(SHIPPED / f"{DEFAULT}.toml").variables)
+
+
+def files() -> list[Path]:
+    """The files of all themes, shipped ones first: a person's own of the same name wins."""
+    return [*sorted(SHIPPED.glob("*.toml")), *sorted(paths.themes().glob("*.toml"))]
 
 
 def read(path: Path) -> Theme:
@@ -206,10 +211,9 @@ class Themes:
         :return: one sentence per wrong file, once for each change of it
         """
         problems = []
-        # Shipped ones first: a person's own of the same name wins.
-        files = [*sorted(SHIPPED.glob("*.toml")), *sorted(paths.themes().glob("*.toml"))]
-        self._forget(app, files)
-        for path in files:
+        found = files()
+        self._forget(app, found)
+        for path in found:
             try:
                 stamp = path.stat().st_mtime_ns
             except OSError:
