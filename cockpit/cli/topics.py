@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cockpit.cli.output import out_lines, table
+from cockpit.cli.output import out_lines, say, table
 from cockpit.errors import CockpitError, near
 
 _PLACES = (Path(__file__).parents[1] / "docs", Path(__file__).parents[2] / "docs")
@@ -15,6 +15,9 @@ _PLACES = (Path(__file__).parents[1] / "docs", Path(__file__).parents[2] / "docs
 
 SHOWN = 12
 """Sections that are listed for a word."""
+
+SHORT = 500
+"""Characters below which a section is not shorter, for its place among those that have a word."""
 
 SMALL = "a an and are can do does for from how i in is it my of on the to what when which why"
 """Words that a question has and no section is about."""
@@ -42,9 +45,11 @@ def show(topic: str, verbs: Iterable[str]) -> None:
     if page is None:
         meant = near(topic, [*verbs, *pages])
         words = [word for word in topic.lower().split() if word not in SMALL.split()]
-        if found := [] if meant and len(words) < 2 else mentions(words, pages):
+        if found := mentions(words, pages):
             shown = [(f"cockpit help {name}", section) for name, section in found[:SHOWN]]
             table([("PAGE", f"SECTION WITH {topic!r}"), *shown])
+            if meant and len(words) < 2:
+                say(f"did you mean: cockpit help {meant}")
             return
         raise CockpitError(
             f"no verb or page {topic!r}",
@@ -60,7 +65,10 @@ def show(topic: str, verbs: Iterable[str]) -> None:
 
 
 def mentions(words: Sequence[str], pages: Mapping[str, Path]) -> list[tuple[str, str]]:
-    """Page and section of what has all these words, in any form and case; those in a heading first."""
+    """Page and section of what has all these words, in any form and case; those in a heading first.
+
+    Within these, first what has the words most often for its length.
+    """
     stems = (re.sub(r"(?<=\w{3})(s|es|ed|ing)$", "", word) for word in words)
     tests = [re.compile(rf"\b{re.escape(stem)}", re.IGNORECASE) for stem in stems]
     found = []
@@ -71,7 +79,8 @@ def mentions(words: Sequence[str], pages: Mapping[str, Path]) -> list[tuple[str,
             counts = [len(test.findall(f"{heading}\n{body}")) for test in tests]
             if counts and all(counts):
                 titled = all(map(re.Pattern.search, tests, [heading] * len(tests)))
-                found.append((not titled, -sum(counts), name, heading))
+                length = max(len(heading) + len(body), SHORT)
+                found.append((not titled, -sum(counts) / length, name, heading))
     return [(name, heading) for _, _, name, heading in sorted(found)]
 
 

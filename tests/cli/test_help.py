@@ -47,7 +47,7 @@ def test_a_verb_wins_over_the_page_of_its_name_and_says_how_to_open_that(
     text = shown(capsys, "help", "stacks")
     assert text.startswith("usage: cockpit stacks")
     assert text.endswith("\nMore: cockpit help stacks.md\n")
-    assert shown(capsys, "help", "stacks.md").startswith("# Stacks\n")
+    assert shown(capsys, "help", "stacks.md").startswith("# Stacks: which rank hangs\n")
     assert "More:" not in shown(capsys, "help", "ps")
 
 
@@ -61,9 +61,12 @@ def test_each_page_is_a_topic_and_reads_well_in_a_terminal(capsys: pytest.Captur
 
 
 def test_what_is_neither_a_verb_nor_a_page_has_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["help", "exitcodes"]) == Exit.USAGE
-    said = "cockpit: no verb or page 'exitcodes'; did you mean: cockpit help exit-codes\n"
-    assert capsys.readouterr().err == said
+    assert main(["help", "exit-code"]) == Exit.OK
+    printed = capsys.readouterr()
+    assert "SECTION WITH 'exit-code'" in printed.out
+    assert printed.err == "cockpit: did you mean: cockpit help exit-codes\n"
+    assert main(["help", "atach"]) == Exit.USAGE
+    assert capsys.readouterr().err == "cockpit: no verb or page 'atach'; did you mean: cockpit help attach\n"
     assert main(["help", "qqqqqq"]) == Exit.USAGE
     assert capsys.readouterr().err.endswith("see: cockpit help topics\n")
 
@@ -73,7 +76,10 @@ def test_what_is_neither_a_verb_nor_a_page_has_a_hint(capsys: pytest.CaptureFixt
     [
         ("password", "clusters         Passwords and one-time codes"),
         ("SLURM without sshd", "clusters         "),
-        ("my rank hangs", "watch"),
+        ("my rank hangs", "stacks"),
+        ("hang", "stacks"),
+        ("hangs", "stacks"),
+        ("reports", "profiling"),
         ("collect reports", "profiling"),
         ("recorder", "stacks"),
         ("infiniband", "doctor"),
