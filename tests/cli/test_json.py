@@ -43,6 +43,11 @@ def test_every_verb_that_prints_json_has_a_schema() -> None:
     assert set(PRINTED_IN.values()) == wanted - {"run", "logs", "metrics"}  # which print lines
 
 
+def test_each_is_in_the_table() -> None:
+    page = (FOLDER / "README.md").read_text()
+    assert [name for name in SCHEMAS if f"]({name}.json)" not in page] == []
+
+
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_files_are_what_the_tests_have(name: str) -> None:
     assert json.loads((FOLDER / f"{name}.json").read_text()) == schema(name), "make docs"
