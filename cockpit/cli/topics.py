@@ -13,6 +13,9 @@ from cockpit.errors import CockpitError, near
 _PLACES = (Path(__file__).parents[1] / "docs", Path(__file__).parents[2] / "docs")
 """An installed cockpit has its pages in its package, a checkout in the top folder."""
 
+TOPICS = "topics"
+"""Stands for the list of all pages."""
+
 SHOWN = 12
 """Sections that are listed for a word."""
 
@@ -38,12 +41,12 @@ def show(topic: str, verbs: Iterable[str]) -> None:
     :raises CockpitError: there is no such page, and no page has these words
     """
     pages = names()
-    if topic == "topics":
+    if topic == TOPICS:
         table([("TOPIC", "ABOUT"), *((name, title(_text(page))) for name, page in pages.items())])
         return
     page = pages.get(topic.removesuffix(".md"))
     if page is None:
-        meant = near(topic, [*verbs, *pages])
+        meant = "" if topic in SMALL.split() else near(topic, [TOPICS, *verbs, *pages])
         words = [word for word in topic.lower().split() if word not in SMALL.split()]
         if found := mentions(words, pages):
             shown = [(f"cockpit help {name}", section) for name, section in found[:SHOWN]]

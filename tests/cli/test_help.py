@@ -51,6 +51,19 @@ def test_a_verb_wins_over_the_page_of_its_name_and_says_how_to_open_that(
     assert "More:" not in shown(capsys, "help", "ps")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("topcs", "did you mean: cockpit help topics"), ("the", "see: cockpit help topics")],
+)
+def test_a_word_that_no_page_is_about(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", words]) == Exit.USAGE
+    assert capsys.readouterr().err == f"cockpit: no verb or page {words!r}; {said}\n"
+
+
+def test_help_of_help_is_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "help", "--help") == shown(capsys, "help", "-h") == shown(capsys, "--help")
+
+
 def test_each_page_is_a_topic_and_reads_well_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     listed = shown(capsys, "help", "topics")
     for name, page in topics.names().items():
