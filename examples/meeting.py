@@ -40,7 +40,7 @@ class Meeting:
         """
         self._counter.sendall(self._word)
         if not self._counter.recv(1):
-            raise ConnectionError("rank 0 has ended: nobody counts the ranks any more")
+            raise ConnectionError("rank 0 is gone; nobody counts the ranks")
 
 
 def _reach(place: tuple[str, int]) -> socket.socket:

@@ -58,7 +58,7 @@ def main() -> None:
         engine.backward(loss)
         engine.step()
         took, begin = time.perf_counter() - begin, time.perf_counter()
-        faults.say(f"step {step}/{args.steps} loss {loss.item():.4f} lr {lr:.2e} step_time {took:.3f}")
+        faults.say(f"step {step}/{args.steps} loss {loss.item():.4f} lr {lr:.1e} {1000 * took:.0f} ms/step")
     engine.destroy()
     torch.distributed.barrier()
     faults.say("done")

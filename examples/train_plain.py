@@ -118,7 +118,7 @@ def main() -> None:
         loss = math.exp(-step / 20) + dice.uniform(0, 0.02)
         lr = 1e-3 * (1 - step / (args.steps + 1))
         took = time.perf_counter() - begin
-        faults.say(f"step {step}/{args.steps} loss {loss:.4f} lr {lr:.2e} step_time {took:.3f}")
+        faults.say(f"step {step}/{args.steps} loss {loss:.4f} lr {lr:.1e} {1000 * took:.0f} ms/step")
     faults.say("done")
 
 

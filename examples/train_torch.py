@@ -45,7 +45,7 @@ def main() -> None:
         lr = schedule.get_last_lr()[0]
         schedule.step()
         took, begin = time.perf_counter() - begin, time.perf_counter()
-        faults.say(f"step {step}/{args.steps} loss {loss.item():.4f} lr {lr:.2e} step_time {took:.3f}")
+        faults.say(f"step {step}/{args.steps} loss {loss.item():.4f} lr {lr:.1e} {1000 * took:.0f} ms/step")
     dist.barrier()
     faults.say("done")
     faults.leave()

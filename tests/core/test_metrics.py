@@ -18,7 +18,7 @@ from cockpit.core.logs.metrics import POINTS, RANK_POINTS, SERIES, Metrics, read
 from cockpit.core.logs.progress.rank import REST, STALE, WINDOW
 from cockpit.core.logs.progress.reading import Reading
 
-EXAMPLE = "step 5/20 loss 0.1234 lr 1.00e-03 step_time 0.118"
+EXAMPLE = "step 5/20 loss 0.1234 lr 1.0e-03 118 ms/step"
 
 # (where it is from, line, numbers)
 SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
