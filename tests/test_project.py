@@ -149,6 +149,13 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
     wanted |= {f"cockpit/{name_of(path)}" for path in ROOT.glob("examples/*.py")}
     assert "cockpit/themes/dark.toml" in wanted
     assert wanted <= names
+    shared = {name.partition(".data/data/share/")[2] for name in names}
+    assert shared >= {
+        "man/man1/cockpit.1",
+        "bash-completion/completions/cockpit",
+        "zsh/site-functions/_cockpit",
+        "fish/vendor_completions.d/cockpit.fish",
+    }
     assert not [name for name in names if name.startswith(("tests/", "examples/", "benchmarks/"))]
     assert wheel.name.split("-")[:2] == ["cockpit", cockpit.__version__]
     text = zipfile.ZipFile(wheel).read(f"cockpit-{cockpit.__version__}.dist-info/entry_points.txt").decode()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import cockpit.cli
 from cockpit.cli.completing import candidates
 from cockpit.cli.main import VERBS, main
 from cockpit.engine.records.folder import RunFolder
@@ -78,6 +79,9 @@ def test_a_shell_that_is_not_known_is_an_error(capsys: pytest.CaptureFixture[str
     assert "give a SHELL" in capsys.readouterr().err
 
 
+COMPLETIONS = Path(cockpit.cli.__file__).parent / "completions"
+
+
 def in_shell(tmp_path: Path, shell: str, script: str) -> list[str]:
     require(shell)
     program = tmp_path / "bin/cockpit"
@@ -116,6 +120,22 @@ def test_fish(tmp_path: Path) -> None:
     )
     assert found[:3] == ["heron\ttrain.py", "last\tthe newest run", "otter\ttrain.py"]
     assert "./cockpit/" in found[3:], "a file"
+
+
+@pytest.mark.slow
+def test_zsh_finds_it_in_a_folder_of_functions(tmp_path: Path) -> None:
+    functions = tmp_path / "site-functions"
+    functions.mkdir()
+    (functions / "_cockpit").write_text((COMPLETIONS / "cockpit.zsh").read_text())
+    script = f"""
+fpath=({functions} $fpath)
+autoload -U compinit && compinit -u -D
+print -- "$_comps[cockpit]"
+_describe() {{ print -l -- "${{(@P)2}}" }}
+words=(cockpit stop ""); CURRENT=3; $_comps[cockpit]
+"""
+    found = in_shell(tmp_path, "zsh", script)
+    assert [line.partition(":")[0] for line in found] == ["_cockpit", "last", "heron", "otter"]
 
 
 @pytest.mark.slow

@@ -11,4 +11,9 @@ _cockpit() {
     found=("${(@)found/ /:}")
     _describe cockpit found
 }
-compdef _cockpit cockpit
+# Of a file in fpath, this is the function itself at its first call.
+if [[ $funcstack[1] == _cockpit ]]; then
+    _cockpit "$@"
+else
+    compdef _cockpit cockpit
+fi
