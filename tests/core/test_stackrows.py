@@ -15,7 +15,7 @@ from cockpit.core.stacks.text import as_lines
 from cockpit.core.stacks.tree import StackTree
 from cockpit.core.stacks.tree_lines import LEVELS, place, rows
 from cockpit.core.stacks.verdict import verdict
-from cockpit.core.stacks.words import does_words
+from cockpit.core.stacks.words import being_words, does_words
 from cockpit.core.text import ascii_text
 
 MAIN = Frame("main", "./train.py", 212)
@@ -181,6 +181,22 @@ def test_who_sleeps_is_not_said_to_poll() -> None:
 )
 def test_what_several_do_is_said_of_several(text: str, many: str) -> None:
     assert (does_words(text, 0b100), does_words(text, 0b101)) == (text, many)
+
+
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        ("It sleeps.", "sleeping"),
+        ("It runs.", "running"),
+        ("It receives from a socket.", "receiving from a socket"),
+        ("It is building an extension that others wait for.", "building an extension that others wait for"),
+        ("It reads or writes a file.", ""),
+        ("It moves: it is late, or in a loop.", ""),
+        ("Its main thread is at its end.", ""),
+    ],
+)
+def test_what_one_does_is_said_after_its_place(detail: str, words: str) -> None:
+    assert being_words(detail) == words
 
 
 def test_text_of_many_scattered_ranks_stays_short() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -123,8 +124,11 @@ def test_a_small_screen_has_three_lines_of_it() -> None:
     assert lines[0].endswith("gpu02, local rank 5   sure · likely"), "what it is of is in the wide one"
 
 
-def stalled(**found: Any) -> RunModel:
-    """Two nodes with two ranks each that stand still."""
+def stalled(about: Mapping[str, Any] | None = None, **found: Any) -> RunModel:
+    """Two nodes with two ranks each that stand still.
+
+    :param about: more of what the watch says
+    """
     model = running(2, 2)
     happens(
         model,
@@ -137,6 +141,7 @@ def stalled(**found: Any) -> RunModel:
         step=7,
         next_at=NOW + 30,
         found={**READS, "ranks": [1], "nodes": ["gpu01"], **found},
+        **(about or {}),
     )
     return model
 
@@ -160,6 +165,24 @@ def test_whom_it_marks() -> None:
     activity = watch_activity(stalled())
     assert activity is not None
     assert activity.text.startswith("inspecting again at ")
+
+
+def test_the_banner_says_where_it_is_and_what_it_does_there() -> None:
+    about = {"waiting": [0, 2, 3], "looks": 2, "snapshot": "20261121-040401"}
+    model = stalled(about, where="faults.py:82 hang", detail="It sleeps.", evidence=[])
+    app = Around(StallBanner(keys=lambda command: {"stall_stacks": "S"}.get(command, "")))
+
+    async def main() -> list[str]:
+        async with app.run_test(size=(140, 10)) as pilot:
+            app.widget.show(model, NOW, low=False)
+            await pilot.pause()
+            return app.lines()
+
+    text = "\n".join(asyncio.run(main()))
+    assert "3 others are waiting for it" in text
+    assert "it is in  hang (faults.py:82), sleeping" in text
+    assert "inspected all ranks twice" in text
+    assert "S shows the saved stacks" in text
 
 
 NASTY = "\x1b]52;c;eA==\x07\x1b[2J[bold]rank\u202e 13\n" + "x" * 500

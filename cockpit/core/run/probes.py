@@ -33,6 +33,8 @@ def probe_state(node: Node, rank: Rank) -> tuple[str, str]:
 def probe_text(node: Node, rank: Rank) -> str:
     """The same in one sentence; empty if nobody knows."""
     state, why = probe_state(node, rank)
+    if state == "waiting":
+        return "waiting for torch to be imported"
     return f"{state}: {why}" if why else state
 
 

@@ -66,6 +66,17 @@ def does_words(text: str, ranks: int) -> str:
     return text if count(ranks) == 1 else _OF_ONE.sub(lambda word: MANY[word[0]], text)
 
 
+def being_words(detail: str) -> str:
+    """``sleeping`` of ``It sleeps.``; empty of a sentence that tells no such thing."""
+    verb, _, rest = detail.removeprefix("It ").removesuffix(".").partition(" ")
+    if not detail.startswith("It ") or verb not in MANY or rest.startswith("or "):
+        return ""
+    if verb == "is":
+        return rest
+    being = f"{MANY[verb].removesuffix('e')}{'n' if verb == 'runs' else ''}ing"
+    return f"{being} {rest}".rstrip()
+
+
 def every_text(ranks: int, one: str, more: str) -> str:
     """``all 64 ranks are``, ``rank 0 is``."""
     return f"all {number_text(ranks, one, more)}" if count(ranks) > 1 else ranks_words(ranks, one, more)

@@ -27,13 +27,13 @@ def behind_text(sign: Sign) -> str:
 
 
 def about(sign: Sign, now: float) -> str:
-    """When the last sign of one rank was: ``~<2 s since its main thread last ran``."""
+    """When the last sign of one rank was: ``main thread last ran ~<2 s ago``."""
     if sign.source == RECORDER:
         had = f"as of {clock_text(sign.seen_at, 8)} (flight recorder)"
-        return f"{age_text(sign, now)} since its last collective, {had}"
+        return f"last collective {age_text(sign, now)} ago, {had}"
     if sign.least:
-        return f"its main thread has not run for {age_text(sign, now)}"
-    return f"{age_text(sign, now)} since its main thread last ran"
+        return f"main thread has not run for {age_text(sign, now)}"
+    return f"main thread last ran {age_text(sign, now)} ago"
 
 
 def sentences(signs: Mapping[int, Sign], age: str) -> Iterator[str]:

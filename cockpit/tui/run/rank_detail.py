@@ -137,7 +137,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if pace.step is None or pace.at is None or (pace.estimated and pace.behind < 2):
         return  # what its log says of the step is below
     about = "~" if pace.estimated else ""
-    yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it reports")
+    yield from paper.heading("Pace", "from its log" if pace.estimated else "from the probe")
     age = f", {about}{span_text(max(0.0, sight.now - pace.at))} ago" if rank.state in LIVE else ""
     counted = sight.pace is not None and resumed(sight.pace, sight.metrics.latest.step)
     since = " since it started" if counted and not pace.estimated else ""
@@ -146,7 +146,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
         text = f"{about}{pace.behind:,} step{'s' if pace.behind > 1 else ''} behind the front"
         yield from paper.row("behind", text, "warning" if pace.behind > 1 else "")
     elif pace.behind_s is not None and rank.sample is not None and rank.sample.progress is not None:
-        yield from paper.row("behind", f"{seconds(pace.behind_s)} after the first")
+        yield from paper.row("behind", f"{seconds(pace.behind_s)} behind the first")
     if sight.pace is not None and (phases := sight.pace.phases_of(rank.rank)) is not None:
         yield from paper.phases(phases, sight.pace.about)
     apart = slow or late
@@ -170,7 +170,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
 
 def _sign(sign: Sign, now: float, paper: Paper) -> Iterator[Line]:
     """When a rank whose steps nobody tells went on last."""
-    yield from paper.heading("Pace", "estimated: no step of it is known")
+    yield from paper.heading("Pace", "estimated: no steps seen yet")
     yield from paper.row("activity", about(sign, now))
     yield from paper.row("entered", "" if sign.collectives is None else f"{sign.collectives:,} collectives")
     behind = behind_text(sign)
@@ -218,7 +218,7 @@ def _process(sight: About, node: Node, rank: Rank, local: int, paper: Paper) -> 
         yield from paper.row("attempt", f"{rank.attempt + 1} of {rank.max_restarts + 1}")
     yield from paper.row("probe", safe(probe_text(node, rank), 1000))
     log = sight.log or f"{node.name}:{sight.entry.dir}/{rank_log(rank.rank)}"
-    yield from paper.row("its log", safe(log, 4000))
+    yield from paper.row("log", safe(log, 4000))
 
 
 def _readings(sight: About, rank: int, paper: Paper) -> Iterator[Line]:
@@ -246,7 +246,7 @@ def _readings(sight: About, rank: int, paper: Paper) -> Iterator[Line]:
         ("step time", "" if (step_s := number(took)) is None else span_text(step_s)),
     ]
     if any(text for _, text in rows):
-        said = "as its log says" if progress is None else "as its log and its probe say"
+        said = "from its log" if progress is None else "from its log and its probe"
         yield from paper.heading("Training", said)
         for label, text in rows:
             yield from paper.row(label, text)
@@ -273,7 +273,7 @@ def _environment(sight: About, rank: Rank, paper: Paper) -> Iterator[Line]:
     elif rank.state in (RankState.WAITING, RankState.STARTING):
         text = "its process has not started yet"
     elif sight.model.nodes[sight.node].link == "ok":
-        text = f"asking {sight.node}"
+        text = f"reading from {sight.node} …"
     else:
         text = f"no link to {sight.node} to ask for it"
     yield from paper.text(safe(text, 1000), "label")

@@ -11,6 +11,7 @@ from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.standstill import stuck
+from cockpit.core.stacks.words import being_words
 from cockpit.core.text import one_line
 from cockpit.core.time_text import rounded_span, span_text
 from cockpit.tui.look.units import clock_text
@@ -77,12 +78,13 @@ class StallBanner(Banner):
         yield [Part(((found.what, "who"),), 0), *_whose(model)]
         if found.where or found.detail:
             place, _, name = found.where.partition(" ")
-            where = Part(((f"{name}  {place}".strip(), "strong"),), 0)
-            yield [
-                *_label("it is in", low),
-                *([where] if found.where else []),
-                Part(((found.detail, ""),), 2),
-            ]
+            where = Part(((f"{name} ({place})" if name else place, "strong"),), 0)
+            words = being_words(found.detail) if found.where else ""
+            if words:
+                told = [Part((*where.pieces, (f", {words}", "")), 0, less=where)]
+            else:
+                told = [*([where] if found.where else []), Part(((found.detail, ""),), 2)]
+            yield [*_label("it is in", low), *told]
         if not low:
             yield [*_label("since", low), *_since(model, now)]
             # All of it: half of a fact is none.
@@ -96,7 +98,7 @@ class StallBanner(Banner):
     def _next(self, model: RunModel) -> Iterator[Part]:
         found, watch = model.watch.finding, model.watch
         if watch.snapshot:
-            yield Part(((self._keys("stall_stacks"), "strong"), (" the stacks that were taken", "")), 0)
+            yield Part(((self._keys("stall_stacks"), "strong"), (" shows the saved stacks", "")), 0)
         for at, step in enumerate(found.steps[:2] if found is not None else ()):
             words = step.in_app(self._keys) if step.action in ("failed_log",) else step.text
             yield Part(((words, "" if at else "strong"),), at + 1)
@@ -127,7 +129,7 @@ def _whose(model: RunModel) -> Iterator[Part]:
     yield Part(((f"{nodes}{place}", ""),), 1)
     waiting = count(model.watch.waiting)
     if waiting:
-        words = "the other waits" if waiting == 1 else f"{waiting:,} others wait"
+        words = "the other is waiting" if waiting == 1 else f"{waiting:,} others are waiting"
         yield Part(((f"{words} for it" if len(ranks) == 1 else f"{words} for them", "dim"),), 2)
 
 
@@ -138,6 +140,6 @@ def _since(model: RunModel, now: float) -> Iterator[Part]:
     if watch.step is not None:
         yield Part(((f"right after step {watch.step:,}", ""),), 1)
     if watch.looks:
-        times = "once" if watch.looks == 1 else f"{watch.looks} times"
+        times = {1: "once", 2: "twice"}.get(watch.looks, f"{watch.looks} times")
         ago = f", last {rounded_span(max(0.0, now - watch.looked))} ago" if watch.looked is not None else ""
         yield Part(((f"inspected all ranks {times}{ago}", "dim"),), 2)
