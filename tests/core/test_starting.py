@@ -43,9 +43,9 @@ def test_what_ranks_do_is_said_as_far_as_it_is_known() -> None:
         tell(model, "gpu01", "rank_started", NOW - 12 - rank, rank=rank, pid=7 + rank)
     tell(model, "gpu01", "rank_probe", rank=1, pid=8, torch="2.6.0")
     assert doing(model, NOW, builds={2: "shm_comm"}, printed=lambda rank: rank == 1) == [
-        "rank 0: started 12 s ago, torch not imported yet, no output yet",
+        "rank 0: started 12 s ago, torch not imported, no output yet",
         "rank 1: started 13 s ago, torch imported, no step yet",
-        "rank 2: started 14 s ago, building op shm_comm, torch not imported yet, no output yet",
+        "rank 2: started 14 s ago, building op shm_comm, torch not imported, no output yet",
         "rank 3: waiting for the launcher",
     ]
     assert (

@@ -110,8 +110,8 @@ def test_what_all_nodes_do_at_once_does_not_push_out_the_cause() -> None:
         story.tell("report", name, 24.0 + at / 10, name=f"{name}.nsys-rep", state="ready", size=1)
     assert story.texts == [
         "rank 1 on gpu02 exited 1: first failure so far",
-        "gpu[01-08]: sent SIGTERM to its ranks",
-        "gpu[01-08]: its ranks have ended; the profiler writes its report",
+        "gpu[01-08]: sent SIGTERM to their ranks",
+        "gpu[01-08]: their ranks have ended; the profiler writes its report",
         "ranks 0,2-7 killed by SIGTERM",
         "gpu[01-08]: reports are ready",
     ]

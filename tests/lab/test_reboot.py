@@ -48,5 +48,5 @@ def test_a_rebooted_node_has_lost_its_ranks(make_lab: Callable[[int], Lab]) -> N
     said = night.cockpit("ps", "night").stdout
     assert re.search(REBOOTED, said), said
     said = night.cockpit("attach", "night", "--plain", "--give-up", "5").stderr
-    assert "saved by the nodes (the ranks of node1 had made no progress" in said, said
+    assert " (the ranks of node1 had made no progress" in said, said
     assert re.search(rf"no evidence from node2 \({REBOOTED}\)", said), said

@@ -386,7 +386,7 @@ def finalises(stage: Stage) -> None:
     """A stop was asked for; the ranks have ended, the profilers write."""
     trains(stage, ago_s=6.2)
     asked = time.time() - 6.1 * stage.lively
-    stage.happens("", kind="stop_asked", at=asked, reason="asked in the cockpit", by="ada", hard=False)
+    stage.happens("", kind="stop_asked", at=asked, reason="requested in the app", by="ada", hard=False)
     for node in stage.nodes:
         stage.happens(node, kind="stop_requested", at=time.time() - 6, reason="asked", by="ada")
     for rank in stage.model.ranks.values():

@@ -156,7 +156,7 @@ def test_before_the_first_step_it_says_what_ranks_do() -> None:
     (text,) = shown(Scene(launched, imports), (140, 45))
     assert "◌ starting" in text.splitlines()[0]
     assert "starting, 34 s after the launch" in text
-    assert "ranks 0-7: started 12 s ago, torch not imported yet" in text
+    assert "ranks 0-7: started 12 s ago, torch not imported" in text
     assert "ranks 8-15: waiting for the launcher" in text
     assert "FutureWarning" in text
 

@@ -82,7 +82,7 @@ def _does(
     elif rank.probe is not None:
         yield "torch imported, no step yet"
     elif probe_state(node, rank)[0] == "waiting":
-        yield "torch not imported yet"
+        yield "torch not imported"  # a program without torch never does
     if not printed(rank.rank):
         yield "no output yet"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,9 @@ class Timeline:
         fold.add(entry)
 
 
+_ITS_RANKS = re.compile(r"\bits ranks\b")
+
+
 def _alike(entry: Entry) -> str | bytes:
     """What entries that are told as one have in common.
 
@@ -125,7 +129,8 @@ class _Fold:
         nodes = in_order({node for node, _ in item.sources}, order)
         who = f"{ranks_named(ranks)} " if ranks else f"{nodes_text(nodes)}: "
         node, writer = item.sources[0] if len(item.sources) == 1 else ("", None)
-        text = f"{who}{item.text.decode()}"
+        said = item.text.decode()
+        text = who + (_ITS_RANKS.sub("their ranks", said) if len(nodes) > 1 else said)
         sources, rank = tuple(item.sources), rank_of(writer)
         return _harmless(replace(self.first, text=text, node=node, rank=rank, sources=sources))
 

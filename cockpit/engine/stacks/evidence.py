@@ -70,8 +70,8 @@ class Shown:
     @property
     def sentence(self) -> str:
         """What it shows, for a person."""
-        nodes = f"saved by the nodes ({self.snapshot.by_nodes})"
-        return f"evidence of {clock(self.at, time.time())}, {nodes}: {self.found.what}"
+        taken = f"snapshot of {clock(self.at, time.time())} ({self.snapshot.by_nodes})"
+        return f"{taken}: {self.found.what}"
 
     @property
     def command(self) -> str:

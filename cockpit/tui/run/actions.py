@@ -168,7 +168,7 @@ class Deeds:
 
     async def _stop(self, hard: bool) -> None:
         self.noted("stop", ["stop", *(["--now"] if hard else []), self._board.folder.name])
-        for error in await self._session.stop("asked in the cockpit", hard=hard):
+        for error in await self._session.stop("requested in the app", hard=hard):
             self._screen.app.complain(error)
 
     def keep(self) -> None:
