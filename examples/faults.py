@@ -77,7 +77,7 @@ def say(text: str) -> None:
 
 def hang(rank: int, step: int) -> None:
     """Never return. The name is what a stack dump of this rank shows."""
-    say(f"rank {rank} hangs at step {step}, as it was told to")
+    say(f"injected fault: rank {rank} hangs at step {step}")
     while True:
         time.sleep(3600)
 
@@ -100,7 +100,7 @@ def forward(args: argparse.Namespace, rank: int, step: int) -> None:
     """
     time.sleep((1 - READING - BACKWARD) * args.step_time)
     if args.crash and (rank, step) == args.crash[:2]:
-        raise RuntimeError(f"rank {rank} crashes at step {step}, as it was told to")
+        raise RuntimeError(f"injected fault: rank {rank} crashes at step {step}")
     if args.hang and (rank, step) == args.hang[:2]:
         hang(rank, step)
 

@@ -115,7 +115,7 @@ def _why(name: str, wanted: str, python: str, have: Mapping[str, set[str]]) -> s
     what = {
         "deepspeed": f"DeepSpeed of {python}",
         "torchrun": f"plain torch of {python} under torchrun",
-        "command": f"no training, {_SCRIPTS['command']} only looks like it",
+        "command": f"no real training: {_SCRIPTS['command']} simulates it",
     }[name]
     if wanted != "auto" or name == "deepspeed":
         return what

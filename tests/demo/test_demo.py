@@ -101,7 +101,7 @@ LONG = ("--launcher", "command", "--headless")
 def test_a_healthy_demo(demos: Demos) -> None:
     assert demos.run(*FAST) == Exit.OK, demos.text()
     assert "step 4/4 loss" in demos.text()
-    assert "train_plain.py only looks like it" in demos.text()
+    assert "no real training: train_plain.py simulates it" in demos.text()
     assert "ranks 0-3 exited 0" in demos.text()
     demos.assert_nothing_left()
     assert list_runs() == []
@@ -113,7 +113,7 @@ def test_a_crash_is_the_last_ranks(demos: Demos) -> None:
     assert code == Exit.RANK_FAILED
     assert events[-1]["first_failure"] == {"rank": 2, "node": "node3", "how": "exited 1"}
     said = [event["text"] for event in events if event["event"] == "log" and event["rank"] == 2]
-    assert said[-1] == "RuntimeError: rank 2 crashes at step 2, as it was told to"
+    assert said[-1] == "RuntimeError: injected fault: rank 2 crashes at step 2"
     demos.assert_nothing_left()
 
 
@@ -145,7 +145,7 @@ def test_another_shell_knows_the_run_and_what_it_saves_outlives_leaving(
     # Leaving stops it, and says so.
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == Exit.LEFT, demos.text()
-    assert "leaving means that the demo ends" in demos.text()
+    assert "leaving the demo stops its run" in demos.text()
     demos.assert_nothing_left()
     # What the other shell saved is there, and so is the run as it ended.
     (kept,) = list_runs()
@@ -209,7 +209,7 @@ def test_deepspeed_trains(demos: Demos) -> None:
     code = demos.run("--slots", "1", "--steps", "3", "--step-time", "0.1", "--fault", "crash", "--headless")
     assert code == Exit.RANK_FAILED, demos.text()
     assert "DeepSpeed of" in demos.text()
-    assert "RuntimeError: rank 1 crashes at step 1, as it was told to" in demos.text()
+    assert "RuntimeError: injected fault: rank 1 crashes at step 1" in demos.text()
     assert "first to fail: rank 1 on node2" in demos.text()
     demos.assert_nothing_left()
 

@@ -68,7 +68,7 @@ def test_crash_is_a_clear_traceback_on_one_rank() -> None:
     assert b"step 1/20" in done.stdout
     assert b"step 2/20" not in done.stdout
     assert done.stderr.startswith(b"Traceback (most recent call last):")
-    assert done.stderr.endswith(b"RuntimeError: rank 1 crashes at step 2, as it was told to\n")
+    assert done.stderr.endswith(b"RuntimeError: injected fault: rank 1 crashes at step 2\n")
     assert plain("--crash", "1@2", rank=0).returncode == 0
 
 
@@ -177,7 +177,7 @@ def test_torch_crash(warmed: Warm, tmp_path: Path) -> None:
     require_module("torch")
     code, text = launched(warmed.python, torchrun(TORCH, "--crash", "1@3"), tmp_path)
     assert code == 1
-    assert "RuntimeError: rank 1 crashes at step 3" in text
+    assert "RuntimeError: injected fault: rank 1 crashes at step 3" in text
     assert "step 3/20 loss" not in text
 
 

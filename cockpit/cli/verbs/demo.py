@@ -61,7 +61,7 @@ def main(words: list[str]) -> int:
     name = new_name()
     with cluster(args.nodes, args.slots) as made:
         training.copy_examples(made.folder / "examples")
-        say(f"demo: leaving means that {LEAVING}")
+        say("demo: leaving the demo stops its run")
         say(f"demo: in another shell: cockpit ps {quote(name)}, or logs, metrics, stacks, attach")
         left = "nothing is left behind"
         try:
