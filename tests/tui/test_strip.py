@@ -126,6 +126,29 @@ def test_where_panes_are_stacked_it_is_one_line() -> None:
     assert not any(line.startswith("  loss ") for line in pace.splitlines())
 
 
+TABS = "2 log  3 detail  4 events  5 commands  6 pace"
+
+
+def test_the_names_of_the_panes_stand_on_the_topmost_one_at_each_size() -> None:
+    async def main() -> None:
+        async with played(SCENES["running"], (80, 24)) as (app, pilot, _):
+            for size in ((140, 45), (80, 24), (100, 30)):
+                await pilot.resize_terminal(*size)
+                await settled(pilot)
+                assert text_of(app).count(TABS) == 1, size
+            assert text_of(app).index(TABS) < text_of(app).index("─ 2 log ─")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("tab", ["2", "6"])
+def test_words_on_frames_are_whole_where_there_is_little_room(tab: str) -> None:
+    _, text = shown(SCENES["running"], (100, 30), tab)
+    words = [line for line in text.splitlines() if line.endswith("╯")]
+    assert words[-1].endswith(" lines ─╯")
+    assert tab == "2" or words[-2].endswith(" no step   ─╯")
+
+
 def test_the_key_of_pace_makes_it_the_map_and_that_of_the_log_the_strip_again() -> None:
     strip, pace, again = shown(SCENES["running"], (140, 45), "6", "2")
     assert "gpu01   0-7 ▇▇▇" in pace

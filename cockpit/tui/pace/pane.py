@@ -59,13 +59,16 @@ class PacePane(TextPane):
             self._say(Content())
             return
         shades = ASCII_SHADES if self.ascii_only else SHADES if sight.plain else ""
-        parts: list[str | tuple[str, str]] = []
-        order = (1, 2, 3, 4, 5, 0)
-        for level in order:
-            sign = shades[level] if shades else "■"
-            text = _LEGEND[level] if not self.ascii_only else _LEGEND[level].replace("×", "x")
-            parts += [(sign, "" if shades else f"${_variable(level)}"), f" {text}  "]
-        self._say(Content.assemble(*parts))
+        for levels in ((1, 2, 3, 4, 5, 0), (1, 3, 5, 0)):
+            parts: list[str | tuple[str, str]] = []
+            for level in levels:
+                sign = shades[level] if shades else "■"
+                text = _LEGEND[level] if not self.ascii_only else _LEGEND[level].replace("×", "x")
+                parts += [(sign, "" if shades else f"${_variable(level)}"), f" {text}  "]
+            legend = Content.assemble(*parts)
+            if legend.cell_length <= self.outer_size.width - len("╭─  ─╮"):
+                break
+        self._say(legend)
 
     def _say(self, below: Content) -> None:
         if self.border_subtitle != below.markup:  # else the whole pane would be drawn anew

@@ -207,6 +207,7 @@ class RunScreen(CommandScreen):
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
         self.set_class(width < NARROW, "-narrow")
+        self._tabs.entitle()  # in a narrow terminal the strip has no frame for names
         self.set_class(height < LOW, "-low")
         self.set_class(height < FLAT, "-flat")
         self.check_size(width, height, f"\nThe run continues; {self.app.key_of('leave')} leaves.")

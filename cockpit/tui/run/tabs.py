@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from rich.cells import cell_len
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.content import Content
@@ -28,6 +29,12 @@ from cockpit.tui.run.grid_lines import Mark
 
 TABS: tuple[Id, ...] = ("log", "detail", "events", "commands", "pace")
 """Panes on the right, each with the name of the command that shows it."""
+
+
+FRAME = 6
+"""Columns of a frame beside the words on it."""
+MERGED = ", merged by time"
+"""Goes first where there is no room for all that the log says of itself."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ def narrowed(
         query = Query(nodes=frozenset(node for node, _ in marks)) if whole else Query(wanted)
         return query, f"marked: ranks {ranks_text(wanted)}"
     if chosen is None:
-        return Query(), "all ranks, merged by time"
+        return Query(), f"all ranks{MERGED}"
     node, rank = chosen
     if rank is not None:
         return Query(frozenset({rank})), f"rank {rank} · {node}"
@@ -145,7 +152,7 @@ class Tabs(Column):
         self.log_view.set_class(view.tab == "pace", "-below")
         if view.tab != "log":
             self.strip(False)
-        self._entitle()
+        self.entitle()
         self.narrow(self._marks)
 
     def fit(self) -> None:
@@ -162,9 +169,9 @@ class Tabs(Column):
         if shown != pane.has_class("-strip"):
             pane.set_class(shown, "-strip")
             pane.can_focus = not shown  # nothing in it moves
-            self._entitle()
+            self.entitle()
 
-    def _entitle(self) -> None:
+    def entitle(self) -> None:
         """The topmost pane has the names of all of them, and the log below another one its own."""
         pane, tab = self.query_one(PacePane), self.view.tab
         # One line has no frame.
@@ -203,5 +210,8 @@ class Tabs(Column):
     def say_status(self) -> None:
         """What the log shows, and whether it follows."""
         log = self.log_view
+        head = Content.assemble(filter_mark(log.filter), " " if log.filter else "")
         status = one_line(f"{log.title} · {log.status}")
-        log.border_subtitle = Content.assemble(filter_mark(log.filter), " " if log.filter else "", status)
+        if head.cell_length + cell_len(status) > log.outer_size.width - FRAME:
+            status = status.replace(MERGED, "", 1)
+        log.border_subtitle = Content.assemble(head, status)
