@@ -200,8 +200,12 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
         {1: condition(port=(Holder(29500, 4711, "python"),))},
         "gpu01: port 29500, the default of DeepSpeed and torchrun, is held by python (pid 4711)",
     ),
-    ("warning", dict.fromkeys((3, 4), look(ranks=RANKS)), "gpu[03-04]: ranks 4-5 of run otter run there"),
-    ("warning", {3: look(ranks=SeekAnswer((rank(0),)))}, "gpu03: rank 0 of a job runs there"),
+    (
+        "warning",
+        dict.fromkeys((3, 4), look(ranks=RANKS)),
+        "gpu[03-04]: ranks 4-5 of run otter are running there",
+    ),
+    ("warning", {3: look(ranks=SeekAnswer((rank(0),)))}, "gpu03: rank 0 of a job is running there"),
     (
         "warning",
         {3: look(ranks=SeekAnswer((), (OtherJob("bob", 7, 4, "torchrun t.py"),)))},
@@ -219,6 +223,11 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
     ),
     ("warning", {3: gpu(3, slowed=("heat",))}, "gpu03: GPU 3 is slowed down: heat"),
     ("warning", {3: condition(silent={"gpus": "no answer within 3 s"})}, "gpu03: GPUs: no answer within 3 s"),
+    (
+        "warning",
+        {3: condition(silent={"gpus": "no answer within 3 s", "limits": "no answer within 3 s"})},
+        "gpu03: GPUs: no answer within 3 s (1 more like it)",
+    ),
     (
         "warning",
         {3: condition(silent=dict.fromkeys(NODES, "no answer within 3 s"))},
@@ -370,7 +379,7 @@ def test_the_worst_comes_first_and_is_counted() -> None:
     found = diagnosis(seen)
     assert [each.severity for each in found] == ["error", "warning"]
     assert verdict(seen, found) == "8 nodes: 1 unfit, 1 warning"
-    assert verdict(seen, found[1:]) == "8 nodes: all fit, 1 warning"
+    assert verdict(seen, found[1:]) == "8 nodes fit, 1 warning"
 
 
 def test_what_a_node_says_is_harmless_on_a_terminal() -> None:
@@ -494,7 +503,7 @@ def test_the_ranks_of_a_job_that_is_watched_are_meant_to_be_there() -> None:
     pids = {"gpu03": frozenset(each.pid for each in found.ranks)}
     plants = {3: look(ranks=found), 4: look(ranks=found)}
     told = [line(each) for each in diagnosis(looks(plants, pids=pids))]
-    assert told == ["gpu04: ranks 0-1 of a job run there"]
+    assert told == ["gpu04: ranks 0-1 of a job are running there"]
 
 
 @pytest.mark.parametrize(
@@ -529,7 +538,7 @@ def test_another_run_of_ones_own_is_no_fault_unless_both_use_a_gpu() -> None:
     slots = {"gpu03": frozenset({0, 1})}
     (found,) = doctored(using(0, mine.pid), using(4, other.pid), slots=slots)
     assert (found.id, found.severity) == ("own_run", "info")
-    assert line(found) == "gpu03: rank 4 of your run heron runs there too"
+    assert line(found) == "gpu03: rank 4 of your run heron is running there too"
     assert [step.command for step in found.steps] == ["cockpit attach heron"]
     assert code([found]) is Exit.OK
     shared, _ = doctored(using(0, mine.pid, other.pid), slots=slots)
@@ -538,7 +547,7 @@ def test_another_run_of_ones_own_is_no_fault_unless_both_use_a_gpu() -> None:
     taken, _ = doctored(using(1, other.pid), slots=slots)
     assert line(taken) == "gpu03: GPU 1: 40 GB of 85 GB held by python (pid 4715, alice)"
     # A run that is over, or that nobody here knows, is one that was left behind.
-    assert said({3: there}, run="otter") == ["gpu03: rank 4 of run heron runs there"]
+    assert said({3: there}, run="otter") == ["gpu03: rank 4 of run heron is running there"]
 
 
 def test_counters_of_gpus_that_are_kept_from_users_count_where_a_profiler_is_to_run() -> None:

@@ -96,7 +96,7 @@ def test_what_is_planted_is_named_and_nodes_that_are_alike_are_fit(make_lab: Cal
     assert found["no_folder"][:2] == ("error", [second])
     assert found["port_in_use"][:2] == ("warning", [first])
     assert "port 29500" in found["port_in_use"][2]
-    assert found["leftover_ranks"][1:] == ([first], "rank 5 of a job runs there")
+    assert found["leftover_ranks"][1:] == ([first], "rank 5 of a job is running there")
     assert "differs_torch" not in found, "said once"
 
     lab.stop_sshd(second, sessions=True)

@@ -57,7 +57,7 @@ def _leftover_ranks(looks: Looks) -> Iterator[Told]:
                 values["-w NODE"] = f"{way}-w {quote(','.join(set_words(nodes_text(nodes))))}"
             else:
                 place, values["PID"] = node, str(ranks[0].pid)
-            said = f"{what} {'runs' if len(ranks) == 1 else 'run'} there"
+            said = f"{what} {'is' if len(ranks) == 1 else 'are'} running there"
             yield Told(node, said, tuple(values.items()), place)
 
 
@@ -69,8 +69,8 @@ def _own_run(looks: Looks) -> Iterator[Told]:
         found = look.ranks.ranks if look.ranks else ()
         for run in dict.fromkeys(runs.values()):
             ranks = [rank.rank for rank in found if runs.get(rank.pid) == run]
-            verb = "runs" if len(ranks) == 1 else "run"
-            what = f"{ranks_named(ranks)} of your run {clean(run)} {verb} there too"
+            verb = "is" if len(ranks) == 1 else "are"
+            what = f"{ranks_named(ranks)} of your run {clean(run)} {verb} running there too"
             yield Told(node, what, (("RUN", quote(clean(run))), ("--exclude", "")))
 
 

@@ -91,9 +91,9 @@ def verdict(looks: Looks, found: Sequence[Finding]) -> str:
     if unfit or warned or untried:
         parts = [f"{len(unfit)} unfit"] if unfit else []
         parts += [f"{untried} not tried"] if untried else []
-        parts = parts or (["all fit"] if len(looks.nodes) > 1 else ["fit"])
+        fit = not parts
         parts += [counted(warned, "warning")] if warned else []
-        return f"{total}: {', '.join(parts)}"
+        return f"{total}{' fit, ' if fit else ': '}{', '.join(parts)}"
     return f"{total} fit: {', '.join(_common(looks))}"
 
 

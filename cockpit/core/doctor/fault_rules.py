@@ -83,11 +83,12 @@ def _found(looks: Looks, id: str, told: list[Told], steps: tuple[Step, ...], sev
         words.setdefault(one.what, []).append(one.node)
     first, *more = words
     nodes = in_hostfile_order((one.node for one in told), looks)
+    whose = f"{nodes_text(words[first])}; " if len(nodes) > 1 else ""
     some = tuple(dict.fromkeys(step for one in told[:3] for step in one.steps))
     found = recognised(
         Finding(
             id,
-            f"{first} ({nodes_text(words[first])}; {len(more)} more like it)" if more else first,
+            f"{first} ({whose}{len(more)} more like it)" if more else first,
             nodes=nodes,
             severity=severity,
             certainty="sure",

@@ -34,7 +34,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="ranks-left",
         checks=frozenset({"leftover_ranks"}),
-        means="Ranks are there already, of a run under way or one that ended: they hold GPUs, memory and ports.",
+        means="Ranks of another run, or left over from one, are on the node: they hold GPUs, memory and ports.",
         zh="节点上已经有 rank：属于正在运行的训练，或上次的残留；它们占着 GPU、内存和端口。",
         next=(
             Next(
@@ -43,7 +43,9 @@ ROWS: tuple[Row, ...] = (
                 "如果不该运行就停掉；cockpit attach 可以查看",
             ),
             Next(
-                "cockpit attach -w NODE", "shows it: it was not started from here", "查看它：不是从本机启动的"
+                "cockpit attach -w NODE",
+                "opens it: this machine has no record of it",
+                "打开它：本机没有它的记录",
             ),
             Next(
                 "ps -fp PID",
