@@ -61,6 +61,13 @@ class CockpitApp(BaseApp):
         self.push_screen(start.arrived(opening.result()) if arrived else start)
 
     @property
+    def leave_words(self) -> tuple[str, str]:
+        """An ended run is only closed; another one may end with the app."""
+        if self.session is not None and self.session.model.over:
+            return "close", "close"
+        return ("quit; stops this run", "quit & stop") if self.flight.leaving else super().leave_words
+
+    @property
     def leaving(self) -> str:
         """What leaving does to the run, which may have ended."""
         if self.session is not None and self.session.model.over:

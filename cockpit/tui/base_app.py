@@ -167,6 +167,12 @@ class BaseApp(App[int]):
         """The key of a command, as people write it."""
         return self.keys[name]
 
+    @property
+    def leave_words(self) -> tuple[str, str]:
+        """What leaving is called: in the help, and in the last line."""
+        command = self.commands["leave"]
+        return command.title, command.short
+
     def copy(self, text: str) -> None:
         """Put text on the clipboard (OSC 52) and into a file, since not every terminal takes it."""
         self.copy_to_clipboard(text)

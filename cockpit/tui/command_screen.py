@@ -203,8 +203,12 @@ class CommandScreen(Screen[None], inherit_bindings=False):
 
     @property
     def commands(self) -> list[Command]:
-        """The commands of this screen, with a person's own keys."""
-        return in_scope(self.SCOPE, self.app.commands.values())
+        """The commands of this screen, with a person's own keys, and what leaving does here."""
+        title, short = self.app.leave_words
+        return [
+            replace(command, title=title, short=short) if command.id == "leave" else command
+            for command in in_scope(self.SCOPE, self.app.commands.values())
+        ]
 
     def why_not(self, name: Id) -> str:
         """Why a command cannot work now; empty if it can."""

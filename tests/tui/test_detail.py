@@ -295,10 +295,11 @@ def test_a_running_rank(width: int) -> None:
     lines = shown(Run().running(), 3, width)
     assert lines[0] == "rank 3  gpu02:1  pid 4003  ● running"
     assert row(lines, "cpu").endswith("91 %  max 98 %")
-    assert row(lines, "rss").endswith("31.1 GiB  max 31.1 GiB")
-    assert row(lines, "gpu").endswith("96 %  max 96 %")
+    # The most it has been is not said if that reads the same.
+    assert row(lines, "rss").endswith("▄  31.1 GiB")
+    assert row(lines, "gpu").endswith("█  96 %")
     assert row(lines, "vram").endswith("79.1/80.0 GiB")
-    assert row(lines, "step").endswith("118 ms  max 118 ms")
+    assert row(lines, "step").endswith("▅  118 ms")
     # Names, sparklines and values each begin in one column.
     drawn = [next(line for line in lines if line.startswith(label)) for label in ("cpu ", "rss ", "vram ")]
     assert all(line[5] == " " and line[6 : width - 27].strip(" ▁▂▃▄▅▆▇█") == "" for line in drawn)
@@ -310,6 +311,24 @@ def test_a_running_rank(width: int) -> None:
     assert row(lines, "loss") == "2.21"
     assert "reading from gpu02 …" in lines
     assert "deepspeed --no_ssh" in "\n".join(lines)
+
+
+def test_the_small_pane_leaves_what_stays_to_the_tab() -> None:
+    lines = shown(Run().running(), 3, 45, more="3")
+    assert lines[-3].startswith("started    ")
+    assert row(lines, "command") == "deepspeed … train.py --name 'a b'"
+    assert lines[-1] == "3: process, environment, files"
+    assert not any("Environment" in line or "threads" in line for line in lines)
+    assert shown(Run().running(), None, 45, more="3")[-1] == "3: what was found on it, environment, files"
+
+
+def test_no_time_is_left_to_a_run_that_stands_still_or_stops() -> None:
+    stands, stops = Run().running(), Run().running()
+    assert row(shown(stands, 3, now=T0 + 41), "time left")
+    stands.tell(41, "watch", "", state="stalled", since=T0 + 39, still_s=2.0, step=29)
+    stops.tell(41, "stop_asked", "", reason="cockpit stop")
+    for run in (stands, stops):
+        assert not any(line.startswith("time left") for line in shown(run, 3, now=T0 + 41))
 
 
 def test_the_command_is_the_exact_one() -> None:
@@ -856,7 +875,7 @@ def test_every_number_has_its_unit() -> None:
     assert BINARY.part(512 << 20, 80 * GIB) == "0.5/80.0 GiB"
     assert DECIMAL.text(31.2e9) == "31.2 GB"
     assert DECIMAL.part(79.1e9, 1008e9) == "79.1/1,008 GB"
-    numbers = [0, 2.341, 41200.4, 0.0001, 0.00002, 13.25, 250.0, 1e9]
+    numbers = [0, 2.341, 41200.4, 0.0001, 0.00002, 13.25, 250.0, 1e9, 8.77e-4, 0.009996, 0.0123]
     assert [number_text(number) for number in numbers] == [
         "0",
         "2.341",
@@ -866,6 +885,9 @@ def test_every_number_has_its_unit() -> None:
         "13.25",
         "250",
         "1e+09",
+        "0.000877",
+        "0.01",
+        "0.0123",
     ]
 
 

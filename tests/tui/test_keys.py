@@ -297,7 +297,12 @@ def test_a_note_that_is_shown_is_not_shown_twice() -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("pane", "heading", "first"),
-    [("1", "Here: nodes and ranks", "mark"), ("2", "Here: log", "pace"), ("6", "Here: pace", "longer")],
+    [
+        ("1", "Here: nodes and ranks", "mark"),
+        ("2", "Here: log", "pace"),
+        ("3", "Here: detail", "down"),
+        ("6", "Here: pace", "longer"),
+    ],
 )
 def test_all_keys_begin_with_those_of_the_pane_in_use(pane: str, heading: str, first: str) -> None:
     async def main() -> None:
@@ -543,24 +548,61 @@ def test_help_names_commands_that_there_are(screen: Mapping[str, tuple[str, Sequ
     assert "KEY" in "".join(told)
 
 
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
-        ({"stop": "c"}, "'c' is for"),
-        ({"stopp": "c"}, "did you mean 'stop'"),
 @pytest.mark.parametrize("key", ["+", "X", "é", "ctrl+shift+f12", "alt+comma", "←", "plus", "euro_sign"])
 def test_a_key_by_any_name_is_one(key: str) -> None:
     assert keymap({"stop": key})["stop"].keys
 
 
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"stop": "c"}, "'c' is for"),
+        ({"stopp": "c"}, "did you mean 'stop'"),
+        ({"stop": "nosuchkey"}, "no key 'nosuchkey', for 'stop'; see: cockpit help keys"),
+        ({"stop": "pagdown"}, "did you mean 'pagedown'"),
+        ({"stop": "ctl+x"}, r"no key 'ctl\+x'"),
     ],
 )
 def test_bad_keys_are_refused(keys: dict[str, str], says: str) -> None:
     with pytest.raises(CockpitError, match=says):
         keymap(keys, "config.toml")
-        ({"stop": "nosuchkey"}, "no key 'nosuchkey', for 'stop'; see: cockpit help keys"),
-        ({"stop": "pagdown"}, "did you mean 'pagedown'"),
-        ({"stop": "ctl+x"}, r"no key 'ctl\+x'"),
+
+
+@pytest.mark.parametrize(
+    ("leaving", "over", "title", "short"),
+    [
+        ("", False, "leave; the run continues", "leave"),
+        ("the demo ends and stops its run", False, "quit; stops this run", "quit & stop"),
+        ("the demo ends and stops its run", True, "close", "close"),
+    ],
+)
+def test_what_leaving_does_is_said_alike_in_the_help_and_in_the_last_line(
+    leaving: str, over: bool, title: str, short: str
+) -> None:
+    def plays(stage: Stage) -> None:
+        stage.leaving = leaving
+        if over:
+            ends(stage)
+
+    async def main() -> None:
+        async with played(Scene(play=plays), SIZE) as (app, pilot, _):
+            assert text_of(app).rstrip().splitlines()[-1].split("q ")[-1].startswith(short)
+            await pilot.press("question_mark", "q")
+            await settled(pilot)
+            assert re.search(rf"q +{title}", text_of(app))
+
+    asyncio.run(main())
+
+
+def test_enter_in_the_small_detail_opens_the_tab() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+            await pilot.press("tab")
+            assert screen(app).pane.id == "glance"
+            await pilot.press("enter")
+            assert shown(app) == "detail"
+
+    asyncio.run(main())
 
 
 def test_help_and_palette_list_every_command() -> None:

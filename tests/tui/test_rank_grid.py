@@ -138,6 +138,18 @@ def test_a_meter_is_drawn_where_one_is_high_and_stays_for_a_while() -> None:
     assert columns == [["node", "ranks", "mem"]] * 2 + [["node", "ranks"]]
 
 
+def test_meters_of_a_run_go_with_it() -> None:
+    model = running(1, 8)
+    busy(model, "gpu01", memory=500)
+
+    async def play(grid: RankGrid, pilot: Pilot[None]) -> None:
+        assert "mem" in cast(Grid, grid.app).lines()[0]
+        grid.ended = True
+        grid.update_model(model, None, NOW + 1)
+
+    assert lines(model, play=play) == ["  node  ranks", "  gpu01 ●●●● ●●●●"]
+
+
 @pytest.mark.parametrize(
     ("width", "names"), [(43, ["gpu", "mem"]), (42, ["gpu"]), (76, ["gpu", "mem", "cpu"])]
 )

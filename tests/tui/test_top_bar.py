@@ -181,6 +181,17 @@ def test_the_state_of_the_run(name: str) -> None:
     assert shown(model, glyphs=ASCII).split("  ")[1].isascii()
 
 
+def test_ranks_that_were_told_to_stop_are_no_failure() -> None:
+    def ranks(model: RunModel) -> tuple[str, str]:
+        head = Head("otter", model, Metrics(), NOW - 761, NOW)
+        return next(part.pieces[1] for part in TopBar().parts(head) if part.pieces[0][0] == "ranks ")
+
+    assert ranks(states()["stopped"][0]) == ("0/4", "strong")
+    failed = running(1, 2)
+    exits(failed, 1)
+    assert ranks(failed) == ("1/2", "bad")
+
+
 def test_the_clock_of_a_run_that_is_over_stands_where_it_ended() -> None:
     model = running(1, 1)
     exits(model, 0, 0, ago=61)

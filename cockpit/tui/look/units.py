@@ -45,8 +45,8 @@ def _rounded(number: float) -> str:
 
 
 def number_text(number: float) -> str:
-    """A plain number to four significant digits: ``41,200``, ``2.341``, ``0.0001``."""
-    if number and (abs(number) >= 1e7 or abs(number) < 1e-4):
+    """A plain number to four significant digits, a small one to three: ``41,200``, ``2.341``, ``9.2e-05``."""
+    if number and (abs(number) >= 1e7 or abs(number) < 0.01):
         return f"{number:.3g}"
     digits = 0 if abs(number) >= 1000 else 1 if abs(number) >= 100 else 2 if abs(number) >= 10 else 4
     text = f"{number:,.{digits}f}"

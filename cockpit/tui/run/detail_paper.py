@@ -10,6 +10,7 @@ from typing import Any
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import GpuSample, NodeSample
+from cockpit.core.cutting import cut_middle
 from cockpit.core.finding import Finding
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.sources import Output
@@ -64,6 +65,7 @@ class About:
     :param pages: pages about the run, and whose log names them
     :param log: where the rank's log is on its node, in words; empty: in the run folder
     :param part: which of it is shown
+    :param more: the key that shows what stays, of which this is only the command; empty: this is all of it
     :param sizes: how bytes are written
     :param plain: shades and letters instead of colours
     :param nccl: what ranks say of their NCCL, and what is wrong by that
@@ -82,6 +84,7 @@ class About:
     pace: Pace | None = None
     pages: Sequence[tuple[Output, Tracker]] = ()
     part: Part = Part.ALL
+    more: str = ""
     sizes: Sizes = BINARY
     plain: bool = False
     nccl: Table = NOTHING
@@ -204,9 +207,21 @@ def page_lines(sight: About, paper: Paper) -> Iterator[Line]:
         yield from paper.text(f"  in the log of {whose}", "label")
 
 
-def command_lines(sight: About, paper: Paper) -> Iterator[Line]:
+def more_lines(sight: About, what: str, paper: Paper) -> Iterator[Line]:
+    """The beginning of the command, and where ``what`` is."""
+    sign = "~" if paper.glyphs.ascii else "…"
+    room = max(8, paper.width - LABEL)
+    yield from paper.row("command", cut_middle(safe(_command(sight), 4000), room, sign))
+    yield from paper.text(f"{sight.more}: {what}", "label")
+
+
+def _command(sight: About) -> str:
     argv = sight.plan.get("argv") or ()
-    text = str(sight.plan.get("text") or "") or " ".join(map(render_word, argv))
+    return str(sight.plan.get("text") or "") or " ".join(map(render_word, argv))
+
+
+def command_lines(sight: About, paper: Paper) -> Iterator[Line]:
+    text = _command(sight)
     if not text:
         return
     whose = f"that starts the ranks of {safe(sight.node)}"

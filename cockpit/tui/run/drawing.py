@@ -296,8 +296,6 @@ class Drawing:
         process = None if rank is None else board.model.ranks[rank]
         if pane.id == "glance":
             entitle(pane, "", f"rank {rank}" if process is not None else node)
-            if process is not None and self.recorded:
-                self._environs.wants(process)  # then it is known why it is not known
         else:
             if process is not None and self._environs.wants(process):
                 self.screen.run_worker(self._environs.fetch(process), group="environ")
@@ -305,6 +303,8 @@ class Drawing:
                 self.screen.run_worker(self._nccl.read(), group="nccl")
         environ = None if process is None else self._environs.of(process)
         log = "" if process is None else self.session.source.log_place(process)
+        part = self._part(pane)
+        more = self.screen.app.key_of("detail") if pane.id == "glance" and part is Part.ALL else ""
         pane.show(
             About(
                 node,
@@ -319,7 +319,8 @@ class Drawing:
                 log,
                 board.pace,
                 board.pages.named,
-                self._part(pane),
+                part,
+                more,
                 SIZES[self.screen.app.units],
                 plain=self._plain,
                 nccl=self._nccl.table,

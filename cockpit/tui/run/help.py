@@ -45,6 +45,10 @@ _PACE = (
     "A node whose ranks agree is one row. {zoom} shows the pane alone, with a row for each rank.",
     "Where there is little room, ranks that are slow by about as much share a row.",
 )
+_DETAIL = (
+    "{down} {up} scroll · {page_down} {page_up} a page · {zoom}: alone · {copy} copies all of it",
+    "{previous_rank} {next_rank} previous, next rank · {failed_log}: the log of the rank that failed first",
+)
 _EVENTS = (
     "What happened, on one clock over all nodes, newest last.",
     "",
@@ -57,7 +61,12 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "log": ("log", _LOG),
     "glance": (
         "detail",
-        ("The node or rank under the cursor; it scrolls.", "With {detail} open, it shows only what changes."),
+        (
+            "The node or rank under the cursor; {open} or {detail}: with its environment and files, too.",
+            "With that open, it shows only what changes.",
+            "",
+            *_DETAIL,
+        ),
     ),
     "detail": (
         "detail",
@@ -65,6 +74,8 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
             "The process of the node or rank under the cursor, its command, and the environment it was",
             "started with; its measurements too, unless the pane on the left shows all of these.",
             "Secrets stay on the node.",
+            "",
+            *_DETAIL,
         ),
     ),
     "pace": ("pace", _PACE),

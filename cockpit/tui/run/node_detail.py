@@ -21,6 +21,7 @@ from cockpit.tui.run.detail_paper import (
     mapping,
     measured_ago,
     memory_used,
+    more_lines,
     page_lines,
     safe,
     variable_lines,
@@ -45,6 +46,10 @@ def node_lines(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
         yield from _survivors(node, paper)
         yield from _remarks(node, paper)
     if sight.part is Part.NOW:
+        return
+    if sight.more:
+        yield Line()
+        yield from more_lines(sight, "what was found on it, environment, files", paper)
         return
     yield from nccl_lines(sight, mask_of(node.ranks), paper)
     yield from page_lines(sight, paper)

@@ -105,7 +105,7 @@ class Notice:
         how = one_line(endings(model), limit=400)
         if self._recorded:
             return f"RECORDED RUN · it ended {when} · nothing here is live · {how}"
-        return f"ended {when} · {how} · {self._keys['leave']} closes"
+        return f"ended {when} · {how}"
 
     def _reading_along(self) -> str:
         """Who writes the spool instead of us, and whether it still does."""

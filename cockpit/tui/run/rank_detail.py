@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -33,13 +33,14 @@ from cockpit.tui.run.detail_paper import (
     mapping,
     measured_ago,
     memory_used,
+    more_lines,
     number,
     page_lines,
     safe,
     variable_lines,
 )
 from cockpit.tui.run.nccl_lines import nccl_lines
-from cockpit.tui.run.stall import standing
+from cockpit.tui.run.stall import may_finish, standing
 
 
 def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[Line]:
@@ -64,6 +65,11 @@ def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[L
         yield from _readings(sight, rank.rank, paper)
     if sight.part is Part.NOW:
         return
+    if sight.more:
+        yield Line()
+        yield from _life(sight, node, rank, paper)
+        yield from more_lines(sight, "process, environment, files", paper)
+        return
     yield from _process(sight, node, rank, local, paper)
     yield from nccl_lines(sight, 1 << rank.rank, paper)
     yield from page_lines(sight, paper)
@@ -78,7 +84,7 @@ def _rank_measures(sight: About, node: Node, rank: Rank, local: int, paper: Pape
     yield from paper.measure("cpu", points, value, "running", high=max(100.0, *points, 0.0))
     points = trends.rank(rank.rank, "rss_bytes")
     size = sample.rss_bytes
-    value = "" if size is None else sizes.text(size) + _most(points, sizes.text)
+    value = "" if size is None else _and_most(size, points, sizes.text)
     yield from paper.measure("rss", points, value, "spark", **_span_of(points))
     index = _gpu_of(sight, node, rank, local)
     if index is not None:
@@ -94,7 +100,7 @@ def _rank_measures(sight: About, node: Node, rank: Rank, local: int, paper: Pape
     if steps and (sight.pace is None or sight.pace.of(rank.rank).span is None):
         # Equal steps are drawn at half height, so that a slow one stands out.
         high = max(2 * median(steps), max(steps))
-        value = span_text(steps[-1]) + _most(steps, span_text)
+        value = _and_most(steps[-1], steps, span_text)
         yield from paper.measure("step", steps, value, "rank", high=high)
 
 
@@ -193,16 +199,18 @@ def _span_of(points: Sequence[float]) -> dict[str, float]:
 
 
 def _percent(value: float | None, points: Sequence[float]) -> str:
-    return "" if value is None else f"{value:,.0f} %" + _most(points, lambda most: f"{most:,.0f} %")
+    return "" if value is None else _and_most(value, points, "{:,.0f} %".format)
 
 
-def _most(points: Sequence[float], text: Any) -> str:
-    return f"  max {text(max(points))}" if len(points) > 1 else ""
+def _and_most(value: float, points: Sequence[float], text: Callable[[float], str]) -> str:
+    """A value, and the most it has been, unless they read the same."""
+    said = text(value)
+    most = text(max(points)) if len(points) > 1 else said
+    return said if most == said else f"{said}  max {most}"
 
 
-def _process(sight: About, node: Node, rank: Rank, local: int, paper: Paper) -> Iterator[Line]:
-    yield from paper.heading("Process")
-    yield from paper.row("local rank", f"{local} on {safe(node.name)}")
+def _life(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[Line]:
+    """From when to when the process ran."""
     if rank.started_at is not None:
         started = rank.started_at - node.offset_s
         ran = (sight.model.ended_at(rank) if rank.ended_at is not None else sight.now) - started
@@ -211,6 +219,12 @@ def _process(sight: About, node: Node, rank: Rank, local: int, paper: Paper) -> 
     if rank.ended_at is not None:
         text = f"{clock_text(sight.model.ended_at(rank))}, {safe(rank.text, 500)}"
         yield from paper.row("ended", text, state_name(rank))
+
+
+def _process(sight: About, node: Node, rank: Rank, local: int, paper: Paper) -> Iterator[Line]:
+    yield from paper.heading("Process")
+    yield from paper.row("local rank", f"{local} on {safe(node.name)}")
+    yield from _life(sight, node, rank, paper)
     sample = rank.sample or RankSample()
     for name, count in (("threads", sample.threads), ("children", sample.children)):
         yield from paper.row(name, "" if count is None else f"{count:,}")
@@ -234,7 +248,8 @@ def _readings(sight: About, rank: int, paper: Paper) -> Iterator[Line]:
     total = f" of {reading.total:,}" if step and reading.total is not None else ""
     age = "" if progress is None else f", ended {span_text(max(0.0, progress.age_s))} ago"
     took = reading.step_s if progress is None or progress.step_s is None else progress.step_s
-    left = sight.metrics.time_left_of(rank, sight.now) if live else None
+    goes_on = live and may_finish(sight.model) and not sight.model.watch.stalled
+    left = sight.metrics.time_left_of(rank, sight.now) if goes_on else None
     rows = [
         ("step", step + total + age),
         ("epoch", _plain(reading.epoch)),

@@ -221,7 +221,10 @@ class RankGrid(MovingPane):
         """How nodes differ, and which columns that takes."""
         nodes, now = list(self._model.nodes.values()), self._now
         before = self._drawn(), self._linked, bool(self._measured)
-        self._measured = meters.measured(nodes, self._short, now)
+        if self.ended:  # how busy its nodes were last says nothing of them now
+            self._measured, self._needed = [], {}
+        else:
+            self._measured = meters.measured(nodes, self._short, now)
         self._needed |= {one.name: now + meters.LASTS_S for one in self._measured if one.odd or one.high}
         self._linked = link_is_said(nodes, self._look())
         if before != (self._drawn(), self._linked, bool(self._measured)):

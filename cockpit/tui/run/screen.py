@@ -210,7 +210,7 @@ class RunScreen(CommandScreen):
         self._tabs.entitle()  # in a narrow terminal the strip has no frame for names
         self.set_class(height < LOW, "-low")
         self.set_class(height < FLAT, "-flat")
-        self.check_size(width, height, f"\nThe run continues; {self.app.key_of('leave')} leaves.")
+        self.check_size(width, height, f"\n{self.app.key_of('leave')}: {self.app.leave_words[0]}")
 
     @property
     def _view(self) -> View:
@@ -349,6 +349,8 @@ class RunScreen(CommandScreen):
             if pane.current and pane.current.evidence:
                 return self._no_evidence()
             return "" if pane.current and pane.current.node else "no node or rank to go to"
+        if pane.id == "glance":
+            return ""
         return "all of it is shown here"
 
     def _no_row_to_open(self, row: Row | None) -> str:
@@ -439,9 +441,8 @@ class RunScreen(CommandScreen):
         (focused if focused is not None and focused.is_attached else self._grid).focus()
 
     def renamed(self, pane: Pane) -> Mapping[Id, str]:
-        """What leaving and opening are called here."""
-        leaving = "close" if self.board.model.over else "end it" if self._flight.leaving else "leave"
-        here: dict[Id, str] = {"leave": leaving}
+        """What zooming and opening are called here."""
+        here: dict[Id, str] = {}
         if pane.id == "pace":
             here["zoom"] = "all panes" if self.zoomed else f"all {len(self.board.model.ranks):,} ranks"
         return here | {"open": "copy"} if isinstance(pane, CommandList) else here
@@ -581,6 +582,8 @@ class RunScreen(CommandScreen):
             self._open_entry(pane)
         elif isinstance(pane, CommandList):
             self.action_command("copy")
+        else:
+            self._go("detail")
 
     def undoable(self) -> Sequence[tuple[object, Callable[[], object]]]:
         """What esc undoes, the nearest first."""
@@ -622,9 +625,9 @@ class RunScreen(CommandScreen):
         self._log.next_level(level, step)
 
     def text_to_copy(self) -> str:
-        """The item or line under the cursor."""
+        """The item or line under the cursor, or all of a detail."""
         pane = self.pane
-        return pane.copy_text() if isinstance(pane, ListPane) else self._log.copy_line()
+        return pane.copy_text() if isinstance(pane, ListPane | Detail) else self._log.copy_line()
 
     def _do_copy_command(self) -> None:
         self.app.copy(join(["cockpit", *self._logs_words()]))

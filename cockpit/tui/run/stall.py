@@ -11,6 +11,11 @@ IDLE_S = 10.0
 """Seconds without a key after which a stall may move the focus."""
 
 
+def may_finish(model: RunModel) -> bool:
+    """Whether the run may reach its last step, once it goes on if it stands still."""
+    return not (model.over or model.stop_reason or model.first_failure())
+
+
 def stands_still(model: RunModel) -> bool:
     """Whether it is known that the run stands still now."""
     return model.watch.stalled and not model.over and model.first_failure() is None

@@ -63,8 +63,10 @@ class StallBanner(Banner):
         width = self.size.width
         right = ""
         if y == 0:
-            words = (word if width < WIDE else f"{name}: {word}" for name, word in self._certainties.items())
-            right = one_line(" · ".join(words), limit=40)
+            # One word where there is room for no more: beside whom the others wait for, it is of that.
+            one = width < WIDE or len({*self._certainties.values()}) == 1
+            words = [*self._certainties.values()][:1] if one else map(" ".join, self._certainties.items())
+            right = one_line(", ".join(words), limit=40)
         pieces = fit(self.lines[y], width - 3 - (cell_len(right) + 2 if right else 0))
         gap = width - 3 - cell_len(right) - sum(cell_len(text) for text, _ in pieces)
         end = [(" " * max(0, gap), ""), (right, "who")] if right else []

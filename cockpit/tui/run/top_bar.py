@@ -18,6 +18,7 @@ from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import number_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.line import Part
+from cockpit.tui.run.stall import may_finish
 
 AGES = 1e9
 """Seconds (three decades): a longer span is not real: a node may send any time."""
@@ -66,8 +67,8 @@ class TopBar(Bar):
         if not 0 <= elapsed < AGES:
             elapsed = max(0.0, head.now - head.began)
         alive, total = model.alive(), len(model.ranks)
-        bad = any(rank.failed for rank in model.ranks.values())
-        well = "bad" if bad else "good" if alive == total else "strong"
+        # Ranks that were told to stop have not failed.
+        well = "bad" if model.first_failure() else "good" if alive == total else "strong"
         slowest = self._slowest(head)
         short = Part(((f"{sign} job ended", style),), 0)
         name = (one_line(head.run), "strong")
@@ -150,8 +151,7 @@ def _step_text(seconds: float) -> str:
 
 def _goes_on(head: Head) -> bool:
     """Whether the run may reach its last step."""
-    model = head.model
-    return not (head.recorded or model.over or model.stop_reason or model.first_failure())
+    return not head.recorded and may_finish(head.model)
 
 
 def state_of(
