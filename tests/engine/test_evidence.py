@@ -167,7 +167,7 @@ def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     for name in NODES:
         night.kill(name)
     said = night.cockpit("attach", RUN, "--plain").stderr
-    lines = [each for each in said.splitlines() if "evidence of" in each]
+    lines = [each for each in said.splitlines() if "snapshot of" in each]
     assert len(lines) == 1, said
     (line,) = lines
     assert "the ranks of na,nb had made no progress" in line
@@ -180,7 +180,7 @@ def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
     assert "at train.py:7 load" in shown.stdout
     assert "taken by its nodes" in shown.stderr
     assert "rank 1" in night.cockpit("stacks", RUN, "--list").stdout
-    assert "evidence of" in night.cockpit("ps", RUN).stdout
+    assert "snapshot of" in night.cockpit("ps", RUN).stdout
     (spooled,) = (night.folder / "state").glob(f"cockpit/runs/{RUN}/evidence")
     for place in (spooled, night.node("na") / "evidence"):
         until_removed(place)
@@ -198,7 +198,7 @@ def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
         night.kill(name)
     until_removed(night.node("nb"))
     said = night.cockpit("attach", RUN, "--plain", "--give-up", "5").stderr
-    (line,) = [each for each in said.splitlines() if "evidence of" in each and "saved by" in each]
+    (line,) = [each for each in said.splitlines() if "snapshot of" in each]
     assert "(rank 1 failed): rank 1 exited 3" in line
     (none,) = [each for each in said.splitlines() if "no evidence from" in each]
     assert "no evidence from nb (" in none
@@ -216,7 +216,7 @@ def test_with_torch_its_steps_and_recorders_are_kept(night: Night) -> None:
     for name in NODES:
         night.kill(name)
     said = night.cockpit("attach", RUN, "--plain").stderr
-    (line,) = [each for each in said.splitlines() if "evidence of" in each]
+    (line,) = [each for each in said.splitlines() if "snapshot of" in each]
     assert "rank 1 is not in all_reduce" in line
     (one,) = json.loads(night.cockpit("stacks", RUN, "--list", "--json").stdout)
     assert "load_batch" in one["verdict"]["where"]

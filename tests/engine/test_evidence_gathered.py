@@ -258,7 +258,7 @@ def test_nobody_has_stood_still_since_a_time_to_come() -> None:
     [
         ({}, ["gpu01: its run record names evidence that doesn't exist"]),
         ({NAME: GOOD[:-1]}, ["gpu01: can't fetch its evidence: its evidence is invalid: "]),
-        ({NAME: GOOD}, ["evidence of "]),
+        ({NAME: GOOD}, ["snapshot of "]),
     ],
     ids=["not there", "damaged", "good"],
 )

@@ -48,6 +48,11 @@ STAGES = {
     "sweep": "ending processes that the run left behind",
 }
 
+STAGES_OF_MANY = {
+    "term": "sent SIGTERM to their ranks",
+    "finalising": "their ranks have ended; the profiler writes its report",
+}
+"""The same of several nodes, where that differs."""
 
 UNRECORDED = "supervisor was killed; rank exits may not be recorded"
 """The note of a node whose supervisor is gone."""
@@ -70,7 +75,7 @@ class Entry:
     :param node: the node it is about; empty for the whole run
     :param rank: the rank it is about, if it is one
     :param aside: left out if only news is wanted; the start of a rank, for example
-    :param common: the sentence without its subject, if several may do it at once
+    :param common: the sentence without its subject, as it is said of several that do it at once
     :param sources: the nodes or ranks that one entry for several is about
     :param see: a command that shows more
     :param evidence: it is about evidence that was kept
@@ -339,6 +344,11 @@ def _of_node(at: float, node: str, sentence: str, level: str = "info", *, aside:
     return Entry(at, f"{node}: {sentence}", level, node, aside=aside, common=sentence)
 
 
+def _tell_stage(run: Run, said: set[str], node: str, at: float, fact: events.Stage) -> Entry:
+    entry = _of_node(at, node, STAGES.get(fact.stage, fact.stage))
+    return replace(entry, common=STAGES_OF_MANY.get(fact.stage, entry.common))
+
+
 def _linked(node: Node, at: float, fact: events.LinkChanged) -> Node:
     since = node.link_since if node.link == fact.state else at
     return replace(node, link=fact.state, link_since=since, link_why=fact.why)
@@ -597,7 +607,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Stage: EventKind(
         NODE,
         _node(lambda node, at, fact: replace(node, stage=fact.stage)),
-        _says(lambda fact: STAGES.get(fact.stage, fact.stage)),
+        _tell_stage,
     ),
     events.Report: EventKind(NODE, _report, _tell_report),
     events.Survivors: EventKind(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -76,9 +75,6 @@ class Timeline:
         fold.add(entry)
 
 
-_ITS_RANKS = re.compile(r"\bits ranks\b")
-
-
 def _alike(entry: Entry) -> str | bytes:
     """What entries that are told as one have in common.
 
@@ -129,8 +125,7 @@ class _Fold:
         nodes = in_order({node for node, _ in item.sources}, order)
         who = f"{ranks_named(ranks)} " if ranks else f"{nodes_text(nodes)}: "
         node, writer = item.sources[0] if len(item.sources) == 1 else ("", None)
-        said = item.text.decode()
-        text = who + (_ITS_RANKS.sub("their ranks", said) if len(nodes) > 1 else said)
+        text = f"{who}{item.text.decode()}"
         sources, rank = tuple(item.sources), rank_of(writer)
         return _harmless(replace(self.first, text=text, node=node, rank=rank, sources=sources))
 
