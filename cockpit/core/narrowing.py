@@ -9,7 +9,6 @@ from cockpit.core.expressions import Expression
 from cockpit.core.logs.query import leading_sets
 from cockpit.core.masks import mask_of
 from cockpit.core.ranks import read_nodes
-from cockpit.errors import CockpitError
 
 _RANKS = re.compile(r"(?:ranks? )?\s*(\d+\s*(-\s*\d+\s*)?(,\s*\d+\s*(-\s*\d+\s*)?)*)")
 
@@ -46,10 +45,7 @@ class Narrowing:
         elif _SET.fullmatch(self._text):
             self._names = read_nodes(self._text)
         elif self._text:
-            try:
-                self._search = Expression(self._text, fold=self._text.islower()).search
-            except CockpitError as error:
-                raise CockpitError(f"not a regular expression: {error}") from None
+            self._search = Expression(self._text, fold=self._text.islower()).search
 
     def ranks(self, nodes: Mapping[str, int], about: Callable[[Search], int]) -> int:
         """Those of a run.

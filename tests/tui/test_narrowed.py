@@ -71,7 +71,7 @@ def test_escape_and_a_mistake() -> None:
             await pilot.press("slash", *"rank 13", "enter")
             assert "1 of 8 · ranks 1 of 64" in text_of(app)
             await pilot.press("slash", "left_parenthesis")
-            await until(pilot, lambda: "not a regular expression" in text_of(app), "what is wrong")
+            await until(pilot, lambda: "subpattern at character 8" in text_of(app), "what is wrong")
             assert "1 of 8" in text_of(app), "what it was narrowed to stays"
             await pilot.press("escape")
             await until(pilot, lambda: "8 · ranks 64" in text_of(app), "all again")
