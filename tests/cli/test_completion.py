@@ -51,10 +51,63 @@ def next_words(*words: str) -> list[str]:
         (["run", "--cwd", ""], []),
         (["run", ""], []),
         (["nothing", ""], []),
+        (["--v"], ["--version"]),
+        (["run", "--launcher=c"], ["--launcher=command"]),
+        (["run", "--launcher", "=", "c"], ["command"]),
+        (["run", "--launcher", "="], ["deepspeed", "torchrun", "accelerate", "command", "per-node"]),
+        (["logs", "otter", "--rank", "0,2,"], ["0,2,1", "0,2,3"]),
+        (["run", "h", "--profile-ranks", "4"], ["4"]),
+        (["run", "-w", "gpu0,g"], ["gpu0,gpu1"]),
+        (["logs", "--node", "gpu0", "ot"], ["otter"]),
+        (["logs", "otter", ""], []),
+        (["collect", "otter", ""], []),
+        (["compare", "otter", "h"], ["heron"]),
+        (["clean", "otter", "h"], ["heron"]),
+        (["profile", "sh"], ["show"]),
+        (["profile", "show", ""], ["last", "heron", "otter"]),
+        (["profile", "show", "otter", ""], []),
+        (["profile", "otter", ""], []),
     ],
 )
 def test_what_may_come_next(words: list[str], found: list[str]) -> None:
     assert next_words(*words) == found
+
+
+def test_a_run_is_offered_by_the_last_word_of_its_name_if_that_was_begun() -> None:
+    for number in (1, 2):
+        for word in ("grouse", f"tern{number}"):
+            name = f"2026113{number}-101500-{word}"
+            RunFolder.create(
+                Manifest(name, 9.0 + number, [NodeEntry("gpu9", "/none", [0])], "command", ["train.py"], "/")
+            )
+    assert next_words("logs", "te") == ["tern2", "tern1"]
+    assert next_words("logs", "gr") == [], "which one?"
+    assert next_words("logs", "2026") == [
+        f"2026113{number}-101500-{word}"
+        for number, word in ((2, "tern2"), (2, "grouse"), (1, "tern1"), (1, "grouse"))
+    ]
+
+
+def test_a_damaged_run_is_offered_too() -> None:
+    (RunFolder.find("heron").path / "manifest.json").write_text("{")
+    assert set(next_words("logs", "")) == {"last", "heron", "otter"}
+
+
+def test_nodes_are_those_of_the_hostfile(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("big1 slots=2\nbig2 slots=2\n")
+    assert next_words("plan", str(hosts), "--node", "") == ["big1", "big2"]
+    assert next_words("run", str(hosts), "--exclude", "big1,") == ["big1,big2"]
+
+
+def test_what_a_word_is_for_is_cut_between_words() -> None:
+    topics = dict(candidates(["help", ""], VERBS))
+    assert topics["exit-codes"] == "Exit codes"
+    texts = [text for verb in VERBS for _, text in candidates([verb, "--"], VERBS)]
+    cut = [text.removesuffix(" …") for text in texts if text.endswith("…")]
+    assert cut
+    assert not [text for text in cut if not text[-1].isalnum() and text[-1] not in ",.:)'"]
+    assert max(map(len, texts)) <= 70
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -97,7 +150,7 @@ def in_shell(tmp_path: Path, shell: str, script: str) -> list[str]:
 def test_bash(tmp_path: Path) -> None:
     script = """
 source <(cockpit completion bash)
-for line in "cockpit st" "cockpit stop " "cockpit logs otter --rank "; do
+for line in "cockpit st" "cockpit stop " "cockpit logs otter --rank " "cockpit run --launcher = c"; do
     read -ra COMP_WORDS <<< "$line"
     [[ $line == *" " ]] && COMP_WORDS+=("")
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
@@ -107,7 +160,7 @@ done
 complete -p cockpit
 """
     *found, bound = in_shell(tmp_path, "bash", script)
-    assert found == ["stacks stop", "last heron otter", "0 1 2 3"]
+    assert found == ["stacks stop", "last heron otter", "0 1 2 3", "command"]
     assert bound == "complete -o default -F _cockpit cockpit"
 
 
