@@ -29,7 +29,7 @@ def test_a_slow_rank_is_named_with_its_share_and_what_to_type() -> None:
         32,
         "warning",
     )
-    assert found.evidence == ("rank 5: 50% more work in a step than the median rank, since step 0",)
+    assert found.evidence == ("rank 5: 50 % more work in a step than the median rank, since step 0",)
     assert found.steps[0].command == "cockpit stacks otter --samples 3"
 
 

@@ -96,7 +96,9 @@ def test_a_slow_rank_is_named_with_its_work_and_never_surely() -> None:
     taken = snapshot(16, still(ALL_REDUCE), {13: SLEEPS})
     found = verdict(knowing(taken, 0.2, SlowRank(13, 1.5, 0.5, 0.66), usual_s=1.5))
     named(found, "slow", 13, certainty="likely")
-    assert found.what == ("rank 13 is slow: work 1.5 s per step against 0.5; the others wait 66% of the time")
+    assert found.what == (
+        "rank 13 is slow: work 1.5 s per step against 0.5; the others wait 66 % of the time"
+    )
     assert (found.where, found.severity, found.since) == ("data.py:118 read_shard", "warning", None)
     assert found.evidence == ("step 20, 0.2 s ago", "rank 13: sleeps")
     named(verdict(knowing(taken, 0.2)), "moving", certainty="likely")

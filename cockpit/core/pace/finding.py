@@ -33,8 +33,8 @@ def findings(pace: Pace, run: str) -> Iterator[Finding]:
             f"{ranks_named(sorted(one.rank for one in slow))} {_are(slow)} slow",
             ranks=mask_of(one.rank for one in slow),
             evidence=tuple(
-                f"rank {one.rank}: {one.excess:.0%} more {'work' if pace.works else 'time'} in a step "
-                f"than the median rank, since step {pace.apart_since(one.rank):,}{_why(pace, one)}"
+                f"rank {one.rank}: {100 * one.excess:.0f} % more {'work' if pace.works else 'time'} in a "
+                f"step than the median rank, since step {pace.apart_since(one.rank):,}{_why(pace, one)}"
                 for one in slow[:3]
             ),
             certainty="sure",
@@ -49,7 +49,7 @@ def findings(pace: Pace, run: str) -> Iterator[Finding]:
             ranks=mask_of(one.rank for one in late),
             detail="NCCL's recorder knows when CPUs enqueue, not when GPUs compute: they may all be fine",
             evidence=tuple(
-                f"rank {one.rank}: {one.excess:.0%} later than the median rank, "
+                f"rank {one.rank}: {100 * one.excess:.0f} % later than the median rank, "
                 f"since step {pace.apart_since(one.rank):,}"
                 for one in late[:3]
             ),

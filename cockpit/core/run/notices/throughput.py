@@ -151,14 +151,15 @@ class Throughput(Rule):
     def _fallen(self, at: float, pace: Pace, first: _Window, now: _Window) -> Seen:
         less = 1 - median(window.speed for window in self._slow) / self._usual
         step = "" if first.step is None else f" step {first.step:,},"
-        what = f"throughput is {less:.0%} below usual since{step} about {clock(first.at, at)}"
+        what = f"throughput is {100 * less:.0f} % below usual since{step} about {clock(first.at, at)}"
         how = f"{self._said(now.speed)}, usually {self._said(self._usual)} in this run"
         return self._seen("", what, first.at, how, pace)
 
     def _falling(self, at: float, pace: Pace, since: float, best: _Hour, now: _Hour) -> Seen:
         less = 1 - now.usual / best.usual
         what = (
-            f"throughput has fallen slowly: it is {less:.0%} below that of the hour from {clock(best.at, at)}"
+            f"throughput has fallen slowly: it is {100 * less:.0f} % below that of the hour "
+            f"from {clock(best.at, at)}"
         )
         how = f"{self._said(now.usual)} in the last hour, {self._said(best.usual)} in that one"
         return self._seen(_SLOWLY, what, since, how, pace)
@@ -169,7 +170,9 @@ class Throughput(Rule):
             evidence.append(f"the median rank: {why.text}")
         slow = pace.slow()
         if slow:
-            evidence.append(f"rank {slow[0].rank} is {slow[0].excess:.0%} slower than the median rank")
+            evidence.append(
+                f"rank {slow[0].rank} is {100 * slow[0].excess:.0f} % slower than the median rank"
+            )
         name = quote(self.about.name)
         steps: tuple[NoticeStep, ...] = (
             NoticeStep(f"cockpit ps {name}", "steps, CPU and memory of each rank"),

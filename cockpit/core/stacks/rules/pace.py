@@ -75,7 +75,7 @@ def _slow_words(one: SlowRank) -> str:
     what = "work " if one.work else ""
     text = f"{what}{one.work_s:.2g} s per step against {one.usual_s:.2g}"
     text = f"{text} ({one_line(one.why, limit=200)})" if one.why else text
-    return text if one.waits is None else f"{text}; the others wait {one.waits:.0%} of the time"
+    return text if one.waits is None else f"{text}; the others wait {100 * one.waits:.0f} % of the time"
 
 
 def goes_on(case: Case) -> Finding | None:
