@@ -248,19 +248,20 @@ class BaseApp(App[int]):
         """
         from cockpit import config, config_file  # few do this
 
+        chosen = {name: value for name, value in shown.items() if value != getattr(self.config, name)}
+        if not chosen:
+            self.notify("nothing to save", timeout=4)
+            return
         try:
             config_file.remember(paths.config(), chosen)
             others = config.load()
         except CockpitError as error:
             self.complain(error)
             return
+        self.config = replace(self.config, **chosen)
         said = f"saved in {paths.config()}: {', '.join(chosen)}"
         if other := [name for name, value in chosen.items() if getattr(others, name) != value]:
             said += f"; here, {config.LOCAL} overrides {', '.join(other)}"
-        chosen = {name: value for name, value in shown.items() if value != getattr(self.config, name)}
-        if not chosen:
-            self.notify("nothing to save", timeout=4)
-            return
         self.notify(said, timeout=8)
 
     @property
@@ -272,7 +273,6 @@ class BaseApp(App[int]):
         """Close the app; the run continues."""
         self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
 
-        self.config = replace(self.config, **chosen)
     async def _leave(self) -> None:
         code = Exit.LEFT
         try:
