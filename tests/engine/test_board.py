@@ -75,6 +75,7 @@ def test_what_was_printed_while_nobody_watched_has_the_times_of_then(tmp_path: P
     async def story() -> None:
         board.await_missed()
         assert await board.load_last()
+        assert board.metrics.latest.step == 1
         for step in (2, 3):
             line = b"step %d loss 3.5\n" % step
             offset = len(writer.written["gpu1", 0])
@@ -84,7 +85,9 @@ def test_what_was_printed_while_nobody_watched_has_the_times_of_then(tmp_path: P
             assert board.flush(CREATED + 1000)
         assert len(lines_of(board.shown, 0)) == 3, "they are shown at once"
         assert pace.front is None
+        assert board.metrics.latest.step == 3
         await board.load()
+        assert board.metrics.series("step_s") == []
 
     asyncio.run(story())
     rows = all_after(Reader(board.book, Query()), 100)

@@ -70,7 +70,8 @@ class Stage:
         self.nodes = list(nodes)
         self.model = RunModel()
         self.pace = Pace(rank for entry in entries for rank in entry.ranks)
-        self.behind: dict[str, int] = {}
+        self.behind = dict.fromkeys(nodes, 0)
+        self.paused: dict[str, Exception] = {}
         self.secrets: dict[str, str] = {}
         self.saves: list[float] = []
         self.stops_at: float | None = None
@@ -196,6 +197,9 @@ class Stage:
         self.happens(node, kind="rank_exited", at=time.time() - 4.4, rank=rank, code=1, signal=None)
 
     # The session
+
+    def here(self, node: str) -> int:
+        return sum(self.spools[node].offsets().values())
 
     def accompany(self, task: Coroutine[Any, Any, None], what: str) -> None:
         task.close()  # there are no nodes to ask

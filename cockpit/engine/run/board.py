@@ -110,6 +110,8 @@ class Board:
         total, starts = self.book.last(LAST)
         if total < LONG and not self._awaits:
             return False
+        if self._awaits:
+            await self._read_ends()
         last = Logbook(self.folder)
         last.reads_along = self.book.reads_along
         self._books.append(last)
@@ -137,22 +139,13 @@ class Board:
 
     async def load(self, progress: Callable[[float], None] | None = None) -> None:
         """Read the last numbers of the output that is already here, and index it."""
-        self._loaded_at = time.time()
-        awaited, self._awaits = self._awaits, False
-        if awaited:
+        if self._awaits:
+            # What came in portions since then says nothing about the time of a step.
+            self.metrics, self._awaits = Metrics(), False
             steps = said_steps(self.folder, self.model, self.pace)
             for rank, step, at in await asyncio.to_thread(list, steps):
                 self.pace.stepped(rank, step, at, exact=False)
-        for entry in self.manifest.nodes:
-            consoles = (None,) if self.manifest.foreign else ()
-            for rank in (*entry.ranks, *consoles):
-                source = (entry.name, rank)
-                tail = self.book.logs.tail(source, TAIL)
-                if tail:
-                    self.metrics.feed(rank, tail, self._loaded_at)
-                    self.pages.look(source, self.book.logs.read(self.book.logs.number(source), 0, HEAD))
-                    self.pages.read(source, tail, follows=False)
-                    await asyncio.sleep(0)
+        await self._read_ends()
         self._printed |= any(self.book.logs.size(number) for number, _ in self.book.logs.outputs)
         await self.book.load(progress)
         until = time.monotonic() + _SEARCH_S
@@ -164,6 +157,20 @@ class Board:
             note = witnessed(self.model, time.time(), node, Note(str(error)))
             self.model.apply(note)
             self.timeline.tell(note)
+
+    async def _read_ends(self) -> None:
+        """Read the last numbers of the output that is here."""
+        self._loaded_at = time.time()
+        for entry in self.manifest.nodes:
+            consoles = (None,) if self.manifest.foreign else ()
+            for rank in (*entry.ranks, *consoles):
+                source = (entry.name, rank)
+                tail = self.book.logs.tail(source, TAIL)
+                if tail:
+                    self.metrics.feed(rank, tail, self._loaded_at)
+                    self.pages.look(source, self.book.logs.read(self.book.logs.number(source), 0, HEAD))
+                    self.pages.read(source, tail, follows=False)
+                    await asyncio.sleep(0)
 
     async def recall_numbers(self) -> None:
         """Read what the output that was already here says of the training, and when.
