@@ -577,7 +577,7 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "ps-nccl": obj(
-        "`cockpit ps RUN --nccl --json`: what NCCL in the ranks says it uses",
+        "`cockpit ps RUN --nccl --json`: NCCL settings reported by the ranks",
         {
             "run": "string: its name",
             **NCCL,

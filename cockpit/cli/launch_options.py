@@ -29,15 +29,15 @@ from cockpit.plans.words import split
 EPILOG = """examples:
   cockpit {verb} hostfile -- train.py --steps 1000
   cockpit {verb} hostfile --profile {profiler} -- train.py
-  cockpit {verb} hostfile --include 'gpu[01-04]' --launcher torchrun -- -m my.module
+  cockpit {verb} hostfile --include 'gpu[01-04]' --launcher torchrun -- -m train
   cockpit {verb} hostfile --launcher command -- ./any-program
   cockpit {verb} hostfile --launcher per-node -- lightning_train.py
   cockpit {verb} -w 'gpu[01-04]:8' -- train.py
   scontrol show hostnames | cockpit {verb} - -- train.py
   cockpit {verb} --k8s sts/idle -- train.py
 
-The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's ("gpu01:8"), with ranges on top
-("gpu[01-16] slots=8"). Nodes without a slot count get one slot per GPU. Without HOSTFILE or -w:
+The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's ("gpu01:8"), with ranges on \
+top ("gpu[01-16] slots=8"). Nodes without a slot count get one slot per GPU. Without HOSTFILE or -w: \
 /job/hostfile if it exists, as in DeepSpeed.
 """
 

@@ -26,7 +26,7 @@ def add_options(group: argparse._ActionsContainer) -> None:
         metavar="NODES",
         action="append",
         default=[],
-        help="nodes, instead of a HOSTFILE: gpu[01-04]:8,big1:4 (:N is the slots of each); "
+        help="nodes, instead of a HOSTFILE: 'gpu[01-04]:8,big1:4' (:N is the slots of each); "
         "pods: pod/train-[0-3][:CONTAINER]",
     )
 

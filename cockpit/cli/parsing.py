@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -25,6 +26,27 @@ GIVE_UP = (
     "seconds to wait for unreachable nodes after all others have ended (default: 600; the app keeps waiting)"
 )
 """What ``--give-up`` is for."""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps line breaks, and wraps longer lines; of an example only what it is for."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return wrapped(text, width)
+
+
+def wrapped(text: str, width: int) -> str:
+    """A text with its longer lines wrapped; of an example only what it is for."""
+    lines = []
+    for line in text.splitlines():
+        example = re.match(r"  .*\S {2,}(?=\S)", line)
+        if len(line) <= width or (line.startswith("  ") and not example):
+            lines.append(line)
+            continue
+        head = example[0] if example else ""
+        rest = textwrap.wrap(line[len(head) :], max(20, width - len(head)), break_long_words=False)
+        lines += [head + rest[0], *(" " * len(head) + more for more in rest[1:])]
+    return "\n".join(lines)
 
 
 class _Help(argparse.Action):
@@ -47,7 +69,7 @@ class Parser(argparse.ArgumentParser):
             prog=f"cockpit {verb}",
             description=description,
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             allow_abbrev=False,
             add_help=False,
         )
@@ -234,7 +256,8 @@ def whole(what: str, least: int = 0, most: int | None = None) -> Callable[[str],
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and len(text) < 16 and least <= int(text) <= (most or int(text)):
             return int(text)
-        raise argparse.ArgumentTypeError(f"not {what}: {text!r}{bounds}")
+        wrong = "out of range" if text.isascii() and text.isdigit() else f"not {what}"
+        raise argparse.ArgumentTypeError(f"{wrong}: {text!r}{bounds}")
 
     return read
 

@@ -51,7 +51,7 @@ def run_folder(
     """
     if word is None:
         if run is None:
-            raise CockpitError("which run? give its name", hint="see: cockpit ps")
+            raise CockpitError("no run given", hint="see: cockpit ps")
         return find(run)
     if run is not None:
         raise CockpitError(f"{run} and --slurm both name a run", hint="give one of the two")

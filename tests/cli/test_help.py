@@ -8,6 +8,7 @@ import pytest
 
 from cockpit.cli import topics
 from cockpit.cli.main import VERBS, main
+from cockpit.cli.parsing import wrapped
 from cockpit.errors import Exit
 
 MANY = ("run", "ps", "plan", "doctor", "attach", "stacks", "clean", "profile", "demo")
@@ -39,6 +40,23 @@ def test_the_help_of_a_verb_has_a_dozen_options_at_most_and_its_whole_help_all(
     else:
         assert brief == whole
     assert options(shown(capsys, "help", verb)) == brief
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_a_terminal(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for word in ("--help", "--help-all"):
+        assert max(map(len, shown(capsys, verb, word).splitlines())) <= 80
+
+
+def test_an_example_is_not_wrapped_but_what_it_is_for_is() -> None:
+    assert wrapped("  cockpit run hostfile -- a.py", 20) == "  cockpit run hostfile -- a.py"
+    assert wrapped("  cockpit ps      a few words to wrap of it", 40) == (
+        "  cockpit ps      a few words to wrap of\n                  it"
+    )
+    assert wrapped("one two\nthree four five six seven", 20) == "one two\nthree four five six\nseven"
 
 
 def test_a_verb_wins_over_the_page_of_its_name_and_says_how_to_open_that(

@@ -15,6 +15,9 @@ from tests.needs import lacking
 def test_they_are_those_of_the_program() -> None:
     """``make docs`` writes them."""
     assert {path.name: path.read_text() for path in FOLDER.glob("*.1")} == dict(pages())
+    for text in dict(pages()).values():
+        assert "\n.nh\n" in text, "options are not to be broken at their dashes"
+        assert "\nshow all options" not in text
     assert {f"cockpit-{verb}.1" for verb in VERBS} < {path.name for path in FOLDER.iterdir()}
 
 

@@ -174,7 +174,7 @@ def test_where_only_ascii_is_shown_nothing_else_is_printed(
         (["show", "otter", "--ranks", "3"], "--ranks goes with: cockpit profile RUN"),
         (["show", "otter", "1", "2"], "unexpected argument '2'; cockpit profile show RUN"),
         (["otter", "--seconds", "0"], "expected more than 0"),
-        (["show"], "which run?"),
+        (["show"], "no run given"),
         (["show", "otter"], "no profile of it yet; cockpit profile otter"),
         (["show", "otter", "x"], "not the number of a profile: 'x'"),
     ],

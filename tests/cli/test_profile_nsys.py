@@ -127,7 +127,7 @@ def test_a_report_of_a_run_has_its_ranks(
         (["show", "otter", "x", "--nsys"], "not the number of a profile: 'x'"),
         (["show", "otter", "more", "--report", "x.sqlite"], "unexpected argument 'more'"),
         (["show", "--report", "gone.sqlite"], "No such file"),
-        (["show", "--nsys"], "which run?"),
+        (["show", "--nsys"], "no run given"),
         (["show", "otter", "--nsys", "--report", "x.sqlite"], "give one of them"),
     ],
 )

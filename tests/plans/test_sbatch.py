@@ -69,7 +69,7 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("-w a:1,b:2", "nodes have 1, 2 slots"),
         ("--nodes 2", "no number of slots"),
-        ("--nodes 0 --slots 1", "not a number of nodes: '0'"),
+        ("--nodes 0 --slots 1", "out of range: '0' (1 to "),
         ("--nodes 2 -w a:1", "--nodes and -w both select nodes"),
     ],
 )

@@ -30,20 +30,20 @@ def parser() -> Parser:
     """Its options."""
     made = Parser(
         "clean",
-        "Remove old runs, here and on their nodes. It first lists what each takes and where, and why one\n"
+        "Remove old runs, here and on their nodes. It first lists what each takes and where, and why one "
         "stays, then asks; without a terminal it only lists, unless --yes is given.\n"
-        "A run stays while anything of it is running, while a cockpit watches it, while its end is not\n"
-        "recorded (--unended), while reports on its nodes were not collected (--uncollected), and while\n"
+        "A run stays while anything of it is running, while a cockpit watches it, while its end is not "
+        "recorded (--unended), while reports on its nodes were not collected (--uncollected), and while "
         "one of its nodes doesn't answer (--here).\n"
-        "Run folders on nodes whose run is not known here are listed with their owner; another machine may\n"
+        "Run folders on nodes whose run is not known here are listed with their owner; another machine may "
         "know them. Only --unknown RUN removes one.\n"
         "Exit codes: 0 listed, or all removed, 3 something could not be removed (it says what).",
         "examples:\n"
-        "  cockpit clean                                   what there is\n"
+        "  cockpit clean                                   list everything\n"
         "  cockpit clean --older-than 30d                  lists, then asks\n"
         "  cockpit clean --older-than 30d --state failed --yes\n"
         "  cockpit clean --keep 20 --larger-than 1G\n"
-        "  cockpit clean -w gpu[01-04]                     run folders that nobody here knows\n"
+        "  cockpit clean -w 'gpu[01-04]'                   run folders that nobody here knows\n"
         "  cockpit clean -w gpu01 --unknown 20261121-040441-otter",
         usual="--older-than --larger-than --state --keep --here --unended --uncollected --unknown --yes "
         "--json",

@@ -28,7 +28,7 @@ def parser() -> Parser:
         "verify them by sha256. If interrupted, run it again: it resumes where it stopped.",
         "FILE is a path on the nodes, or a pattern with * ? [ ] (quote it, so that your shell does not "
         "expand it), relative to the ranks' working directory. If a node lacks a file that another node has, "
-        "that is reported but is no error. "
+        "that is reported but is not an error.\n"
         "Exit codes: 0 everything is here and verified, 3 something is missing (it says what).",
     )
     add_run(made)

@@ -38,9 +38,8 @@ EPILOG = """examples:
   cockpit doctor hostfile -- train.py        also compares the Python files beside train.py
   cockpit doctor hostfile --deep             also: test torch between all nodes, and its speed
 
-Takes the options of `cockpit run` and checks the nodes for such a run. Without --deep,
-nothing is started.
-Exit code: 0 fit, 1 warnings, 3 unfit.
+Takes the options of `cockpit run` and checks the nodes for such a run. Without --deep, nothing is started.
+Exit codes: 0 fit, 1 warnings, 3 unfit.
 """
 
 _NO_TORCH = ("unreachable", "refused", "no_torch", "no_deepspeed")
@@ -119,7 +118,12 @@ def parser() -> Parser:
     )
     add_word(group, "--iface", "NAME", "with --deep: the network interface that ranks must use")
     add_seconds(group, "--deep-timeout", None, f"with --deep: time limit in seconds (default: {DEEP_S:g})")
-    add_word(made, "--node-dir", "DIR", "the --node-dir the run was started with")
+    add_word(
+        made,
+        "--node-dir",
+        "DIR",
+        "check this parent of run folders on the nodes (default: their $TMPDIR or /tmp)",
+    )
     return made
 
 

@@ -36,7 +36,7 @@ def parser() -> Parser:
         "  cockpit explain logs/                  a folder with a log per rank\n"
         "  torchrun train.py 2>&1 | tee console.log; cockpit explain console.log\n"
         "  cockpit explain last                   a run that cockpit started\n\n"
-        "exit code: 1 if a failure was found, 0 if none, 2 if there is nothing to read",
+        "Exit codes: 0 no failure was found, 1 one was, 2 there is nothing to read.",
     )
     made.add_argument(
         "what",
@@ -45,7 +45,7 @@ def parser() -> Parser:
         help="files (plain, gzip, bzip2, xz), folders of logs, -: stdin; or a run's name, or: last (default)",
     )
     add_flag(made, "--json", "one JSON object")
-    add_flag(made, "--nccl", "also what NCCL says it uses, what differs between ranks first")
+    add_flag(made, "--nccl", "also NCCL settings reported by the ranks, differences first")
     add_flag(made, "--rules", "list what it knows: every rule, its meaning and where that is known from")
     made.add_argument(
         "--lang",

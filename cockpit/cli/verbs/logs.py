@@ -70,7 +70,7 @@ def parser() -> Parser:
         metavar="SET",
         action="extend",
         default=[],
-        help="only these nodes: gpu[01-04],gpu07 (repeatable)",
+        help="only these nodes: 'gpu[01-04],gpu07' (repeatable)",
     )
     add_word(
         made,

@@ -53,8 +53,8 @@ EPILOG = f"""examples:
   cockpit profile show last --nsys         sum up the nsys reports of a run on its nodes
   cockpit profile show last --spread       sizes and durations of its collectives
 
-Exit codes: 0 all ranks are in it, 3 some are missing (it says why), 2 no profile can be taken now (it says
-why), 130 Ctrl-C.
+Exit codes: 0 all ranks are in it, 2 no profile can be taken now (it says why), 3 some ranks are missing (it \
+says why), no node answers or the run has ended, 130 Ctrl-C.
 """
 
 
@@ -94,6 +94,7 @@ def parser() -> Parser:
         EPILOG,
         USUAL,
     )
+    made.usage = f"cockpit profile RUN|HOSTFILE [options]\n       cockpit profile {SHOW} RUN [N] [options]"
     made.add_argument(
         "target",
         metavar="RUN|HOSTFILE|show",
@@ -102,7 +103,7 @@ def parser() -> Parser:
         "profile N of a run says (default: the newest)",
     )
     made.add_argument("more", metavar="RUN [N]", nargs="*", help="after show")
-    group = made.add_argument_group("what")
+    group = made.add_argument_group("what to profile")
     group.add_argument(
         "--kind",
         choices=("torch", "cpu", "nsys"),
@@ -290,7 +291,7 @@ async def _fetch(folder: RunFolder, one: Collection) -> None:
 def _show(args: argparse.Namespace) -> int:
     """``cockpit profile show RUN [N]``."""
     if not 1 <= len(args.more) <= 2:
-        what = f"unexpected argument {args.more[2]!r}" if args.more else "which run?"
+        what = f"unexpected argument {args.more[2]!r}" if args.more else "no run given"
         raise CockpitError(what, hint=f"cockpit profile {SHOW} RUN [N]; see: cockpit ps")
     run, *number = args.more
     if args.nsys:

@@ -52,7 +52,7 @@ def parser() -> Parser:
     add_flag(
         made,
         "--nccl",
-        "with RUN: what NCCL in its ranks says it uses, what differs first; see run --nccl-debug",
+        "with RUN: NCCL settings reported by the ranks, differences first; see run --nccl-debug",
     )
     add_word(
         made,

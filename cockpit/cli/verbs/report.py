@@ -54,7 +54,7 @@ def parser() -> Parser:
         type=whole("a number of megabytes", 0, 1024),
         default=1,
         metavar="N",
-        help="with --bundle: so much of each log's end (default: 1)",
+        help="with --bundle: last N MB of each log (default: 1)",
     )
     add_flag(made, "--json", "one JSON object")
     return made

@@ -52,7 +52,7 @@ EPILOG = """examples:
   cockpit stacks from-gpu01/ from-gpu02/     merges two snapshots, each taken on one node
 
 Plain stacks do not disturb training: a rank is paused for about a millisecond, or longer with --native.
-Exit codes: 0 every rank answered, 1 some are missing, 3 none answered.
+Exit codes: 0 every rank answered, 1 some are missing, 3 none answered, or the run has ended.
 """
 
 
@@ -104,6 +104,7 @@ def _run_folder(target: str) -> RunFolder:
 
 def parser() -> Parser:
     made = Parser("stacks", "Python stacks of all ranks of a job, merged, with a verdict.", EPILOG, USUAL)
+    made.usage = "cockpit stacks RUN|HOSTFILE|SNAPSHOT… [options]"
     made.add_argument(
         "target",
         metavar="RUN|HOSTFILE|SNAPSHOT",
