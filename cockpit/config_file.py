@@ -5,6 +5,7 @@ Only who asks for one of these imports this.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import Any
 
 from cockpit import config, paths
 from cockpit.config import Settings
-from cockpit.errors import CockpitError
+from cockpit.errors import CockpitError, os_error
 from cockpit.private import private_dir
 
 if sys.version_info >= (3, 11):
@@ -154,7 +155,9 @@ def begin(path: Path) -> None:
         if isinstance(error, FileExistsError) and os.path.lexists(path):
             hint = "edit it; cockpit config --schema prints what may be in it"
             raise CockpitError("exists already", where=str(path), hint=hint) from None
-        raise CockpitError(f"cannot be written: {error.strerror}", where=str(path)) from None
+        refused = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+        hint = "another folder for settings: XDG_CONFIG_HOME=DIR" if refused else ""
+        raise os_error("cannot be written", path, error, hint=hint) from None
 
 
 def remember(path: Path, chosen: Mapping[str, Any]) -> None:

@@ -76,6 +76,8 @@ def test_that_all_wait_for_agents_is_one_short_sentence(nodes: int, whose: str) 
     assert re.fullmatch(
         rf"0 of {nodes} nodes? answered; waiting \d s for the {re.escape(whose)}", roll.line()
     )
+    roll.running = "--setup"
+    assert roll.line().endswith(f" s for the {whose} (running your --setup)")
 
 
 def test_who_has_answered_before_is_not_said_not_to_have() -> None:

@@ -63,6 +63,8 @@ def test_what_was_typed_is_kept_without_secrets(hostfile: str) -> None:
     program = ["--", "train.py", "--env", "MY_TOKEN=hush: as the program's own word"]
     with pytest.raises(CockpitError, match="not a valid run name"):
         launch(*given, hostfile, *program)
+    with pytest.raises(CockpitError, match="it is too long: at most 64 characters"):
+        launch(*given[:-1], "x" * 300, hostfile, *program)
     found = launch(*given[:-1], "x", hostfile, *program)
     kept = ["--env", "HF_TOKEN", "--env=WANDB_API_KEY", "--env", "NCCL_DEBUG=A=B", "--name", "x"]
     assert found.command == ("cockpit", "plan", *kept, hostfile, *program[:-1], "MY_TOKEN=(secret)")

@@ -215,6 +215,11 @@ def test_of_a_log_that_may_go_on_nothing_is_said_that_is_not_here() -> None:
     assert found(run, b"step 3\n").detail == "no traceback in what was fetched of its output"
 
 
+def test_of_a_node_that_is_lost_there_is_only_the_output_that_was_fetched() -> None:
+    lines = summary(model(events.RankStarted(5), events.NodeLost("its run folder is gone")), "otter")
+    assert "what was fetched of its output: cockpit logs otter --rank 5" in lines
+
+
 OOM = "the kernel's OOM killer killed 1 process of its cgroup while it ran"
 NOT_OOM = "killed from outside, but not by the kernel's OOM killer, which killed no process of its cgroup"
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from cockpit.base.stacks.dump import Dump, Frame, Thread
+from cockpit.base.stacks.kinds import Doing
 from cockpit.core.finding import Finding
+from cockpit.core.stacks.classes import RankClass
 from cockpit.core.stacks.merging import merged
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.errors import CockpitError
@@ -94,3 +96,8 @@ def test_since_when_ranks_stand_is_that_of_the_snapshot_that_counts() -> None:
     old = replace(taken("gpu01", range(2), 100.0), stood={0: 52.0, 1: 60.0})
     new = replace(taken("gpu02", range(1, 4), 103.0), stood={1: 90.0, 3: 70.0})
     assert merged({"old": old, "new": new}).snapshot.stood == {0: 52.0, 1: 90.0, 3: 70.0}
+
+
+@pytest.mark.parametrize(("state", "facts"), [("", "sleeps · frozen"), ("T", "stopped · state T · frozen")])
+def test_who_is_stopped_in_its_sleep_does_not_sleep(state: str, facts: str) -> None:
+    assert RankClass(1, (), Doing("sleep", "", None, "sleeps"), state, "frozen").facts == facts

@@ -132,7 +132,6 @@ def test_sets_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "-w : bad host name"),
         ("a,,b", "-w : bad host name"),
         ("a,b:2,a", "-w a: host a is named twice; keep one of the two"),
         ("-oProxyCommand=x", "-w -oProxyCommand=x: bad host name"),
@@ -150,6 +149,11 @@ def test_bad_sets(text: str, says: str) -> None:
     (line,) = str(caught.value).splitlines()
     assert line.startswith(says)
     assert line.isprintable()
+
+
+def test_a_set_of_nothing_names_no_nodes() -> None:
+    with pytest.raises(CockpitError, match="-w: no nodes given"):
+        hostfile.read_set("")
 
 
 def test_a_file_of_endless_ranges_is_given_up_at_once() -> None:
@@ -225,7 +229,9 @@ def test_absurd_ranges_end_quickly(entry: str) -> None:
 
 
 def test_absurd_slots_and_many_hosts() -> None:
-    assert "more than 4096 slots" in complaints("a slots=" + "9" * 5000)[0]
+    assert complaints("a slots=" + "9" * 5000)[0].endswith(
+        "more than 4096 slots; slots are ranks: usually one per GPU"
+    )
     assert "more than 10000 hosts" in complaints("a[1-6000] slots=1\nb[1-6000] slots=1")[0]
 
 

@@ -61,7 +61,7 @@ def main(words: list[str]) -> int:
     if not args.at:
         what = "there is no terminal to show it on"
         if args.plain or args.json:
-            what = "which moment is to be printed?"
+            what = "no moment given"
         hint = f"add --at MOMENT: {HINT}; for example cockpit replay {quote(args.run)} --at end"
         raise CockpitError(what, where=folder.name, hint=hint)
     return asyncio.run(_print(folder, args))

@@ -36,7 +36,8 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
         lines.append(f"first to fail: {first_text(model, model.judged)}")
         lines += meaning(model.judged)
         if logs:
-            lines.append(f"its output: cockpit logs {quote(run)} --rank {first.rank}")
+            output = "what was fetched of its output" if model.nodes[first.node].lost else "its output"
+            lines.append(f"{output}: cockpit logs {quote(run)} --rank {first.rank}")
         if kills := oom_kills(model, first):
             lines += [kills, oom_step(first).text]
         if probe_is_suspect(model, first):

@@ -87,8 +87,13 @@ class RankClass:
     def facts(self) -> str:
         """What they do, in which state, and whether they move: ``sleeps · frozen``."""
         state = f"state {self.state}" if self.state else ""
-        does = does_words(self.doing.text, self.ranks)
-        return " · ".join(each for each in (does, state, self.moves) if each)
+        return " · ".join(each for each in (self.does, state, self.moves) if each)
+
+    @property
+    def does(self) -> str:
+        """What they do; who is stopped does not sleep, though its last call does."""
+        stopped = self.state == "T" and self.doing.kind == "sleep"
+        return "stopped" if stopped else does_words(self.doing.text, self.ranks)
 
     @property
     def moves(self) -> str:

@@ -64,6 +64,7 @@ async def prepare(
     wish = facts_request(job)
     hosts = {host.name: host for host in job.hosts}
     counted = [host.name for host in job.hosts if host.open]
+    roll.running = "--setup" if job.setup else ""
     answers, errors = await settle(
         {
             name: roll.heard(

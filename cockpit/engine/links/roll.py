@@ -29,6 +29,8 @@ class Roll:
         :param meaning: what a node has done once it has answered
         """
         self._meaning = meaning
+        self.running = ""
+        """What of the user's the agents run before they answer: an option."""
         self.began = time.monotonic()
         """When it was called (monotonic seconds)."""
         self.awaited: dict[str, Progress] = {node: Progress() for node in nodes}
@@ -120,5 +122,6 @@ class Roll:
         if all(progress.stage is ConnectStage.ANSWER for progress in self.awaited.values()):
             waited = max(progress.waited_s for progress in self.awaited.values())
             whose = f"agent{'s' if len(self.awaited) > 1 else ''} of {nodes_text(self.awaited)}"
-            return f"{self.counts()}; waiting {waited:.0f} s for the {whose}"
+            runs = f" (running your {self.running})" if self.running else ""
+            return f"{self.counts()}; waiting {waited:.0f} s for the {whose}{runs}"
         return f"{self.counts()}; no answer yet: {', '.join(self.silent())}"

@@ -38,6 +38,8 @@ def run_name(name: str) -> str:
         found = str(gate.RUN_NAME.read(name))
     except Malformed:
         hint = "letters, digits, dot, dash, underscore"
+        if len(name) > gate.RUN_NAME.most:
+            hint = f"it is too long: at most {gate.RUN_NAME.most} characters"
         raise CockpitError(f"not a valid run name: {name[:100]!r}", hint=hint) from None
     if found.casefold() == LAST:
         raise CockpitError(f"not a valid run name: {found!r} means the newest one", hint="use another --name")

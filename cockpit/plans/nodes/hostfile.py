@@ -118,8 +118,11 @@ def read_set(text: str) -> tuple[Host, ...]:
 
     Pods are written ``pod/NAME[:CONTAINER][:N]``, and called ``NAME[:CONTAINER]``: a slash is in no name.
 
+    :raises CockpitError: there is none
     :raises ManyErrors: every bad word
     """
+    if not text.strip():
+        raise CockpitError("no nodes given", where="-w", hint="write names, with ranges like gpu[01-16]")
     return _hosts(((f"-w {piece_of(word)}", 0, word) for word in set_words(text)), _named, "-w")
 
 
@@ -234,7 +237,7 @@ def _slots(text: str) -> int:
     if not digits:
         raise CockpitError("slots=0", hint="give it at least one slot, or leave it out")
     if len(digits) > 6 or int(digits) > MAX_SLOTS:
-        raise CockpitError(f"more than {MAX_SLOTS} slots", hint=FORM)
+        raise CockpitError(f"more than {MAX_SLOTS} slots", hint="slots are ranks: usually one per GPU")
     return int(digits)
 
 

@@ -10,7 +10,6 @@ from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.cutting import cut_sentence
 from cockpit.core.inferred import with_mark
 from cockpit.core.stacks.classes import RankClass
-from cockpit.core.stacks.words import does_words
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.stacks.words import STATES, count_text, cut, frame_text
@@ -115,7 +114,7 @@ class ClassList(ListPane[RankClass]):
         return words
 
     def _doing(self, item: RankClass, width: int) -> Iterator[Line]:
-        doing, does = item.doing, does_words(item.doing.text, item.ranks)
+        doing, does = item.doing, item.does
         frame = doing.frame
         role = "waits" if doing.kind in WAITING else ""
         if self._few and (frame is None or cell_len(does) > width - 2):
