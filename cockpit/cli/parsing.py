@@ -38,7 +38,8 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 def wrapped(text: str, width: int) -> str:
     """A text with its longer lines wrapped; of an example only what it is for."""
     lines = []
-    for line in text.splitlines():
+    # What was broken within a sentence, for more columns than there are, is one line again.
+    for line in re.sub(rf"(?m)^(\S.{{{width},}}(?<![.:]))\n(?=\S)", r"\1 ", text).splitlines():
         example = re.match(r"  .*\S {2,}(?=\S)", line)
         if len(line) <= width or (line.startswith("  ") and not example):
             lines.append(line)

@@ -57,6 +57,10 @@ def test_an_example_is_not_wrapped_but_what_it_is_for_is() -> None:
         "  cockpit ps      a few words to wrap of\n                  it"
     )
     assert wrapped("one two\nthree four five six seven", 20) == "one two\nthree four five six\nseven"
+    assert (
+        wrapped("one two three four five\nsix seven.\neight", 20)
+        == "one two three four\nfive six seven.\neight"
+    )
 
 
 def test_a_verb_wins_over_the_page_of_its_name_and_says_how_to_open_that(
