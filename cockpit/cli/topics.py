@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cockpit.cli.output import out_lines, say, table
+from cockpit.cli.page_text import fitted, linked
 from cockpit.errors import CockpitError, near
 
 _PLACES = (Path(__file__).parents[1] / "docs", Path(__file__).parents[2] / "docs")
@@ -58,13 +61,23 @@ def show(topic: str, verbs: Iterable[str]) -> None:
             f"no verb or page {topic!r}",
             hint=f"did you mean: cockpit help {meant}" if meant else "see: cockpit help topics",
         )
-    text = plain(_text(page))
+    text = linked(_text(page), pages, list(verbs))
     if sys.stdout.isatty():
-        import pydoc  # takes long, and only this needs it
-
-        pydoc.pager(text)
+        _page("\n".join(fitted(text, shutil.get_terminal_size().columns)))
     else:
         out_lines(text.rstrip("\n").split("\n"))
+
+
+def _page(text: str) -> None:
+    """Show a text in the pager, or print it if there is no such program."""
+    import pydoc  # takes long, and only this needs it
+
+    pager = (os.environ.get("MANPAGER") or os.environ.get("PAGER") or "").split()
+    if pager and shutil.which(pager[0]) is None:
+        out_lines(text.split("\n"))
+        say(f"no such pager: {pager[0]}; set PAGER")
+    else:
+        pydoc.pager(text)
 
 
 def mentions(words: Sequence[str], pages: Mapping[str, Path]) -> list[tuple[str, str]]:
@@ -102,6 +115,5 @@ def title(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A page as it reads in a terminal: without pictures, and links with their words alone."""
-    text = re.sub(r"^!\[[^\]]*\]\([^)]*\)\n+", "", text, flags=re.MULTILINE)
-    return re.sub(r"(?<!\!)\[([^\]]+)\]\([^)\s]+\)", r"\1", text)
+    """A page for a search: without pictures, and links with their words alone."""
+    return linked(text, (), ())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import sys
 
 import pytest
 
 from cockpit.cli import topics
 from cockpit.cli.main import VERBS, main
+from cockpit.cli.page_text import fitted, linked
 from cockpit.cli.parsing import wrapped
 from cockpit.errors import Exit
 
@@ -93,6 +96,78 @@ def test_each_page_is_a_topic_and_reads_well_in_a_terminal(capsys: pytest.Captur
         text = shown(capsys, "help", f"{name}.md")
         assert text.startswith(f"# {topics.title(page.read_text())}")
         assert "](" not in text.replace("`](`", ""), name
+
+
+PAGE = """\
+# A page
+
+![a picture](picture.svg)
+
+Words that were broken for a line of more columns than
+there are: [stacks](stacks.md#a-part), [keys](keys.md).
+
+- one
+  of two
+
+```console
+$ cockpit run hostfile --launcher command -- ./a-long-line
+```
+
+| key | value | what |
+|---|---|---|
+| `a \\| b` | 1 | a few words on what it is |
+
+| x | y |
+|---|---|
+| 1 | 22 |
+"""
+
+
+def test_a_page_fits_the_terminal_and_names_the_pages_it_links_to() -> None:
+    assert list(fitted(linked(PAGE, ["stacks", "keys"], ["stacks"]), 30)) == [
+        "# A page",
+        "",
+        "Words that were broken for a",
+        "line of more columns than",
+        "there are: stacks (cockpit",
+        "help stacks.md), keys (cockpit",
+        "help keys).",
+        "",
+        "- one of two",
+        "",
+        "```console",
+        "$ cockpit run hostfile --launcher command -- ./a-long-line",
+        "```",
+        "",
+        "`a | b`",
+        "    value: 1",
+        "    what: a few words on what",
+        "    it is",
+        "",
+        "x  y",
+        "-  --",
+        "1  22",
+    ]
+
+
+def test_every_page_fits_but_for_its_code() -> None:
+    pages = topics.names()
+    for page in pages.values():
+        text = re.sub(r"(?ms)^ *```.*?```", "", linked(page.read_text(), pages, VERBS))
+        long = [line for line in fitted(text, 80) if len(line) > 80]
+        assert not [line for line in long if " " in line.strip()], page
+
+
+def test_a_page_is_printed_if_there_is_no_such_pager(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAGER", "nosuchpager -R")
+    monkeypatch.delenv("MANPAGER", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["help", "themes"]) == Exit.OK
+    told = capsys.readouterr()
+    assert told.out.startswith("# Themes\n")
+    assert told.err.startswith("cockpit: no such pager: nosuchpager")
 
 
 def test_what_is_neither_a_verb_nor_a_page_has_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
