@@ -135,9 +135,11 @@ async def catch_up(session: Session) -> set[str]:
     for name, node in session.model.nodes.items():
         if name not in session.paused and (name in names or _unheard(node)):
             names.add(name)
-            what = f"more to fetch after {PATIENCE_S:g} s" if node.link == "ok" else "no answer"
             why = f": {node.link_why}" if node.link_why else ""
-            say(f"{name}: {what}; its output here may be incomplete{why}")
+            if node.link == "ok":
+                say(f"{name}: more to fetch after {PATIENCE_S:g} s; its output here may be incomplete")
+            else:
+                say(f"{name}: no answer; its output here may be incomplete{why}")
     for name, why in session.paused.items():
         say(f"{name}: its output here is incomplete: {why}")
     return names | session.paused.keys()
