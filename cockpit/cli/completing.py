@@ -54,8 +54,7 @@ def _topics() -> Iterator[Candidate]:
     from cockpit.cli import topics
 
     yield topics.TOPICS, "all pages"
-    for name, page in topics.names().items():
-        yield name, topics.title(page.read_text(encoding="utf-8"))
+    yield from topics.titles()
 
 
 def _of_verb(verb: str, before: Sequence[str], begun: str) -> Iterable[Candidate]:

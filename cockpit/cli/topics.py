@@ -38,6 +38,11 @@ def names() -> dict[str, Path]:
     return {page.stem: page for page in sorted(found.glob("*.md")) if page.stem != "README"}
 
 
+def titles() -> Iterator[tuple[str, str]]:
+    """Each topic and the heading of its page."""
+    return ((name, title(_text(page))) for name, page in names().items())
+
+
 def show(topic: str, verbs: Iterable[str]) -> None:
     """Show a page, on a terminal in the pager; or the names of all, for ``topics``; else where the words are.
 
@@ -45,7 +50,7 @@ def show(topic: str, verbs: Iterable[str]) -> None:
     """
     pages = names()
     if topic == TOPICS:
-        table([("TOPIC", "ABOUT"), *((name, title(_text(page))) for name, page in pages.items())])
+        table([("TOPIC", "ABOUT"), *titles()])
         return
     page = pages.get(topic.removesuffix(".md"))
     if page is None:
