@@ -421,6 +421,7 @@ def test_only_a_demo_of_this_machine_whose_folder_is_gone_is_over(tmp_path: Path
             pool.hosts = {"node1": host}
             with pytest.raises(LinkError) as caught:
                 await pool.lend("node1")
+        assert (caught.value.what == "the demo has ended") == isinstance(caught.value, Reclaimed)
         return isinstance(caught.value, Reclaimed)
 
     assert asyncio.run(killed(tmp_path / "cockpit-demo-gone", here))

@@ -292,7 +292,7 @@ def _show(args: argparse.Namespace) -> int:
     """``cockpit profile show RUN [N]``."""
     if not 1 <= len(args.more) <= 2:
         what = f"unexpected argument {args.more[2]!r}" if args.more else "no run given"
-        raise CockpitError(what, hint=f"cockpit profile {SHOW} RUN [N]; see: cockpit ps")
+        raise CockpitError(what, hint=f"usage: cockpit profile {SHOW} RUN [N]")
     run, *number = args.more
     if args.nsys:
         return asyncio.run(_show_nsys(run, number, args))

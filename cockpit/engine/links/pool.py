@@ -286,7 +286,7 @@ class LinkPool:
         here = folder.name.startswith(DEMO) and self.hosts.get(node) == os.uname().nodename
         if not here or os.path.lexists(folder) or not folder.parent.is_dir():
             return None
-        return Reclaimed("the demo was killed", where=node, retry=False)
+        return Reclaimed("the demo has ended", where=node, retry=False)
 
     def _typed(self, node: str) -> tuple[str, ...]:
         return TRANSPORTS[self.reach.kind].typed(self.reach.options, node)
