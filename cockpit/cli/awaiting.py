@@ -140,8 +140,8 @@ async def catch_up(session: Session) -> set[str]:
                 say(f"{name}: more to fetch after {PATIENCE_S:g} s; its output here may be incomplete")
             else:
                 say(f"{name}: no answer; its output here may be incomplete{why}")
-    for name, why in session.paused.items():
-        say(f"{name}: its output here is incomplete: {why}")
+    for name, full in session.paused.items():
+        say(f"{name}: its output here is incomplete: {full}")
     return names | session.paused.keys()
 
 

@@ -82,7 +82,7 @@ BURSTS: dict[str, tuple[str, Check]] = {
     "a filter with keys of commands": ("2/xsKop" + ENTER, lambda app, _: log(app).filter == "xsKop"),
     "a filter taken back": ("/needle" + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
     "words that are nothing's name": (":qqqq" + ENTER + ESCAPE + "4", lambda app, _: shown(app) == "events"),
-    "another word for stopping": (":quit" + ENTER + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
+    "another word for stopping": (":halt" + ENTER + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
     "a question taken back": ("x" + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
     "stop, as far as letters go": ("xs", lambda app, _: isinstance(app.screen, Question)),
     "enter before it can be read": ("xs" + ENTER, lambda app, _: isinstance(app.screen, Question)),

@@ -734,7 +734,7 @@ def test_the_filter_narrows_classes_and_tree() -> None:
             await until(pilot, lambda: "8 of 64 ranks" in _sees(pilot), "eight ranks")
             assert "read_shard" not in TextPane.copy_text(screen(app).query_one(StackTreePane))
             await pilot.press("slash", "left_parenthesis")
-            await until(pilot, lambda: "not a regular expression" in _sees(pilot), "what is wrong")
+            await until(pilot, lambda: "missing )" in _sees(pilot), "what is wrong")
             await pilot.press("escape")
             await until(pilot, lambda: "63 ranks" in _sees(pilot), "all of them again")
 

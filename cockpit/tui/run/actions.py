@@ -213,7 +213,7 @@ class Deeds:
             app.complain(error)
             return
         if items:
-            app.find("runs", items, "opens it")
+            app.find("runs", items, enter="opens it")
         else:
             self._screen.notify("no other run is known here", severity="warning")
 
