@@ -147,8 +147,8 @@ async def collect(words: list[str]) -> dict[str, Any]:
 async def stacks(nodes: list[str]) -> dict[str, Any]:
     """Stacks of the job on these nodes, links and agents warm; ``seconds`` of the second sample."""
     from cockpit.engine.stacks.ask import Ask
-    from cockpit.engine.stacks.parties import JobParty, find_job
     from cockpit.engine.stacks.take import Sampler
+    from cockpit.engine.stacks.targets import JobParty, find_job
 
     async with LinkPool(PYTHONS) as pool:
         job, _ = await find_job(nodes, pool, "")
@@ -164,8 +164,8 @@ async def dumping(words: list[str]) -> dict[str, Any]:
     """Stacks of a run over links that stand, again and again: RUN SECONDS; until it is killed."""
     from cockpit.engine.records.folder import RunFolder
     from cockpit.engine.stacks.ask import Ask
-    from cockpit.engine.stacks.parties import open_run
     from cockpit.engine.stacks.take import Sampler
+    from cockpit.engine.stacks.targets import open_run
 
     run, every = words
     folder = RunFolder.find(run)

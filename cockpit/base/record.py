@@ -105,7 +105,7 @@ ENV_CALLS = "COCKPIT_CALLS"
 """Packages whose calls a rank's Python notes, with commas between; not set: of none."""
 
 AROUND = "around.json"
-"""How the ranks are profiled each on its own: see :mod:`cockpit.node.run.around`."""
+"""How the ranks are profiled each on its own: see :mod:`cockpit.node.run.rank_profiler`."""
 INNER = "inner"
 """The part of our code that runs between a rank and its profiler."""
 ENV_AROUND = "COCKPIT_AROUND"

@@ -24,8 +24,8 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import NodeEntry
 from cockpit.engine.run import foreign_jobs
+from cockpit.engine.run.current_state import model_now
 from cockpit.engine.run.join import ask_all
-from cockpit.engine.run.now import model_now
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.srun import KILL_WAIT_S
 

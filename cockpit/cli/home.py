@@ -13,7 +13,7 @@ from cockpit.cli.output import complain, say
 from cockpit.errors import CockpitError, Exit, os_error
 
 if TYPE_CHECKING:
-    from cockpit.tui.home.wish import Wish
+    from cockpit.tui.home.requested_verb import Wish
 
 
 def main(verb: Callable[[list[str]], int]) -> int:

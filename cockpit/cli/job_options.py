@@ -28,7 +28,7 @@ from cockpit.plans.nodes.hostfile import STDIN
 
 if TYPE_CHECKING:
     from cockpit.engine.stacks.ask import Party
-    from cockpit.engine.stacks.parties import JobParty
+    from cockpit.engine.stacks.targets import JobParty
 
 
 def add_options(parser: Parser) -> None:
@@ -104,7 +104,7 @@ async def party(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
     if given := [name for name in ("job", "include", "exclude", "python") if getattr(args, name)]:
         what = f"--{given[0]} needs a hostfile, and this is a run"
         raise CockpitError(what, where=meant.name, hint="--ranks narrows it down")
-    from cockpit.engine.stacks.parties import open_run
+    from cockpit.engine.stacks.targets import open_run
 
     async with AsyncExitStack() as links:
         roll = Roll()
@@ -131,7 +131,7 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
     :raises CockpitError: no job, several jobs and none was named, or no node answers
     """
     # All that looks at stacks comes along, which a run's name does without.
-    from cockpit.engine.stacks.parties import JobParty, find_job
+    from cockpit.engine.stacks.targets import JobParty, find_job
 
     names = [host.name for host in node_options.nodes(source, args.include, args.exclude)]
     pythons = [args.python] if args.python else list(PYTHONS)

@@ -18,13 +18,13 @@ from cockpit.cli.parsing import Parser, add_flag, add_link_options, add_word, sp
 from cockpit.engine.records.names import new_name, run_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment
+from cockpit.plans.command_words import split
 from cockpit.plans.launch import PER_NODE, LaunchJob
 from cockpit.plans.launchers.registry import LAUNCHERS
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.nodes.sources import filled
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.python import Python, choose
-from cockpit.plans.words import split
 
 EPILOG = """examples:
   cockpit {verb} hostfile -- train.py --steps 1000

@@ -27,22 +27,22 @@ from cockpit.core.ranks import mask_text, ranks_named
 from cockpit.core.run.event_table import profile_said
 from cockpit.core.run.failure import job_ended
 from cockpit.core.run.model import LIVE, RunModel
-from cockpit.core.run.standstill import standing
 from cockpit.core.run.starting import doing
 from cockpit.core.run.summary import state_text
+from cockpit.core.run.watch_messages import standing
 from cockpit.core.time_text import span_text
 from cockpit.engine.briefs import start_state
 from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.logs.step_log import tracker_json
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run import work_unknown
+from cockpit.engine.run.current_state import keep, model_now
 from cockpit.engine.run.eta import Left
 from cockpit.engine.run.join import Pools
 from cockpit.engine.run.noticed import noticed
-from cockpit.engine.run.now import keep, model_now
 from cockpit.engine.run.paces import PaceBook, estimate, starting_here
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
-from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.stacks.targets import RunParty
 from cockpit.engine.work_sampler import glance, glance_at_work, untold, unworked
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.registry import TRANSPORTS

@@ -10,8 +10,8 @@ from cockpit.cli.output import complain, out, out_json, table
 from cockpit.core.run.model import RunModel
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.current_state import model_now
 from cockpit.engine.run.join import pool_for
-from cockpit.engine.run.now import model_now
 from cockpit.engine.stacks.evidence import Shown, gather, lacking
 from cockpit.engine.stacks.listed import listed
 from cockpit.errors import CockpitError, Exit

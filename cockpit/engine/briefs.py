@@ -16,8 +16,8 @@ from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.run.brief import DAMAGED, NOT_STARTED, Brief
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.standstill import standing
 from cockpit.core.run.summary import ended_well, ended_when, outcome, state_text
+from cockpit.core.run.watch_messages import standing
 from cockpit.core.text import one_line
 from cockpit.engine.logs.last_words import last_cause
 from cockpit.engine.logs.spooled import SpooledLogs
@@ -97,7 +97,7 @@ async def _asked(folder: RunFolder, pools: Pools | None) -> Brief:
 
 async def _state(folder: RunFolder, known: RunModel, pool: LinkPool) -> tuple[RunModel, str, list[str]]:
     """A run as its nodes report it, its state in words if it was not launched, and who did not answer."""
-    from cockpit.engine.run.now import model_now
+    from cockpit.engine.run.current_state import model_now
 
     state, unreachable = await start_state(folder, pool)
     if state:

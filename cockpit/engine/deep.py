@@ -17,7 +17,7 @@ from cockpit.base.rehearsal_answers import RehearseItem, TrialAnswer, TrialItem
 from cockpit.core.doctor.busy_faults import GPU_BUSY
 from cockpit.core.doctor.deep import NO_TORCH, Attempt, Rehearsed, node_of, slow, tournament
 from cockpit.core.doctor.hunt import Group, Hunt
-from cockpit.core.doctor.looks import Look, Looks
+from cockpit.core.doctor.node_checks import Look, Looks
 from cockpit.core.ranks import nodes_text
 from cockpit.core.text import counted
 from cockpit.engine.doctor import Wanted

@@ -12,7 +12,7 @@ from cockpit.base import verbs
 from cockpit.base.answers import FactsAnswer
 from cockpit.base.checkup_answers import ReachAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
-from cockpit.core.doctor.looks import Look, Looks
+from cockpit.core.doctor.node_checks import Look, Looks
 from cockpit.core.finding import Finding, Step
 from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.run.model import RunModel

@@ -20,7 +20,7 @@ from cockpit.core.finding import Finding, Step
 from cockpit.core.logs.sources import Nccl, Writer
 from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import nodes_text
-from cockpit.core.run import standstill as words
+from cockpit.core.run import watch_messages as words
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, journaled
 from cockpit.core.run.model import RunModel
@@ -39,8 +39,8 @@ from cockpit.engine.files import open_regular
 from cockpit.engine.run.handover import is_news
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Ask, Party
-from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler
+from cockpit.engine.stacks.targets import RunParty
 from cockpit.errors import CockpitError
 
 TICK_S = 1.0

@@ -27,7 +27,7 @@ from cockpit.engine.run.paces import EVERY_S as EVERY_KEPT_S
 from cockpit.engine.run.paces import SETTLED_S
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Party
-from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.stacks.targets import RunParty
 
 FIRST_S = 15.0
 """Seconds after the first steps until the first look."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cockpit.errors import CockpitError, Exit
-from cockpit.kube.words import meaning
+from cockpit.kube.kubectl_errors import meaning
 
 PERIOD_S = 2.0
 """Least seconds between two calls with the same question, and how long an answer serves whoever asks it."""

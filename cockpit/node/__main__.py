@@ -17,9 +17,9 @@ def main() -> int:
 
         return wrapper.main(sys.argv[2:])
     if word == "inner":
-        from cockpit.node.run import around
+        from cockpit.node.run import rank_profiler
 
-        return around.inner(sys.argv[2:])
+        return rank_profiler.inner(sys.argv[2:])
     if word == "supervise":
         from cockpit.node.run import supervisor
 

@@ -9,9 +9,9 @@ from cockpit.base.answers import SWITCHES, FactsAnswer
 from cockpit.base.gate import FLAG, FieldKind, Malformed, Text, Whole, bound, fields, maybe
 from cockpit.core.ranks import ranks_text
 from cockpit.errors import CockpitError, Exit
+from cockpit.plans.command_words import DIR
 from cockpit.plans.nodes.hostfile import Host
 from cockpit.plans.profilers.base import Profiler
-from cockpit.plans.words import DIR
 
 PER_NODE = "per-node"
 """The launcher that starts a program once on each node, and leaves the ranks to it."""

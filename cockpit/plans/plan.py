@@ -19,6 +19,7 @@ from cockpit.base.record import AROUND, REPORTS
 from cockpit.base.shell import join
 from cockpit.core.ranks import is_name, ranks_text
 from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans.command_words import DIR, SECRET
 from cockpit.plans.environment import is_variable
 from cockpit.plans.launch import (
     DEFAULT_PORT,
@@ -34,7 +35,6 @@ from cockpit.plans.launchers import registry as launchers
 from cockpit.plans.nodes import gpus
 from cockpit.plans.profilers.base import Profiler
 from cockpit.plans.unfit import refusal
-from cockpit.plans.words import DIR, SECRET
 
 __all__ = ["DIR", "LaunchJob", "NodeFacts", "NodePlan", "build_plans"]
 

@@ -12,11 +12,11 @@ from cockpit.base.record import LAUNCH_SH, REPORTS
 from cockpit.base.shell import comment, fill, quote
 from cockpit.core.ranks import ranks_text
 from cockpit.plans import setup
+from cockpit.plans.command_words import render_word
 from cockpit.plans.environment import expandable
 from cockpit.plans.launch import PER_NODE
 from cockpit.plans.plan import NodePlan
 from cockpit.plans.profilers.registry import PROFILERS
-from cockpit.plans.words import render_word
 
 _WIDTH = 100
 

@@ -13,7 +13,7 @@ from cockpit.cli import home, terminal
 from cockpit.cli.main import main, usage
 from cockpit.errors import CockpitError
 from cockpit.tui.home.app import HomeApp
-from cockpit.tui.home.wish import Wish
+from cockpit.tui.home.requested_verb import Wish
 
 Verb = Callable[[list[str]], int]
 

@@ -21,7 +21,7 @@ from cockpit.base.checkup_answers import (
     Session,
     System,
 )
-from cockpit.core.doctor.looks import Look, Looks
+from cockpit.core.doctor.node_checks import Look, Looks
 
 NODES = [f"gpu{number:02d}" for number in range(1, 9)]
 GB = 10**9

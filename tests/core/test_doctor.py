@@ -18,7 +18,7 @@ from cockpit.base.checkup_answers import (
     ReachAnswer,
 )
 from cockpit.core.doctor.diagnosis import checked, code, diagnosis, line, verdict
-from cockpit.core.doctor.looks import Look, Looks
+from cockpit.core.doctor.node_checks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding
 from cockpit.core.rules.explanation import translated
 from cockpit.core.rules.table import table

@@ -12,7 +12,7 @@ from cockpit.base.stillness import AFTER_S as HANG_AFTER_S
 from cockpit.base.stillness import BACKOFF_S, FIRST
 from cockpit.core.finding import Finding
 from cockpit.core.run.event_table import witnessed
-from cockpit.core.run.standstill import MOVES, head, news, packed, unpacked
+from cockpit.core.run.watch_messages import MOVES, head, news, packed, unpacked
 from cockpit.core.watch.judge import NOT_ENTERED, Looked, judge
 from cockpit.core.watch.watch import Terms
 from tests.core.stalling import BEGAN, EVERYBODY, Run, steps, together, uneven

@@ -9,7 +9,7 @@ import pytest
 
 from cockpit.base.stacks.dump import Dump
 from cockpit.core.finding import PROOFS, Finding
-from cockpit.core.run.standstill import news, packed, standing, stop_reason, unpacked, watching
+from cockpit.core.run.watch_messages import news, packed, standing, stop_reason, unpacked, watching
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.watch.watch import Terms

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.core.finding import Finding, Rule
 from cockpit.core.masks import mask_of
-from cockpit.core.run.standstill import packed, unpacked
+from cockpit.core.run.watch_messages import packed, unpacked
 from cockpit.core.stacks import verdict as verdicts
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import KINDS, RULES, verdict

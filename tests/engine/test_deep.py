@@ -15,7 +15,7 @@ from cockpit.base.answers import ResolveAnswer
 from cockpit.base.checkup_answers import ReachAnswer
 from cockpit.base.rehearsal_answers import RehearseItem, TrialAnswer, TrialItem
 from cockpit.core.doctor.deep import Rehearsed, found
-from cockpit.core.doctor.looks import Looks
+from cockpit.core.doctor.node_checks import Looks
 from cockpit.engine import deep as engine
 from cockpit.engine.deep import Deep, rehearse
 from cockpit.engine.doctor import Wanted

@@ -11,7 +11,7 @@ from cockpit.base.answers import VisibleGpus
 from cockpit.base.shell import join
 from cockpit.cli import launch_options
 from cockpit.cli.verbs.doctor import parser
-from cockpit.core.doctor.looks import Looks
+from cockpit.core.doctor.node_checks import Looks
 from cockpit.core.run.model import RunModel
 from cockpit.engine.doctor import STAND_IN, Wanted, examine, unfit, wanted_again, words_again
 from cockpit.engine.links.pool import LinkPool

@@ -38,7 +38,7 @@ from cockpit.engine.run import foreign, foreign_jobs, succession
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.foreign_logs import Outlets
 from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.parties import find_job
+from cockpit.engine.stacks.targets import find_job
 from cockpit.errors import NoRoom
 from cockpit.transport.base import LinkError, Reach
 from tests.engine.pools import Fakes, MadeUp

@@ -17,7 +17,7 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
-from cockpit.engine.run import now
+from cockpit.engine.run import current_state
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.transport.base import LinkError, Reach
@@ -98,11 +98,11 @@ def test_a_file_that_never_comes_is_a_failed_one(
 
 
 def test_a_node_that_is_not_measured_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(now, "_SAMPLE_S", 0.2)
+    monkeypatch.setattr(current_state, "_SAMPLE_S", 0.2)
 
     async def main() -> list[events.Fact]:
         link = await asked("samples")
-        found = await now._samples(link, verbs.Samples(str(tmp_path)))
+        found = await current_state._samples(link, verbs.Samples(str(tmp_path)))
         await link.close()
         return [event.fact for event in found]
 

@@ -20,11 +20,11 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link, Stream
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.now import model_now
+from cockpit.engine.run.current_state import model_now
 from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.stacks.ask import Ask
-from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler
+from cockpit.engine.stacks.targets import RunParty
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.nodes.hostfile import Host

@@ -21,7 +21,7 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
-from cockpit.engine.run import ours, succession
+from cockpit.engine.run import own_run, succession
 from cockpit.engine.run.session import Session
 from cockpit.node import following
 from cockpit.node.run.follow import _Reader
@@ -184,7 +184,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "RETRY_S", (0.001,))
     monkeypatch.setattr(following, "OFTEN_S", 0.0)
     monkeypatch.setattr(following, "AGAIN_S", 0.0)
-    monkeypatch.setattr(ours, "_LOOK_S", 0.0)
+    monkeypatch.setattr(own_run, "_LOOK_S", 0.0)
 
 
 @pytest.mark.few(1)

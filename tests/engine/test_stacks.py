@@ -36,11 +36,11 @@ from cockpit.engine.links.link import RemoteError
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
-from cockpit.engine.stacks import parties, saved, take
+from cockpit.engine.stacks import saved, take, targets
 from cockpit.engine.stacks.ask import Ask, RankProcess
 from cockpit.engine.stacks.listed import listed
-from cockpit.engine.stacks.parties import RunParty, open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
+from cockpit.engine.stacks.targets import RunParty, open_run
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 from tests.core.fates import end
@@ -839,7 +839,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Event]]:
         return [*answers[entry.name], happened(2.0, "link", entry.name, {"state": "ok"})], True
 
     monkeypatch.setattr(LinkPool, "lend", lend)
-    monkeypatch.setattr(parties, "recorded", recorded)
+    monkeypatch.setattr(targets, "recorded", recorded)
     return answers
 
 

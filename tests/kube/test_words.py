@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.kube.words import meaning
+from cockpit.kube.kubectl_errors import meaning
 
 REFUSED = "The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?"
 KLOG = (

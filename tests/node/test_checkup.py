@@ -19,7 +19,7 @@ from cockpit.base.gate import SIZE, plain, read
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.checkup import checkup, gpus, machine, network
-from cockpit.node.checkup.within import within
+from cockpit.node.checkup.deadline import within
 from cockpit.node.measure import gpu
 from tests.node import folders
 from tests.node.test_gpu import recorded

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from benchmarks.traces import trace as written
 from cockpit.base.gate import fields, read
 from cockpit.base.profile.summary import Collective, RankProfile, StepTimes
-from cockpit.node.profile import events, kept, traces
+from cockpit.node.profile import events, rank_events, traces
 from cockpit.node.profile.events import BadTrace
 from tests.node.kineto import BASE, CALLS, GLOO, MAIN, NAMES, Made, calls, own, rows
 from tests.pythons import python
@@ -566,9 +566,9 @@ def test_steps_of_a_century_and_times_without_end_stay_within_their_bounds() -> 
 def test_names_threads_and_collectives_without_end_are_counted_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept, "_NAMES", 5)
-    monkeypatch.setattr(kept, "_LANES", 3)
-    monkeypatch.setattr(kept, "MOST_CALLS", 4)
+    monkeypatch.setattr(rank_events, "_NAMES", 5)
+    monkeypatch.setattr(rank_events, "_LANES", 3)
+    monkeypatch.setattr(rank_events, "MOST_CALLS", 4)
     made = Made().step(1, 0, 1000)
     for place in range(10):
         made.op(f"custom::{place}", 10 * place, 5).gloo("all_reduce", 500 + 10 * place, 5, [[4]])

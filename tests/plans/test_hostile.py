@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans.command_words import DIR
 from cockpit.plans.environment import gather
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import LaunchJob, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script
-from cockpit.plans.words import DIR
 from tests.waiting import PATIENCE_S
 
 HOSTS = parse("gpu[01-02] slots=2")

@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cockpit.base.shell import quote
+from cockpit.plans.command_words import split
 from cockpit.plans.environment import gather
 from cockpit.plans.launchers.command import SLOTS_SH
 from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import LaunchJob, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text
-from cockpit.plans.words import split
 from tests.needs import lacking, require, require_module
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until

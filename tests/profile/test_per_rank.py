@@ -1,7 +1,7 @@
 """Real nsys around each rank, and around the launcher: whatever ends something early.
 
 docs/profiling.md has the same table; each test here is a cell of it. Without nsys:
-``tests/node/test_around.py``.
+``tests/node/test_rank_profiler.py``.
 """
 
 from __future__ import annotations

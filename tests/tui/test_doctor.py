@@ -10,7 +10,7 @@ import pytest
 from cockpit.base.checkup_answers import GpuUser
 from cockpit.config import Config
 from cockpit.core.doctor.diagnosis import diagnosis
-from cockpit.core.doctor.looks import Looks
+from cockpit.core.doctor.node_checks import Looks
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError
@@ -27,8 +27,13 @@ COMMAND = "cockpit doctor -w 'gpu[01-08]'"
 class App(BaseApp):
     """The screen alone."""
 
-    def __init__(self, examine: Callable[[], Awaitable[Diagnosis]], roll: Roll | None = None) -> None:
-        super().__init__(Config())
+    def __init__(
+        self,
+        examine: Callable[[], Awaitable[Diagnosis]],
+        roll: Roll | None = None,
+        config: Config | None = None,
+    ) -> None:
+        super().__init__(config or Config())
         self.doctor = DoctorScreen(examine, lambda: roll or Roll(NODES), COMMAND, root=True)
 
     def on_mount(self) -> None:

@@ -16,7 +16,7 @@ from cockpit.engine.stacks.listed import Listed, listed
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import KEPT, in_scope
 from cockpit.tui.stacks import evidence_screen
-from cockpit.tui.stacks.evidence_screen import KeptScreen
+from cockpit.tui.stacks.evidence_screen import EvidenceScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import text_of, until
 from tests.tui.stack_scenes import reads, waits
@@ -28,10 +28,10 @@ NIGHT = NOW - 3600
 class App(BaseApp):
     """The screen, above another one."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(Config())
-        self.kept = KeptScreen(
-            "otter", root, lambda: "no evidence from gpu03 (gpu03 was rebooted at 03:14:05)"
+    def __init__(self, root: Path, run: str = "otter", config: Config | None = None) -> None:
+        super().__init__(config or Config())
+        self.kept = EvidenceScreen(
+            run, root, lambda: "no evidence from gpu03 (gpu03 was rebooted at 03:14:05)"
         )
 
     def on_mount(self) -> None:

@@ -33,7 +33,7 @@ from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks import help as stacks_help
-from cockpit.tui.stacks.evidence_screen import KeptScreen
+from cockpit.tui.stacks.evidence_screen import EvidenceScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import (
     Scene,
@@ -166,7 +166,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "stall_stacks": ("stalled", (), lambda app: isinstance(app.screen, StackScreen)),
     "runs": ("grid", ("1",), lambda app: said(app, "no other run is known here")),
     "compare": ("grid", ("1",), lambda app: said(app, "no other run to compare with")),
-    "evidence": ("kept", (), lambda app: isinstance(app.screen, KeptScreen)),
+    "evidence": ("kept", (), lambda app: isinstance(app.screen, EvidenceScreen)),
     "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
     "profile": ("profile", (), lambda app: isinstance(app.screen, ProfileForm)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
@@ -468,7 +468,7 @@ def test_events_are_filtered_like_lines_and_open_what_was_kept() -> None:
             assert "/@gpu02 failed/" in text_of(app)
             assert not log(app).filter, "the log is as it was"
             await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, KeptScreen), "evidence")
+            await until(pilot, lambda: isinstance(app.screen, EvidenceScreen), "evidence")
             await pilot.press("escape")
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "back")
             await pilot.press("slash", *"no such", "enter")

@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.core.run.model import RunModel
 from cockpit.engine.records.manifest import Manifest, NodeEntry
-from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.stacks.targets import RunParty
 from cockpit.tui.run import looks
 
 

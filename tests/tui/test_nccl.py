@@ -17,8 +17,8 @@ from tests.tui.scenes import SCENES, Scene, choose, chosen, healthy, nothing, pl
 
 @pytest.mark.slow
 def test_it_appears_as_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cockpit.tui.run.nccl_said.AGAIN_S", 0.0)
-    monkeypatch.setattr("cockpit.tui.run.nccl_said.REST", 0.0)
+    monkeypatch.setattr("cockpit.tui.run.nccl_output.AGAIN_S", 0.0)
+    monkeypatch.setattr("cockpit.tui.run.nccl_output.REST", 0.0)
 
     async def main() -> None:
         async with played(SCENES["running"], (180, 60)) as (app, pilot, stage):
@@ -48,7 +48,7 @@ def banner(app: CockpitApp) -> str:
 
 def test_what_is_wrong_is_in_the_banner_until_a_rank_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AGAIN_S", "REST", "SELDOM_S"):
-        monkeypatch.setattr(f"cockpit.tui.run.nccl_said.{name}", 0.0)
+        monkeypatch.setattr(f"cockpit.tui.run.nccl_output.{name}", 0.0)
 
     async def main() -> None:
         async with played(SCENES["running"], (180, 60)) as (app, pilot, stage):
@@ -93,7 +93,7 @@ def test_its_own_file_is_in_the_log() -> None:
 
 def test_wrong_results_of_nccl_tests_are_in_the_banner_and_in_detail(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AGAIN_S", "REST", "SELDOM_S"):
-        monkeypatch.setattr(f"cockpit.tui.run.nccl_said.{name}", 0.0)
+        monkeypatch.setattr(f"cockpit.tui.run.nccl_output.{name}", 0.0)
 
     async def main() -> None:
         async with played(SCENES["running"], (180, 60)) as (app, pilot, stage):

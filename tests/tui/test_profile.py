@@ -33,7 +33,7 @@ from cockpit.tui.profile.help import ABOUT
 from cockpit.tui.profile.job import about, steps_text, words_of
 from cockpit.tui.profile.ranks import bar
 from cockpit.tui.profile.screen import PANES, ProfileScreen
-from cockpit.tui.profile.sight import Progress
+from cockpit.tui.profile.view_model import Progress
 from tests.tui import profile_scenes
 from tests.tui.pictures import LARGE, PICTURES, SMALL, as_designed
 from tests.tui.profile_scenes import (

@@ -97,6 +97,8 @@ def test_a_wide_screen_gives_the_left_column_its_share(width: int, left: int) ->
         async with played(SCENES["running"], (width, 50)) as (app, pilot, _):
             await until(pilot, lambda: app.screen.query_one("#left").size.width == left, "its share")
             await until(pilot, lambda: "mem 59 %" in text_of(app), "what nodes have alike is said")
-            await until(pilot, lambda: "last step  1,216" in text_of(app), "what is known of the rank is there")
+            await until(
+                pilot, lambda: "last step  1,216" in text_of(app), "what is known of the rank is there"
+            )
 
     asyncio.run(main())

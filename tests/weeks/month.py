@@ -19,7 +19,7 @@ from pathlib import Path
 from cockpit import paths
 from cockpit.base import record, times
 from cockpit.base.events import ClockMeasured, Notice
-from cockpit.base.lasting import Lasting
+from cockpit.base.growing_file import Lasting
 from cockpit.base.progress import ring
 from cockpit.base.times import FINEST_S
 from cockpit.core.pace.past import Apart, PastStep

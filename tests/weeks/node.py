@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cockpit.base import record, times
-from cockpit.base.lasting import Lasting
+from cockpit.base.growing_file import Lasting
 from cockpit.base.progress.ring import Ring, Step
 from cockpit.engine.links.link import Clock as LinkClock
 from cockpit.node import procfs

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from cockpit.base.lasting import Lasting
+from cockpit.base.growing_file import Lasting
 from cockpit.engine import watching
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry

@@ -28,12 +28,12 @@ from cockpit.core.time_text import span_text
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.logs.step_log import tracker_json
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.current_state import model_now
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.join import pool_for
-from cockpit.engine.run.now import model_now
 from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.run.series import RunSeries
-from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.stacks.targets import RunParty
 from cockpit.engine.work_sampler import glance_at_work, unworked
 from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.spark import sparkline

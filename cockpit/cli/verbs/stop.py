@@ -27,8 +27,8 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
+from cockpit.engine.run.current_state import model_now
 from cockpit.engine.run.join import ask_all, pool_for
-from cockpit.engine.run.now import model_now
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import Reclaimed
 

@@ -11,8 +11,8 @@ from cockpit.base.shell import quote
 from cockpit.core.finding import Finding
 from cockpit.core.run.failure import blamed
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.standstill import stuck
 from cockpit.core.run.summary import first_text, state_text, summary
+from cockpit.core.run.watch_messages import stuck
 from cockpit.core.text import one_line
 
 FORMAT = 1

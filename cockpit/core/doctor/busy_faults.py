@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from cockpit.base.answers import FoundRank
 from cockpit.base.shell import quote
 from cockpit.core.doctor.fault_rules import FaultRules, Told
-from cockpit.core.doctor.looks import Look, Looks, clean
+from cockpit.core.doctor.node_checks import Look, Looks, clean
 from cockpit.core.ranks import nodes_text, ranks_named, set_words
 from cockpit.core.text import size
 

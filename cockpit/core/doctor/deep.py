@@ -12,8 +12,8 @@ from typing import Any
 from cockpit.base.rehearsal_answers import TrialAnswer
 from cockpit.base.shell import quote
 from cockpit.core.doctor.hunt import Culprit, Group
-from cockpit.core.doctor.looks import clean
 from cockpit.core.doctor.nccl_words import meanings, typed
+from cockpit.core.doctor.node_checks import clean
 from cockpit.core.finding import Finding, Step
 from cockpit.core.nccl.findings import found as nccl_found
 from cockpit.core.nccl.reading import Reader, networks

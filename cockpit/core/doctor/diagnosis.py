@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from cockpit.core.doctor import busy_faults, machine_faults, network_faults
 from cockpit.core.doctor.differences import DIFFERENCES
-from cockpit.core.doctor.looks import PARTS, Looks, clean
 from cockpit.core.doctor.nccl_words import typed
+from cockpit.core.doctor.node_checks import PARTS, Looks, clean
 from cockpit.core.finding import Finding, findings
 from cockpit.core.ranks import nodes_text
 from cockpit.core.rules.explanation import recognised

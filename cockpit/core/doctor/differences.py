@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order
+from cockpit.core.doctor.node_checks import Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text
 from cockpit.core.rules.explanation import recognised

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cockpit.base.shell import quote
-from cockpit.core.doctor.looks import Look, Looks, in_hostfile_order
+from cockpit.core.doctor.node_checks import Look, Looks, in_hostfile_order
 from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.rules.explanation import recognised

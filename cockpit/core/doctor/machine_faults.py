@@ -10,7 +10,7 @@ from statistics import median
 from cockpit.base.checkup_answers import Disk
 from cockpit.base.shell import quote
 from cockpit.core.doctor.fault_rules import FaultRules, Told
-from cockpit.core.doctor.looks import PARTS, Look, Looks, clean, in_hostfile_order
+from cockpit.core.doctor.node_checks import PARTS, Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Step
 from cockpit.core.ranks import nodes_text
 from cockpit.core.text import counted, size

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cockpit.core.doctor.looks import Looks
+from cockpit.core.doctor.node_checks import Looks
 from cockpit.core.finding import Finding, Step
 from cockpit.core.text import size
 from cockpit.errors import CockpitError

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from cockpit.base.shell import quote
 from cockpit.core.doctor.fault_rules import FaultRules, Told
-from cockpit.core.doctor.looks import Look, Looks, clean
+from cockpit.core.doctor.node_checks import Look, Looks, clean
 from cockpit.core.finding import Step
 from cockpit.core.ranks import nodes_text, set_words
 

@@ -35,7 +35,7 @@ class Brief(Definition):
         ``damaged``
     :param state: the same in a few words, as ``ps`` prints it
     :param cause: why it is so: the verdict, what ended it; empty: there is nothing to say
-    :param standing: that it makes no step, in words (:func:`cockpit.core.run.standstill.standing`)
+    :param standing: that it makes no step, in words (:func:`cockpit.core.run.watch_messages.standing`)
     :param since: of a stalled run, when its last step ended, unix seconds
     :param code: the exit code of a cockpit that watched it to its end; None: it goes on
     :param step: the last one known; ``step_t``, when it ended; ``step_s``, seconds it took;

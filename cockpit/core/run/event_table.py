@@ -18,7 +18,7 @@ from cockpit.base.stillness import Pause
 from cockpit.core.logs.sources import Source
 from cockpit.core.ranks import ranks_named
 from cockpit.core.rules.rows.memory import LARGEST
-from cockpit.core.run import memory, standstill
+from cockpit.core.run import memory, watch_messages
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import how
 from cockpit.core.run.notices import words
@@ -263,7 +263,7 @@ def _rest_kept(run: Run, node: Node, at: float, fact: events.RestKept) -> tuple[
 
 
 def _watched(run: Run, node: Node, at: float, fact: events.Watched) -> tuple[()]:
-    run.watch = standstill.watching(fact, at)
+    run.watch = watch_messages.watching(fact, at)
     if fact.state == "going":
         run.longest = run.longest.or_longer(Pause(fact.still_s, fact.step))
     return ()
@@ -534,7 +534,7 @@ def _tell_saved(run: Run, said: set[str], node: str, at: float, fact: events.Sav
 
 
 def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.Watched) -> Entry | None:
-    text, level = standstill.news(run.watch)
+    text, level = watch_messages.news(run.watch)
     known = {each for each in said if each.startswith("watch ")}
     if fact.state == "going":
         said -= known

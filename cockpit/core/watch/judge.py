@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_text
-from cockpit.core.run.standstill import MOVES
+from cockpit.core.run.watch_messages import MOVES
 
 CALM = frozenset({"moving", "over", "unknown", "together", "slow", MOVES})
 """Verdicts that accuse nobody."""

@@ -31,7 +31,7 @@ from cockpit.base.stillness import AFTER_S, FIRST, Pause, Stillness
 from cockpit.core.finding import Finding
 from cockpit.core.gaps import Gaps
 from cockpit.core.masks import ranks_of
-from cockpit.core.run.standstill import packed
+from cockpit.core.run.watch_messages import packed
 from cockpit.core.watch.judge import Looked, judge
 from cockpit.core.watch.progress import Progress
 

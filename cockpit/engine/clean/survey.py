@@ -22,8 +22,8 @@ from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.lock import other_owner
 from cockpit.engine.records.manifest import NodeEntry
+from cockpit.engine.run.current_state import model_now
 from cockpit.engine.run.join import Errors, Pools
-from cockpit.engine.run.now import model_now
 from cockpit.errors import CockpitError
 
 MEASURE_S = 20.0

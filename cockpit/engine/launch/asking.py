@@ -9,7 +9,7 @@ from cockpit.base.answers import FactsAnswer, SeekAnswer
 from cockpit.base.checkup_answers import CheckupAnswer
 from cockpit.config import trusted_group
 from cockpit.core.doctor.differences import DISTRIBUTIONS
-from cockpit.core.doctor.looks import Look
+from cockpit.core.doctor.node_checks import Look
 from cockpit.engine.links.link import Link
 from cockpit.errors import CockpitError
 from cockpit.plans import setup

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cockpit.base.answers import FactsAnswer
 from cockpit.base.checkup_answers import CheckupAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
-from cockpit.core.doctor.looks import Looks
+from cockpit.core.doctor.node_checks import Looks
 from cockpit.core.finding import Finding
 from cockpit.engine.launch.asking import base_of, checkup_request, seen
 from cockpit.engine.links.link import Link

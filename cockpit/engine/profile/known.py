@@ -14,7 +14,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import past_of
 from cockpit.core.profile.collection import DONE, Collection
 from cockpit.core.profile.gain import Ahead
-from cockpit.core.run import standstill
+from cockpit.core.run import watch_messages
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.notices.slow import since
@@ -56,7 +56,7 @@ def known_of(
     """
     stalled = ""
     if model is not None and model.watch.state in ("quiet", "stalled"):
-        stalled = standstill.news(model.watch)[0]
+        stalled = watch_messages.news(model.watch)[0]
     saved_s = time.time() - saves[-1] if saves else None
     slow = {} if model is None else since(model)
     slowest = next(iter(slow), None if folder is None else _slowest(folder))

@@ -32,11 +32,11 @@ from cockpit.engine.records.manifest import Foreign, NodeEntry
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.copies import CREDIT
 from cockpit.engine.run.foreign_logs import Outlet, Outlets
-from cockpit.engine.run.ours import OurRun
+from cockpit.engine.run.own_run import OurRun
 from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.run.source import Desk, Source
 from cockpit.errors import CockpitError, NoRoom
-from cockpit.kube.words import meaning
+from cockpit.kube.kubectl_errors import meaning
 from cockpit.transport.base import Tail
 from cockpit.transport.registry import TRANSPORTS
 

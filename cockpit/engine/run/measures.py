@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cockpit.base.events import Sample
 from cockpit.base.gate import Malformed
-from cockpit.base.lasting import Lasting
+from cockpit.base.growing_file import Lasting
 from cockpit.core.pace.measured import EVERY_S, Measured, measured, measured_of, moment, thinned
 from cockpit.engine.files import open_regular
 from cockpit.engine.records.manifest import Manifest

@@ -26,7 +26,7 @@ from cockpit.base.events import (
     Watched,
 )
 from cockpit.base.gate import Malformed
-from cockpit.base.lasting import Lasting
+from cockpit.base.growing_file import Lasting
 from cockpit.base.progress.past import Stretch, pieces
 from cockpit.base.progress.ring import SOURCES
 from cockpit.core.pace.pace import Pace

@@ -34,7 +34,7 @@ from cockpit.engine.run.handover import Handover
 from cockpit.engine.run.job_end import JobEnd
 from cockpit.engine.run.join import ClosedPool, pool_for
 from cockpit.engine.run.noticing import Noticing
-from cockpit.engine.run.ours import OurRun
+from cockpit.engine.run.own_run import OurRun
 from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.run.reboot import lost
 from cockpit.engine.run.source import Desk, Source

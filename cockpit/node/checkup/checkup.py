@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 from cockpit.base import verbs
 from cockpit.node.calls import Call
-from cockpit.node.checkup.within import Silent, within
+from cockpit.node.checkup.deadline import Silent, within
 
 CHECKS = {
     "system": "machine",

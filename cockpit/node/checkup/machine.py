@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from cockpit.base import openfiles, users, verbs
 from cockpit.base.gate import SIZE
 from cockpit.node import cgroups, private_folder, procfs, space
-from cockpit.node.checkup.within import Silent, within
+from cockpit.node.checkup.deadline import Silent, within
 
 _LINGER = "/var/lib/systemd/linger"
 _LOGIND = ("/usr/lib/systemd/logind.conf", "/etc/systemd/logind.conf")

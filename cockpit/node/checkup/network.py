@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Tuple
 from cockpit.base import verbs
 from cockpit.node import facts, procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.checkup.within import Silent, within
+from cockpit.node.checkup.deadline import Silent, within
 
 _SIOCGIFFLAGS, _SIOCGIFMTU = 0x8913, 0x8921
 _UP, _LOOPBACK = 0x1, 0x8

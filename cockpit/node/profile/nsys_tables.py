@@ -16,7 +16,8 @@ from cockpit.base.gate import SIZE
 from cockpit.base.profile.summary import LENGTH, MOST_OPERATIONS, NS
 from cockpit.node.profile import nccl_sizes
 from cockpit.node.profile.events import BadTrace
-from cockpit.node.profile.kept import (
+from cockpit.node.profile.nsys_database import Database
+from cockpit.node.profile.rank_events import (
     ANNOTATION,
     CALL,
     COPYING,
@@ -31,7 +32,6 @@ from cockpit.node.profile.kept import (
     Kept,
     Where,
 )
-from cockpit.node.profile.nsys_database import Database
 from cockpit.node.profile.sums import About, Sum
 
 _KERNELS, _GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"

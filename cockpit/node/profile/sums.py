@@ -10,7 +10,7 @@ from cockpit.base.gate import COUNT
 from cockpit.base.profile.summary import LENGTH, MOST_COLLECTIVES, MOST_OPERATIONS, NS
 from cockpit.base.shared_fields import PROFILE_STEPS
 from cockpit.node.profile.events import BadTrace
-from cockpit.node.profile.kept import (
+from cockpit.node.profile.rank_events import (
     ANNOTATION,
     COMMUNICATION,
     COMPUTE,

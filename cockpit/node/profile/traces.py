@@ -18,7 +18,7 @@ from cockpit.base.gate import RANK_LIMIT, SIZE
 from cockpit.base.profile.summary import LENGTH, NS
 from cockpit.node import safefiles
 from cockpit.node.profile.events import MOST_BYTES, MOST_EVENTS, BadTrace, Trace
-from cockpit.node.profile.kept import (
+from cockpit.node.profile.rank_events import (
     ANNOTATION,
     COPYING,
     FUNCTION,

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, Dict, Tuple
 
-from cockpit.base.lasting import Lines
+from cockpit.base.growing_file import Lines
 
 KEPT = 1 << 20
 """Bytes that wait in memory for room; beyond them only ends are kept."""

@@ -65,7 +65,7 @@ def find(folder: str, run: str, node: str) -> Leftovers:
     # A child that looks like a wrapper is one that records an environment; the rank is always the older one.
     below = procfs.children() if wrappers or inner else {}
     ranks = {}
-    # The wrapper of a rank with a profiler of its own has that for a child: see cockpit.node.run.around.
+    # The wrapper of a rank with a profiler of its own has that for a child: see rank_profiler.py.
     for pid, rank in [*wrappers.items(), *inner.items()]:
         child = procfs.oldest(
             child

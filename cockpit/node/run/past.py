@@ -12,7 +12,7 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 from cockpit.base import record
 from cockpit.base.ages import Ages, coarser
 from cockpit.base.gate import Malformed
-from cockpit.base.lasting import Lasting
+from cockpit.base.growing_file import Lasting
 from cockpit.base.progress import ring
 from cockpit.base.progress.past import EVERY_S, Piece, Stretch, folded, pieces, rows, shares, stretch_of
 from cockpit.base.progress.phases import Reader

@@ -1,7 +1,7 @@
 """The profilers of single ranks (``--per-rank``), as their supervisor sees them.
 
-Their wrappers start them and say which process is one (:mod:`cockpit.node.run.around`). Each writes its
-report after its rank has ended, maybe when wrapper and launcher have, too.
+Their wrappers start them and say which process is one (:mod:`cockpit.node.run.rank_profiler`). Each writes
+its report after its rank has ended, maybe when wrapper and launcher have, too.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from cockpit.base import record, times
-from cockpit.base.lasting import Lasting
+from cockpit.base.growing_file import Lasting
 from cockpit.node import procfs, safefiles, space
 from cockpit.node.run import evidence, helpers, probing, profiled, reports, stopping
 from cockpit.node.run.jsonlines import JsonLines

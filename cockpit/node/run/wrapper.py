@@ -21,7 +21,7 @@ from cockpit.node.run.written import NEW, RECORD_SIZE, complain, tell, write, wr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cockpit.node.run import around
+    from cockpit.node.run import rank_profiler
 
 FORWARDED = (
     signal.SIGHUP,
@@ -267,21 +267,21 @@ def _below_profiler(
     log: int,
     user_umask: int,
     mask: set[int | signal.Signals],
-) -> around.Rank | None:
+) -> rank_profiler.Rank | None:
     """The rank, started below its profiler; None: it is to have none, or is started without."""
     if str(rank) not in os.environ.pop(record.ENV_AROUND, "").split(","):
         return None
-    from cockpit.node.run import around
+    from cockpit.node.run import rank_profiler
 
     def say(text: str) -> None:
         if not tell(folder, record.TELL_NOTE, text):
             complain(text)
 
-    return around.start(folder, rank, attempt, command, log, user_umask, mask, say)
+    return rank_profiler.start(folder, rank, attempt, command, log, user_umask, mask, say)
 
 
 def _wait(
-    rank: Child | around.Rank, parent: int, signals: set[signal.Signals]
+    rank: Child | rank_profiler.Rank, parent: int, signals: set[signal.Signals]
 ) -> tuple[int, resource.struct_rusage, bool]:
     """Pass signals on until the rank has ended; the last word: whether one of them asked it to."""
     told_to_end = False

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cockpit.base.record import RANKWRAP
+from cockpit.plans.command_words import DIR
 from cockpit.plans.launch import PlannedNode
-from cockpit.plans.words import DIR
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cockpit.base.record import ENV_RANK
 from cockpit.base.shell import fill
+from cockpit.plans.command_words import DIR
 from cockpit.plans.launch import PlannedNode
 from cockpit.plans.launchers.base import Launcher, LauncherCommand, devices, rank_command, wrapped
-from cockpit.plans.words import DIR
 
 SLOTS_SH = "slots.sh"
 

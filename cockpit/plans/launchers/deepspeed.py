@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from cockpit.core.ranks import ranks_text
 from cockpit.errors import CockpitError, Exit
+from cockpit.plans.command_words import DIR
 from cockpit.plans.launch import PlannedNode
 from cockpit.plans.launchers.base import Launcher, LauncherCommand, ambiguous, beside, typed, wrapped
 from cockpit.plans.nodes import hostfile
-from cockpit.plans.words import DIR
 
 HOSTFILE = "hostfile"
 

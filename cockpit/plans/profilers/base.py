@@ -88,8 +88,8 @@ class Profiler(Protocol):
     def around(
         self, tool: str, report: str, ranks: Collection[int], switches: Collection[str]
     ) -> dict[str, object]:
-        """What :mod:`cockpit.node.run.around` reads: the words before those of a rank, ``before`` and, of
-        the ranks in ``samplers``, ``sampler``; ``report``, how a rank's report is called.
+        """What :mod:`cockpit.node.run.rank_profiler` reads: the words before those of a rank, ``before`` and,
+        of the ranks in ``samplers``, ``sampler``; ``report``, how a rank's report is called.
 
         :param ranks: ranks of the node that are profiled
         """

@@ -12,7 +12,7 @@ from typing import ClassVar
 from cockpit.core.finding import Finding, Step
 from cockpit.core.ranks import read_ranks
 from cockpit.errors import CockpitError
-from cockpit.plans.words import split
+from cockpit.plans.command_words import split
 
 DEFAULT_TRACE = "cuda,nvtx,osrt"
 """Also right without a GPU: nsys then warns and goes on."""

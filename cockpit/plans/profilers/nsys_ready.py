@@ -14,8 +14,8 @@ from cockpit.base.record import NSYS_SESSION
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import read_ranks
 from cockpit.errors import CockpitError
+from cockpit.plans.command_words import split
 from cockpit.plans.profilers.nsys import HELD, HELD_SH, LEFT_OUT, PROFILED, Nsys, refuse
-from cockpit.plans.words import split
 
 SESSION = "COCKPIT_NSYS_SESSION"
 """The variable by which launch.sh tells nsys and held.sh the name of the session."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cockpit.config import Config
 from cockpit.tui.base_app import BaseApp
+from cockpit.tui.home.requested_verb import Wish
 from cockpit.tui.home.screen import HomeScreen
-from cockpit.tui.home.wish import Wish
 
 
 class HomeApp(BaseApp):

@@ -26,15 +26,15 @@ from cockpit.engine.run.join import Pools
 from cockpit.transport.login_prompts import DESK, Nobody
 from cockpit.tui.command_screen import CommandScreen, Handler, bindings, entitle, needs
 from cockpit.tui.commands import HOME, Id
-from cockpit.tui.home.deeds import Deeds
+from cockpit.tui.home.actions import Deeds
 from cockpit.tui.home.help import ABOUT
 from cockpit.tui.home.jobs_pane import JobsPane
 from cockpit.tui.home.looker import Looker
 from cockpit.tui.home.preview import Preview
 from cockpit.tui.home.queue import Queue
+from cockpit.tui.home.requested_verb import Wish
 from cockpit.tui.home.run_list import RunList
 from cockpit.tui.home.start_pane import StartPane
-from cockpit.tui.home.wish import Wish
 from cockpit.tui.logs.filter_bar import FilterBar, filter_mark
 from cockpit.tui.look.units import SIZES, clock_text
 from cockpit.tui.panes.bar import Bar

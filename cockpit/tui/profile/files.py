@@ -17,7 +17,7 @@ from cockpit.engine.collect import report_path
 from cockpit.engine.records.folder import RunFolder
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece
-from cockpit.tui.profile.sight import Sight
+from cockpit.tui.profile.view_model import Sight
 
 TRACES = "Perfetto"
 MADE = (

@@ -19,7 +19,7 @@ from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.profile.job import steps_text
 from cockpit.tui.profile.ranks import WORDS
-from cockpit.tui.profile.sight import Progress, Sight
+from cockpit.tui.profile.view_model import Progress, Sight
 
 LINES = 3
 LABEL = 6

@@ -15,7 +15,7 @@ from cockpit.core.profile.words import LETTERS, PARTS
 from cockpit.core.ranks import mask_within
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece
-from cockpit.tui.profile.sight import Sampled, Sight
+from cockpit.tui.profile.view_model import Sampled, Sight
 
 RANKS, NODE = 14, 14
 """Columns that ranks and nodes take at most."""

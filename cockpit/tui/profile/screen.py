@@ -46,7 +46,7 @@ from cockpit.tui.profile.head import FindingBanner, ProgressStrip, beginning, st
 from cockpit.tui.profile.help import ABOUT
 from cockpit.tui.profile.job import Job, earlier_items, steps_text, words_of
 from cockpit.tui.profile.ranks import RankList, legend, title_of
-from cockpit.tui.profile.sight import Progress, Sight, see
+from cockpit.tui.profile.view_model import Progress, Sight, see
 
 TICK_S = 0.25
 

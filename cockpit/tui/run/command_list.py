@@ -13,7 +13,7 @@ from cockpit.core.text import one_line
 from cockpit.engine.links.payload import COMMAND
 from cockpit.engine.records.manifest import Manifest
 from cockpit.engine.run.foreign_jobs import launchers_of
-from cockpit.plans.words import render_word
+from cockpit.plans.command_words import render_word
 from cockpit.transport.registry import TRANSPORTS
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.list_pane import ListPane

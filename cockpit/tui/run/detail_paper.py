@@ -23,7 +23,7 @@ from cockpit.core.run.trends import LIMIT, Trends
 from cockpit.core.text import one_line
 from cockpit.core.time_text import span_text
 from cockpit.engine.records.manifest import NodeEntry
-from cockpit.plans.words import render_word
+from cockpit.plans.command_words import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE
 from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import BINARY, Sizes

@@ -35,7 +35,7 @@ from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
 from cockpit.tui.run.grid_lines import Mark
 from cockpit.tui.run.narrowed import Narrowed
-from cockpit.tui.run.nccl_said import NcclSaid
+from cockpit.tui.run.nccl_output import NcclSaid
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.stall import standing, stands_still
 from cockpit.tui.run.stall_banner import StallBanner

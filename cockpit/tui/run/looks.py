@@ -21,8 +21,8 @@ from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Ask, Party
 from cockpit.engine.stacks.evidence import none_of
-from cockpit.engine.stacks.parties import RunParty, spawned
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
+from cockpit.engine.stacks.targets import RunParty, spawned
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import PER_NODE
 from cockpit.tui.command_screen import CommandScreen, Handler
@@ -31,7 +31,7 @@ from cockpit.tui.profile.form import ask
 from cockpit.tui.profile.job import Job, earlier_items
 from cockpit.tui.profile.screen import ProfileScreen
 from cockpit.tui.run.doctor_screen import DoctorScreen
-from cockpit.tui.stacks.evidence_screen import KeptScreen
+from cockpit.tui.stacks.evidence_screen import EvidenceScreen
 from cockpit.tui.stacks.screen import StackScreen
 
 
@@ -91,7 +91,7 @@ class Looks:
         def why() -> str:
             return none_of(folder, model) or "what the nodes saved has not been fetched yet"
 
-        self.screen.app.push_screen(KeptScreen(folder.name, folder.path / "stacks", why, live=self._live))
+        self.screen.app.push_screen(EvidenceScreen(folder.name, folder.path / "stacks", why, live=self._live))
 
     def profile(self, marked: Callable[[], Mapping[str, frozenset[int]]], why_not: Callable[[], str]) -> None:
         """Ask what to profile, and show that, or an earlier one; see :class:`Job`."""

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.standstill import stuck
+from cockpit.core.run.watch_messages import stuck
 from cockpit.core.stacks.words import being_words
 from cockpit.core.text import one_line
 from cockpit.core.time_text import rounded_span, span_text

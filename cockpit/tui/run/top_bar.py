@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.log_steps import run_step
 from cockpit.core.pace.pace import Pace
-from cockpit.core.run import standstill
+from cockpit.core.run import watch_messages
 from cockpit.core.run.model import Node, RankState, RunModel
 from cockpit.core.run.slow_links import slow_from
 from cockpit.core.run.summary import live_word, shown
@@ -128,7 +128,7 @@ def _still(head: Head, sign: str) -> Part | None:
     if not _goes_on(head) or not head.model.alive():
         return None
     watch = head.model.watch
-    words = standstill.head(watch, watch.for_s(head.now))
+    words = watch_messages.head(watch, watch.for_s(head.now))
     if not words:
         return None
     if watch.stalled:

@@ -12,7 +12,7 @@ from cockpit.core.inferred import with_mark
 from cockpit.core.stacks.classes import RankClass
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
-from cockpit.tui.stacks.words import STATES, count_text, cut, frame_text
+from cockpit.tui.stacks.labels import STATES, count_text, cut, frame_text
 
 CLOSE = 12
 """With this many classes or more, there are no empty lines between them."""

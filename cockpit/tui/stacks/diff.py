@@ -18,8 +18,8 @@ from cockpit.core.time_text import span_text
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane
+from cockpit.tui.stacks.labels import STATES, cut
 from cockpit.tui.stacks.view_model import Sight
-from cockpit.tui.stacks.words import STATES, cut
 
 FOLD = 3
 """This many library frames in a row or more become one line."""

@@ -35,7 +35,7 @@ EVIDENCE = 3
 _INDENT = " " * 2
 
 
-class KeptList(ListPane[Listed]):
+class EvidenceList(ListPane[Listed]):
     """Snapshots, the newest first."""
 
     EMPTY_ROLE = ""
@@ -92,7 +92,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-class KeptScreen(ListScreen):
+class EvidenceScreen(ListScreen):
     """The snapshots of one run, the newest first.
 
     :param run: its name
@@ -105,11 +105,11 @@ class KeptScreen(ListScreen):
     ABOUT = ABOUT
     BINDINGS: ClassVar[list[BindingType]] = bindings(KEPT)
 
-    LIST = KeptList
+    LIST = EvidenceList
     PANE = "kept"
     HEADING = "what the ranks were doing"
 
-    _list = getters.query_one(KeptList)
+    _list = getters.query_one(EvidenceList)
 
     def __init__(
         self, run: str, root: Path, why_none: Callable[[], str], *, live: Handler | None = None

@@ -15,9 +15,9 @@ from cockpit.core.time_text import span_text
 from cockpit.engine.stacks.take import Stacks
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.line import Part
+from cockpit.tui.stacks.labels import count_text
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.view_model import Sight
-from cockpit.tui.stacks.words import count_text
 
 
 def head(stacks: Stacks, samples: SampleCursor) -> Iterator[Part]:

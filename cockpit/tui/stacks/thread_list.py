@@ -16,7 +16,7 @@ from cockpit.engine.stacks.ask import option_words
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
-from cockpit.tui.stacks.words import STATES, cut, home_text, state_text
+from cockpit.tui.stacks.labels import STATES, cut, home_text, state_text
 
 FOLD = 3
 """This many library frames in a row or more become one line."""

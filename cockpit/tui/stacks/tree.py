@@ -18,8 +18,8 @@ from cockpit.core.stacks.classes import RankClass
 from cockpit.core.stacks.tree_lines import Key, TreeRow, place
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, LinesLater, Piece
+from cockpit.tui.stacks.labels import cut
 from cockpit.tui.stacks.view_model import Folding, Sight
-from cockpit.tui.stacks.words import cut
 
 RANKS = (4, 14)
 """Columns for the ranks in front, minimum and maximum."""

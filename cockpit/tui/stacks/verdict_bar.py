@@ -15,8 +15,8 @@ from cockpit.core.stacks.snapshot import Place
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.meanings import Meaningful
 from cockpit.tui.panes.text_pane import fold
+from cockpit.tui.stacks.labels import cut, home_text
 from cockpit.tui.stacks.view_model import Sight
-from cockpit.tui.stacks.words import cut, home_text
 
 LOW = 4
 """At most this many lines in a terminal with few rows, until all of it is wanted."""

@@ -21,9 +21,9 @@ from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, planned
+from cockpit.engine.run.current_state import recorded
 from cockpit.engine.run.foreign_jobs import job_on
 from cockpit.engine.run.join import pool_for
-from cockpit.engine.run.now import recorded
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import RankProcess
 from cockpit.engine.stacks.evidence import amiss, gather, lacking

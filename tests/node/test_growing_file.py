@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
-from cockpit.base.lasting import PENDING, Lasting
+from cockpit.base.growing_file import PENDING, Lasting
 from cockpit.base.times import line, thinned, ticks
 from cockpit.node.run import follow
 from tests.node import folders

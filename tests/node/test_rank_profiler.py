@@ -16,7 +16,7 @@ import pytest
 
 from cockpit.base import record
 from cockpit.node import procfs, usermask
-from cockpit.node.run import around, leftovers, profiled
+from cockpit.node.run import leftovers, profiled, rank_profiler
 from tests.node.conftest import Launch
 from tests.node.runs import Run, alive, command, program
 from tests.waiting import until
@@ -255,7 +255,7 @@ def test_ranks_are_found_without_a_run_folder(profiling: Any) -> None:
 )
 def test_names(monkeypatch: pytest.MonkeyPatch, wanted: str, attempt: int, name: str) -> None:
     monkeypatch.setenv("JOB", "7/x")
-    assert around.report_name(wanted, 3, attempt) == name
+    assert rank_profiler.report_name(wanted, 3, attempt) == name
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from cockpit.engine.run.join import Pools
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
 from cockpit.tui.home.asking import Wanted
+from cockpit.tui.home.requested_verb import Wish
 from cockpit.tui.home.run_list import RunList
-from cockpit.tui.home.wish import Wish
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.login import LoginDialog
 
