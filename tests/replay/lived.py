@@ -88,7 +88,7 @@ class Lived:
         self.dead: set[int] = set()
         self.seen: list[Seen] = []
         self._printed: dict[int, int] = defaultdict(int)
-        self._ended: dict[int, list[StepSample]] = defaultdict(list)
+        self.ended: dict[int, list[StepSample]] = defaultdict(list)
         self._done: dict[int, int] = defaultdict(int)
 
     async def begin(self) -> None:
@@ -123,29 +123,37 @@ class Lived:
         """
         self.now = math.floor(self.now) + 1.0
         for name, ranks in self.nodes.items():
-            sizes = {}
-            for rank in ranks:
-                if rank in self.dead:
-                    continue
-                self._steps(rank, self.step_s * (1.5 if slow else 1.0), name)
-                if prints:
-                    line = b"rank %d at %d\n" % (rank, round(self.now - BEGIN))
-                    await self._grows(name, f"rank-{rank}.log", line)
-                    self._printed[rank] += 1
-                    sizes[f"rank-{rank}.log"] = self.session.copies.size(name, f"rank-{rank}.log")
-            if sizes:
-                at = self.now + self.ahead_s.get(name, 0.0)
-                await self._grows(name, TIMES, json.dumps({"t": at, "s": sizes}).encode() + b"\n")
+            living = [rank for rank in ranks if rank not in self.dead]
+            for rank in living:
+                self.goes(rank, self.step_s * (1.5 if slow else 1.0), name)
+            if prints and living:
+                await self.says(name, living)
             self._measured(name)
         self.board.flush(self.now)
         await asyncio.sleep(0)
 
-    def _steps(self, rank: int, took: float, node: str) -> None:
+    async def says(self, node: str, ranks: Sequence[int]) -> None:
+        """Each of these ranks prints what it has to say of this second."""
+        lines = {rank: b"rank %d at %d\n" % (rank, round(self.now - BEGIN)) for rank in ranks}
+        await self.prints(node, lines, self.now)
+
+    async def prints(self, node: str, lines: Mapping[int, bytes], at: float) -> None:
+        """Ranks print, and the node notes how large their logs are then."""
+        sizes = {}
+        for rank, line in lines.items():
+            await self._grows(node, file := f"rank-{rank}.log", line)
+            self._printed[rank] += 1
+            sizes[file] = self.session.copies.size(node, file)
+        told = {"t": at + self.ahead_s.get(node, 0.0), "s": sizes}
+        await self._grows(node, TIMES, json.dumps(told).encode() + b"\n")
+
+    def goes(self, rank: int, took: float, node: str) -> None:
+        """A rank makes steps for a second."""
         before = self.steps[rank]
         self.steps[rank] += 1.0 / took
         for step in range(int(before) + 1, int(self.steps[rank]) + 1):
             end = self.now - (self.steps[rank] - step) * took + self.ahead_s.get(node, 0.0)
-            self._ended[rank].append(StepSample(step, end, took))
+            self.ended[rank].append(StepSample(step, end, took))
             self._done[rank] = step
 
     def _measured(self, node: str) -> None:
@@ -153,10 +161,12 @@ class Lived:
         for rank in self.nodes[node]:
             if rank in self.dead:
                 continue
-            steps = tuple(self._ended.pop(rank, ()))
+            steps = tuple(self.ended.pop(rank, ()))
             age = self.now + self.ahead_s.get(node, 0.0) - steps[-1].t if steps else 0.0
             told = Progress("deepspeed", self._done[rank], age, self.step_s, steps) if steps else None
-            ranks[rank] = RankSample(90.0, round((self.now - BEGIN) * 1000) + rank, progress=told)
+            ranks[rank] = RankSample(
+                90.0, (30 << 30) + round((self.now - BEGIN) * 1000) + rank, progress=told
+            )
         sample = Sample(NodeSample(8.0, 32, 300 << 30, 512 << 30, 900 << 30), ranks)
         self.session.note(node, sample, record=False)
 

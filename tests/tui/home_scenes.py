@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 from cockpit import slurm
@@ -22,12 +24,15 @@ from cockpit.engine.run.measures import FILE
 from cockpit.slurm import QueuedJob
 from cockpit.tui.home.app import HomeApp
 from cockpit.tui.home.screen import HomeScreen
+from tests.engine import knownruns
 from tests.engine.knownruns import KnownRun
+from tests.tui import lively
 from tests.tui.scenes import until
+from tests.tui.stage import NOW
 
 H = 3600.0
 EIGHT = tuple(f"gpu{number:02d}" for number in range(1, 9))
-STALLED, SHOWN = "20261121-0412-otter", "20261120-2318-lynx"
+STALLED, SHOWN = lively.name(NOW - lively.AGE_S - 61), lively.name(NOW - 5.7 * H, "lynx")
 
 JOBS = [
     QueuedJob("418790", "RUNNING", "1:53:12", "gpu[09-12]", "4", "None", "N/A", "llama-1b"),
@@ -36,42 +41,48 @@ JOBS = [
 ]
 
 
-def write(now: float) -> None:
+def known(word: str, hours: float, *more: Any, **named: Any) -> RunFolder:
+    """A run that began so many hours ago."""
+    began = NOW - hours * H
+    return KnownRun(lively.name(began, word), began + 0.382, *more, **named).write()
+
+
+def write() -> None:
     """Runs of three days."""
     stalled = ("train.py", "--config", "c4-1b.json", "--micro-batch", "24")
-    KnownRun(STALLED, now - 46 * 60, end="", steps=1216, nodes=EIGHT, ranks=2, program=stalled).write()
-    KnownRun("20261121-0305-heron", now - 1.9 * H, end="", steps=18402, total=40000, nodes=EIGHT[:4]).write()
+    known("otter", (lively.AGE_S + 61) / H, end="", steps=1216, nodes=EIGHT, ranks=8, program=stalled)
+    known("heron", 1.9, end="", steps=18402, total=40000, nodes=("gpu13", "gpu14"))
     failed = (*stalled[:-1], "26")
-    measure(KnownRun(SHOWN, now - 5.7 * H, 2486, "failed", EIGHT, 8, 1102, program=failed).write())
-    KnownRun("20261120-2114-robin", now - 8 * H, 720, "stopped", EIGHT, 2, 310).write()
-    KnownRun("20261120-1102-crane", now - 18 * H, 3 * H + 120, "ended", EIGHT, 2, 900, 900).write()
-    KnownRun("20261119-0921-swift", now - 42 * H, 4140, "ended", EIGHT[:4], 2, 400, 400).write()
-    KnownRun("20261118-1907-stoat", now - 66 * H, 3900, "lost", EIGHT[:4], 2, 344, 2000).write()
+    measure(known("lynx", 5.7, 2486.3, "failed", EIGHT, 8, 1102, program=failed))
+    known("robin", 8.13, 720, "stopped", EIGHT, 2, 310)
+    known("crane", 18.63, 3 * H + 120, "ended", EIGHT, 2, 5000)
+    known("swift", 42.08, 4140, "ended", EIGHT[:4], 2, 1800, 1800)
+    known("stoat", 66.31, 3900, "lost", EIGHT[:4], 2, 1720)
 
 
 def measure(folder: RunFolder) -> None:
     """The memory of a GPU, which fills up."""
-    began, gib = folder.manifest.created, 1 << 30
-    samples = (
-        Sample(NodeSample(), {}, (GpuSample(6, memory_bytes=round(used * gib), memory_total_bytes=80 * gib),))
-        for used in (70.1, 70.3, 71.2, 72.0, 73.4, 74.8, 76.1, 77.2, 78.6, 79.8)
-    )
-    lines = [measured(began + 240 * at, "gpu03", sample).line() for at, sample in enumerate(samples, 1)]
-    (folder.path / FILE).write_bytes(b"".join(lines))
+    began, gib, dice = folder.manifest.created, 1 << 30, random.Random("vram")
+    for at in range(1, 42):
+        used = 70 + 0.24 * at - dice.uniform(0, 0.4) * (at < 41)
+        gpu = GpuSample(0, memory_bytes=round(used * gib), memory_total_bytes=80 * gib)
+        with (folder.path / FILE).open("ab") as file:
+            file.write(measured(began + 60 * at, "gpu01", Sample(NodeSample(), {}, (gpu,))).line())
 
 
 async def _now(folder: RunFolder, pools: Pools | None) -> Brief:
     brief = replace(brief_here(folder), asked=time.time())
     if brief.run == STALLED:
-        cause = "rank 13 has not reached all_reduce #4211 · sure"
-        return replace(brief, word="stalled", since=time.time() - 48, cause=cause)
+        cause = f"{lively.FOUND['what']} · sure"
+        return replace(brief, word="stalled", since=time.time() - lively.STOOD_S, cause=cause)
     return replace(brief, step_t=time.time() - 1, step_s=0.37) if brief.open else brief
 
 
 @asynccontextmanager
 async def at_home(size: tuple[int, int], config: Config) -> AsyncIterator[tuple[HomeApp]]:
     """The app with these runs, once all of them are drawn."""
-    write(time.time())
+    with mock.patch.object(knownruns, "loss", lively.loss):
+        write()
     with (
         mock.patch.object(known_runs, "brief_now", _now),
         mock.patch.object(shutil, "which", lambda name: name),

@@ -20,14 +20,35 @@ STEP_S = 0.56
 FIRST, LAST = 1180, 1216
 """Steps in the log."""
 
+AGE_S = 2660.0
+"""Since ranks started, where the last of these steps took 2 s."""
 
-def name(created: float) -> str:
+STOOD_S = 52.0
+"""Since the last step of a run that stands still."""
+
+FOUND = {
+    "what": "rank 13 did not join all_reduce",
+    "detail": "It is in read() on /data/c4/shard-00007.bin and cannot be interrupted: "
+    "a disk or a network file system.",
+    "evidence": [
+        "63 ranks in all_reduce for 50 s, same in 2 of 2 samples, 1.0 s apart",
+        "rank 13 has not moved either",
+        "rank 13: state D, in read",
+    ],
+}
+"""What the watch finds there: the same as the stack screen beside it."""
+
+
+def name(created: float, word: str = "otter") -> str:
     """The name of a run, which begins with the time of its start."""
-    return time.strftime("%Y%m%d-%H%M%S-otter", time.gmtime(created))
+    return time.strftime(f"%Y%m%d-%H%M%S-{word}", time.gmtime(created))
 
 
-def samples(node: str, ranks: Sequence[int]) -> Iterator[tuple[float, dict[str, Any]]]:
-    """What was measured on a node: how many seconds ago, and the fields of the event."""
+def samples(node: str, ranks: Sequence[int], stuck: int) -> Iterator[tuple[float, dict[str, Any]]]:
+    """What was measured on a node: how many seconds ago, and the fields of the event.
+
+    :param stuck: the rank that does nothing since the run stands still; -1: none
+    """
     dice = random.Random(node)
     load = dice.uniform(8.2, 10.4)
     memory = dice.uniform(292, 318)
@@ -62,6 +83,8 @@ def samples(node: str, ranks: Sequence[int]) -> Iterator[tuple[float, dict[str, 
             }
             for index in range(len(ranks))
         ]
+        if stuck in of_ranks and ago < STOOD_S:
+            of_ranks[stuck]["cpu_percent"] = gpus[stuck % 8]["utilisation_percent"] = 0
         yield float(ago), {"sample": node_wide, "ranks": of_ranks, "gpus": gpus}
 
 
@@ -75,16 +98,20 @@ def steps(ago_s: float) -> Iterator[tuple[int, float, float]]:
         yield step, span, left
 
 
+def loss(step: int) -> float:
+    """Of all ranks."""
+    return 1.9 + 2.6 * math.exp(-step / 800) + random.Random(f"loss/{step}").gauss(0, 0.0025)
+
+
 def said(step: int, rank: int, took_s: float, *, tokens: bool = False) -> str:
     """What a rank prints of a step that took so long; at its end tokens, or else the time."""
-    of_all = random.Random(f"loss/{step}").gauss(0, 0.0025)
-    own = random.Random(f"loss/{step}/{rank}")
-    loss = 1.9 + 2.6 * math.exp(-step / 800) + of_all + own.gauss(0, 0.003)
+    own = loss(step) + random.Random(f"loss/{step}/{rank}").gauss(0, 0.003)
     lr = 3e-4 * (1 + math.cos(math.pi * step / 5000)) / 2
-    text = f"step {step}/5000 loss {loss:.{3 if tokens else 4}f} lr {lr:.2e}"
+    text = f"step {step}/5000 loss {own:.{3 if tokens else 4}f} lr {lr:.2e}"
     if tokens:
-        return f"{text} tokens/s {6_130_000 / took_s + 9e5 * of_all:.0f}\n"
-    return f"{text} step_time {took_s + own.uniform(0, 0.004):.3f}\n"
+        ripple = random.Random(f"tokens/{step}").gauss(0, 2250)
+        return f"{text} tokens/s {6_130_000 / took_s + ripple:.0f}\n"
+    return f"{text} step_time {took_s:.3f}\n"
 
 
 def environ(rank: int, world: int) -> dict[str, str]:

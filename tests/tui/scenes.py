@@ -119,9 +119,11 @@ def healthy(**manifest: Any) -> Stage:
     return stage
 
 
-def sized(names: Sequence[str], slots: int, age_s: float = 700.0) -> Stage:
+def sized(names: Sequence[str], slots: int, age_s: float = 700.0, stuck: int = -1) -> Stage:
     """So many nodes and ranks, in the middle of their training."""
+    age_s = lively.AGE_S if Stage.lively else age_s
     stage = Stage(list(names), slots, created=time.time() - age_s - 61)
+    stage.stuck = stuck
     stage.runs(age_s)
     return stage
 
@@ -147,6 +149,8 @@ def trains(stage: Stage, steps: int = 26, *, ago_s: float = 0.3, lost: str = "")
 def goes_well(stage: Stage) -> None:
     """Every rank has noted its steps for a quarter of an hour, in which rank 13 was slow for a while."""
     saves = range(900, 1217, 100)
+    for step in range(100, 900, 100) if stage.lively else ():
+        stage.happens("", kind="saved", at=time.time() - 702 - 2.1 * (900 - step), step=step, seconds=11.0)
     paces(stage, 816, 1217, slow=(13,), since=1010, until=1050, checkpoints=saves, shown=27)
     stage.samples("gpu06", gpu=89)
 
@@ -158,8 +162,7 @@ def trains_lively(stage: Stage, ago_s: float, lost: str) -> None:
             if rank.node != lost or ago > 14:
                 stage.prints(rank.rank, lively.said(step, rank.rank, took))
         if step % 10 == 0:
-            about = f"epoch=0/micro_step={4 * step}/global_step={step}, MemAllocated=9.71GB"
-            stage.prints(0, f"[INFO] [timer.py:264:stop] {about}\n")
+            stage.prints(0, f"[INFO] [timer.py:264] global_step={step}, MemAllocated=9.71GB\n")
         stage.printed(ago)
 
 
@@ -220,19 +223,21 @@ READS = {
 
 def stands_still(stage: Stage) -> None:
     """Rank 13 works longer than the others, then not at all: nobody has made a step for 48 s."""
-    paces(stage, 1010, 1217, slow=(13,), since=1170, checkpoints=(1200,), ago=48.0)
+    stood = lively.STOOD_S if stage.lively else 48.0
+    paces(stage, 1010, 1217, slow=(13,), since=1170, checkpoints=(1200,), ago=stood)
     now = time.time()
-    about: dict[str, Any] = {"since": now - 48.0, "step": 1216, "total": 3}
-    stage.happens("", kind="watch", at=now - 18, state="quiet", still_s=30.0, looking=True, looks=0, **about)
+    about: dict[str, Any] = {"since": now - stood, "step": 1216, "total": 3}
+    quiet_at = now - stood + 30
+    stage.happens("", kind="watch", at=quiet_at, state="quiet", still_s=30.0, looking=True, looks=0, **about)
     stage.happens(
         "",
         kind="watch",
         state="stalled",
-        still_s=48.0,
+        still_s=stood,
         looks=3,
         looked=now - 2,
         next_at=now + 28,
-        found=READS,
+        found={**READS, **lively.FOUND} if stage.lively else READS,
         waiting=[rank for rank in stage.model.ranks if rank != 13],
         snapshot="20261121-040401",
         stuck="likely",
@@ -293,7 +298,7 @@ def paces(
     work = 1.62 if phased else 1.97
     usual = {step: 2.96 if step in slowly else 1.99 for step in range(first, last)}
     spans = [usual[step] + 11 * (step in checkpoints) for step in usual]
-    at = time.time() - ago - sum(spans)
+    at = time.time() - max(ago, 0.99 * stage.lively) - sum(spans)
     overs = dict(zip(usual, (at + over for over in accumulate(spans)), strict=True))
     for step, span in zip(range(first, last), spans, strict=True):
         stage.saves += [at + 0.5] * (step in checkpoints)
@@ -544,7 +549,7 @@ SCENES: dict[str, Scene] = {
     "detail": Scene(keys=("down", "right", "3")),
     "events": Scene(play=fails, keys=("4",)),
     "commands": Scene(keys=("5",)),
-    "pace": Scene(play=slows, keys=("6",)),
+    "pace": Scene(lambda: sized(EIGHT, 8), slows, keys=("6",)),
     "phases": Scene(lambda: sized(EIGHT, 8, age_s=870.0), phases_known),
     "phases-4": Scene(lambda: sized(EIGHT[:2], 2), phases_few, keys=("6",)),
     "pace-phases": Scene(play=phases_slow, keys=("6",)),
@@ -556,7 +561,7 @@ SCENES: dict[str, Scene] = {
     "pace-log-only": Scene(keys=("6",)),
     "pace-unknown": Scene(play=nothing, keys=("6",)),
     "pace-signs": Scene(play=tells_no_steps, keys=("6",)),
-    "stalled": Scene(play=stands_still),
+    "stalled": Scene(lambda: sized(EIGHT, 8, stuck=13), stands_still),
     "stalled-log": Scene(play=stands_still, keys=("escape",)),
     "no-step": Scene(play=nobody_is_named),
     "filtered": Scene(keys=("2", "slash", *"loss 2.3")),

@@ -46,6 +46,8 @@ class Stage:
     writer = True
     lively = False
     """Numbers vary, and what is printed has times of its own, as a picture wants it."""
+    stuck = -1
+    """There, the rank that stands still."""
 
     def __init__(
         self, nodes: Sequence[str], slots: int, run: str = "20261121-0412-otter", **manifest: Any
@@ -142,7 +144,7 @@ class Stage:
         """
         of = self._nodes[node].ranks
         if self.lively and not gpu:
-            for ago, measured in lively.samples(node, of):
+            for ago, measured in lively.samples(node, of, self.stuck):
                 self.happens(node, kind="sample", at=time.time() - ago, **measured)
             return
         ranks = {
