@@ -37,7 +37,6 @@ def run(
     loss: Loss = usual,
     steps: int = 40,
     slower: float = 1.0,
-    longer: Loss = ripple,
     tokens: float | None = None,
     commit: str = "4f2a90c1d3e5" + "0" * 28,
     facts: Mapping[str, Any] | None = None,
@@ -49,7 +48,6 @@ def run(
     :param days: when it began, after :data:`BEGAN`
     :param healthy: all ranks exited 0; else rank 3 failed
     :param slower: times by which each step takes longer
-    :param longer: by how many seconds each step takes longer than the usual ones
     :param tokens: a second, as its log says; None: it does not
     :param facts: of each node, instead of the usual ones
     """
@@ -64,7 +62,7 @@ def run(
         plan["env"] = {"NCCL_DEBUG": "INFO", "MASTER_PORT": str(hash(name) % 1000), **(env or {})}
     path.write_text(json.dumps(told))
     (folder.path / CODE).write_text(json.dumps({"commit": commit}))
-    _numbers(folder, loss, steps, slower, longer, tokens)
+    _numbers(folder, loss, steps, slower, tokens)
     if healthy:
         for file in folder.path.glob("spool/*/events.jsonl"):
             file.write_text(file.read_text().replace('"code": 1', '"code": 0'))
@@ -72,16 +70,14 @@ def run(
     return RunFolder(folder.path)
 
 
-def _numbers(
-    folder: RunFolder, loss: Loss, steps: int, slower: float, longer: Loss, tokens: float | None
-) -> None:
+def _numbers(folder: RunFolder, loss: Loss, steps: int, slower: float, tokens: float | None) -> None:
     spool, log, times, pace = folder.path / "spool" / "0000-gpu01", b"", [], b""
     more = "" if tokens is None else f" tokens/s {tokens:.1f}"
     for step in range(1, steps + 1):
         at = BEGAN + 5 + step * STEP_S * slower
         log += f"step {step} loss {loss(step):.4f} lr 3.0e-04{more}\n".encode()
         times.append({"t": at, "s": {"rank-0.log": len(log)}})
-        span = (STEP_S + longer(step)) * slower
+        span = (STEP_S + ripple(step)) * slower
         pace += PastStep(
             0, step, at, 1, "", span, 1.5, 1.4, 1.5, 1, True, True, False, False, (),
             phases=(100, 300, 400, 50, 100, 50),

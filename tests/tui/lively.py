@@ -109,8 +109,7 @@ def said(step: int, rank: int, took_s: float, *, tokens: bool = False) -> str:
     lr = 3e-4 * (1 + math.cos(math.pi * step / 5000)) / 2
     text = f"step {step}/5000 loss {own:.{3 if tokens else 4}f} lr {lr:.2e}"
     if tokens:
-        ripple = random.Random(f"tokens/{step}").gauss(0, 2250)
-        return f"{text} tokens/s {6_130_000 / took_s + ripple:.0f}\n"
+        return f"{text} tokens/s {6_130_000 / took_s + random.Random(f'tokens/{step}').gauss(0, 2250):.0f}\n"
     return f"{text} step_time {took_s:.3f}\n"
 
 

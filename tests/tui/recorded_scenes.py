@@ -72,9 +72,9 @@ def of_steps(began: float, word: str, *, slower: float = 1.0, **more: Any) -> Ru
     """A run of so many steps."""
     with (
         mock.patch.multiple(made, BEGAN=began, STEPS=round(STEPS * slower)),
-        mock.patch.object(pairs, "BEGAN", began),
+        mock.patch.multiple(pairs, BEGAN=began, ripple=ripple),
     ):
-        return pairs.run(lively.name(began, word), steps=STEPS, slower=slower, longer=ripple, **more)
+        return pairs.run(lively.name(began, word), steps=STEPS, slower=slower, **more)
 
 
 def side_by_side(size: tuple[int, int], config: Config) -> Any:
