@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from cockpit.core.logs.metrics import Metrics
-from cockpit.core.pace.heat import Heat
+from cockpit.core.pace.heat import Heat, Window
 from cockpit.core.pace.pace import Pace
+from cockpit.tui.pace.curves import beside
 from cockpit.tui.pace.lines import lines_at_most, pace_lines
 from cockpit.tui.pace.map_lines import CELL, HALF
-from cockpit.tui.pace.view_model import WHOLE, Sight
-from cockpit.tui.panes.text_pane import Line
+from cockpit.tui.pace.view_model import WHOLE, Frame, Sight
+from cockpit.tui.panes.text_pane import Line, Piece
 from tests.tui.test_pace import START, drawn, run, sight
 
 
@@ -177,3 +178,9 @@ def test_a_pane_is_as_high_as_what_it_draws_while_the_run_stands_still(every: bo
             shown = drawn(still, 90, height)
             names = [at for at, line in enumerate(shown) if line[1:5] in ("loss", "work", "toke")]
             assert not names or now == START + 119, "a curve without anything to draw"
+
+
+@pytest.mark.parametrize(("room", "shown"), [(21, [" 5.1k until step 1,169"]), (18, [])])
+def test_a_number_beside_a_curve_is_whole_or_not_there(room: int, shown: list[str]) -> None:
+    frame = Frame(8, Window(START, 1.0, 40), {"all": room + 1}, "", False)
+    assert [piece.text for piece in beside([(Piece(" 5.1k until step 1,169"),)], 0, frame)] == shown

@@ -243,7 +243,7 @@ def beside(said: Sequence[tuple[Piece, ...]], line: int, frame: Frame) -> Iterat
     """What is said beside a line of a curve, as far as there is room."""
     room = sum(frame.columns.values())
     for text, role in said[line] if line < len(said) else ():
-        text = text if cell_len(text) <= room else text.partition(",")[0]
+        text = text if cell_len(text) <= room else text.partition(", ")[0]
         room -= cell_len(text)
         if room >= 0:
             yield Piece(text, role)
