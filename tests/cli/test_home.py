@@ -37,6 +37,7 @@ def wishes(monkeypatch: pytest.MonkeyPatch) -> list[Wish]:
 
     monkeypatch.setattr(HomeApp, "run_async", run_async)
     monkeypatch.setattr(terminal, "of_app", lambda app: nullcontext())
+    monkeypatch.setattr(terminal, "wanted", lambda **_: True)
     monkeypatch.setattr(home, "SHOWN", shown, raising=False)
     return chosen
 

@@ -103,7 +103,7 @@ def test_a_job_is_looked_at_on_nodes_that_are_named(here: Verbs) -> None:
         where = ["--transport", "local", "--python", sys.executable, "--job", "looked-at"]
         done = piped(here, "localhost\n", "stacks", "-", *where, "--samples", "1")
         assert done.returncode == 0, done.stderr
-        assert "2 ranks 0-1: sleeps" in done.stdout
+        assert "2 ranks 0-1: sleep\n" in done.stdout
         assert "next: cockpit stacks -w localhost --job looked-at " in done.stdout
         watching = here.start("attach", "--headless", "-w", "localhost", *where)
         assert watching.stderr
@@ -174,7 +174,7 @@ def test_gpus_are_counted_only_where_slots_are_open(tmp_path: Path) -> None:
             "run -w gpu1:2 train.py",
             "no program given after --; like this: cockpit run -w gpu1:2 -- train.py ARGS",
         ),
-        ("plan -w gpu1 --slots 0 -- x", "argument --slots: not a number of slots: '0' (1 to 4096)"),
+        ("plan -w gpu1 --slots 0 -- x", "argument --slots: out of range: '0' (1 to 4096)"),
         ("plan -w=-oProxyCommand=x -- x", "-w -oProxyCommand=x: bad host name -oProxyCommand=x; "),
         ("attach -w /etc/passwd", "-w /etc/passwd: bad host name /etc/passwd; "),
         ("ps -w gpu[0-99999]", "-w gpu[0-99999]: range [0-99999] is more than 10000 hosts; check it"),

@@ -93,7 +93,7 @@ def test_ends_are_true(sick: Sick, verbs: Verbs, launcher: str) -> None:
     done = verbs.end(run)
     assert done.code == 1, done.err
     assert "rank 1 on localhost exited 7" in done.err
-    assert "Read-only file system: what ranks print may be lost" in done.err
+    assert "Read-only file system; until it can be written again, what ranks print may be lost" in done.err
     for word in ("supervisor was killed", "nobody saw", "neither its wrapper"):
         assert word not in done.err
     for connect in ((), ("--no-connect",)):

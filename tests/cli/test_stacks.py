@@ -214,7 +214,7 @@ def test_of_a_snapshot_only_these_ranks(folder: Path, capsys: pytest.CaptureFixt
 
 def test_what_a_snapshot_lacks_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert stacks.main([str(folder), "--native", "--locals"]) == 0
-    assert "without --native and --locals" in capsys.readouterr().err
+    assert "without C frames and local variables" in capsys.readouterr().err
 
 
 def test_the_folder_says_which_ranks_did_not_come_along(

@@ -131,7 +131,7 @@ def test_the_first_rank_to_fail_is_named(cockpits: Cockpits) -> None:
     done = cockpits.run("--launcher", "torchrun", "--failure-wait", "1", program=program)
     assert done.returncode == 1
     assert "first to fail: rank 3 on node2, exited 1" in done.stderr
-    assert done.stdout.count("RuntimeError: rank 3") == 1
+    assert done.stdout.count("RuntimeError: injected fault: rank 3") == 1
     assert not cockpits.left_over()
     cockpits.assert_spools_equal()
 
