@@ -34,7 +34,7 @@ test test-all campaigns quick properties hostile slowpool whypool profilepool fa
 test: $(STAMP)  ## the tests but for the slow ones, in 8 minutes on two cores; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --no-slow $(ARGS)
 
-test-all: $(STAMP)  ## all tests but campaigns, in 23 minutes on two cores
+test-all: $(STAMP)  ## all tests but campaigns, in 20 minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 campaigns: $(STAMP)  ## more cases of what other tests show, which those leave out; half an hour

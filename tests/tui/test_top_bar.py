@@ -49,6 +49,14 @@ def test_everything_at_a_glance() -> None:
     )
 
 
+def test_a_step_takes_what_it_usually_takes_however_its_line_arrives() -> None:
+    metrics = Metrics()
+    for step in range(12):
+        metrics.feed(0, f"step {step}/600 loss 2.1\n".encode(), NOW - 60 + step / 2 + 0.2 * (step in (5, 11)))
+    assert metrics.latest.step_s == pytest.approx(0.7)
+    assert "500 ms/step" in shown(running(8, 8), metrics)
+
+
 def test_nothing_is_said_that_nobody_knows() -> None:
     model = RunModel()
     happens(model, "", "planned", nodes={"gpu01": [0, 1]})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.progress.rank import RECENT
 from cockpit.core.pace.log_steps import run_step
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run import watch_messages
@@ -137,10 +139,12 @@ def _still(head: Head, sign: str) -> Part | None:
 
 
 def _front(head: Head) -> tuple[float | None, float | None]:
-    """The furthest step and the time of a step: as ranks note them, else as their logs say."""
+    """The furthest step and what one usually takes: as ranks note them, else as their logs say."""
     latest, front = head.metrics.latest, head.pace and head.pace.front
     if head.pace is None or not front or not head.pace.exact:
-        return latest.step, latest.step_s
+        # Lines of a log arrive in portions: the time between two of them is not that of a step.
+        lately = [seconds for _, seconds in head.metrics.series("step_s")[-RECENT:]]
+        return latest.step, median(lately) if lately else None
     return run_step(head.pace, latest.step), head.pace.usual()
 
 
