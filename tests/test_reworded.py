@@ -27,7 +27,7 @@ JUDGES = (
 READ_OTHERS = frozenset(
     {
         # What torch, NCCL, python, ssh, SLURM, kubectl, the kernel, people and their programs write.
-        "kube/words",
+        "kube/kubectl_errors",
         *("base/recorder/reading", "base/secret", "base/shell", "cli/parsing", "config", "core/doctor/deep"),
         *("core/doctor/nccl_words", "core/nccl/lines", "core/run/notices/checkpoint_words"),
         *(
