@@ -126,5 +126,6 @@ def _record(folder: Path, size: int = 4400) -> None:
 _IMPORTS = (
     "of 0.44 s, 0.15 s are those of hello; 0.19 s are the imports of 345 modules of ours, where making 364 "
     "dataclasses takes 0.06 s and compiling 244 expressions 0.03 s; 0.1 s are styles and layout of a screen "
-    "of 30 widgets. 1.5 would leave 0.08 s for both: it takes a first screen made without most of these modules"
+    "of 30 widgets. 1.5 would leave 0.08 s for both: it takes a first screen that is made without most of "
+    "these modules"
 )
