@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,8 @@ def cut(link: Link) -> None:
     """End the exec of a link, and the agent with it: what it holds of the pipes as well as kubectl."""
     pid = link.transport._pipes[0].pid  # type: ignore[attr-defined]
     for each in (*Path(f"/proc/{pid}/task/{pid}/children").read_text().split(), pid):
-        os.kill(int(each), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # one that ended since it was listed
+            os.kill(int(each), signal.SIGKILL)
 
 
 def job(index: int, tail: str = "abcde", **more: Any) -> dict[str, Any]:
