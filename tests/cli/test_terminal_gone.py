@@ -308,16 +308,19 @@ def test_a_window_that_is_closed_is_no_error_and_ends_no_run(
 ) -> None:
     verbs = Verbs(tmp_path / "state", tmp_path / "work")
     run = verbs.start(*verbs.words("r", "while sleep 0.1; do echo a line; done"))
-    until(lambda: verbs.spooled("r", 0).exists() and verbs.spooled("r", 0).stat().st_size, "output")
-    run.send_signal(signal.SIGHUP)
-    verbs.end(run)
-    terminals.append(Terminal([sys.executable, "-m", "cockpit"], env, tmp_path))
-    home = terminals[0]
-    home.shows(b"running")
-    home.types(b"\r")
-    home.shows(b"a line")
-    home.close()
-    assert home.ended() == Exit.LEFT
-    assert [each.read_text() for each in (tmp_path / "state" / "cockpit" / "errors").glob("*")] == []
-    assert "r: running" in verbs.call("ps", "r").out
-    assert verbs.call("stop", "r", "--now").code == 0
+    try:
+        until(lambda: verbs.spooled("r", 0).exists() and verbs.spooled("r", 0).stat().st_size, "output")
+        run.send_signal(signal.SIGHUP)
+        verbs.end(run)
+        terminals.append(Terminal([sys.executable, "-m", "cockpit"], env, tmp_path))
+        home = terminals[0]
+        home.shows(b"running")
+        home.types(b"\r")
+        home.shows(b"a line")
+        home.close()
+        assert home.ended() == Exit.LEFT
+        assert [each.read_text() for each in (tmp_path / "state" / "cockpit" / "errors").glob("*")] == []
+        assert "r: running" in verbs.call("ps", "r").out
+    finally:
+        stopped = verbs.call("stop", "r", "--now")
+    assert stopped.code == 0
