@@ -1,4 +1,4 @@
-"""Screens beside that of a run that goes on, for pictures: two runs side by side, a run played again, nodes
+"""Screens other than that of a live run, for pictures: two runs side by side, a run played again, nodes
 that differ, what was saved.
 """
 

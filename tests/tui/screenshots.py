@@ -44,7 +44,7 @@ PLAYED = {
     "events": Scene(SCENES["running"].make, goes_well, keys=("4",)),
     "palette": Scene(keys=("colon", *"sta")),
 }
-"""Scenes of a run that goes on."""
+"""Scenes of a live run."""
 
 PACE_SHOTS = ("pace-4", "pace", "pace-1024")
 """Ranks × time of 4, 64 and 1,024 ranks: each at the least and at a usual size."""
@@ -66,7 +66,7 @@ WHOLE: dict[str, Callable[..., AbstractAsyncContextManager[tuple[Any, ...]]]] = 
     "doctor": examined,
     "evidence": kept,
 }
-"""Screens beside that of a run that goes on: home, two runs side by side, a run played again, the doctor's,
+"""Screens other than that of a live run: home, two runs side by side, a run played again, the doctor's,
 and what was saved."""
 
 THEMES = ("dark", "light")

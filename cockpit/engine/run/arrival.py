@@ -14,7 +14,7 @@ _TICK_S = 0.1
 
 
 async def arrived(session: Session, waits: Callable[[Set[str]], object] = lambda names: None) -> None:
-    """Wait until every node that goes on sending has sent what it had when it was first heard from.
+    """Wait until every node that is still sending has sent what it had when it was first heard from.
 
     :param waits: called now and then with the nodes that have not
     :raises CockpitError: watching itself failed

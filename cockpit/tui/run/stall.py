@@ -12,7 +12,7 @@ IDLE_S = 10.0
 
 
 def may_finish(model: RunModel) -> bool:
-    """Whether the run may reach its last step, once it goes on if it stands still."""
+    """Whether the run may still reach its last step, also where it is stalled now."""
     return not (model.over or model.stop_reason or model.first_failure())
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 
 from cockpit.core.logs.metrics import Metrics
-from cockpit.core.logs.progress.rank import RECENT
+from cockpit.core.logs.progress.rank import usual_step
 from cockpit.core.pace.log_steps import run_step
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run import watch_messages
@@ -142,9 +141,7 @@ def _front(head: Head) -> tuple[float | None, float | None]:
     """The furthest step and what one usually takes: as ranks note them, else as their logs say."""
     latest, front = head.metrics.latest, head.pace and head.pace.front
     if head.pace is None or not front or not head.pace.exact:
-        # Lines of a log arrive in portions: the time between two of them is not that of a step.
-        lately = [seconds for _, seconds in head.metrics.series("step_s")[-RECENT:]]
-        return latest.step, median(lately) if lately else None
+        return latest.step, usual_step(head.metrics.series("step_s"))
     return run_step(head.pace, latest.step), head.pace.usual()
 
 

@@ -199,8 +199,7 @@ class RankLog:
         if self.stepped is None:
             return None
         step, since, gap = self.stepped
-        points = self.series["step_s"].points()[-RECENT:] if "step_s" in self.series else []
-        usual = median(value for _, value in points) if points else 0.0
+        usual = (usual_step(self.series["step_s"].points()) if "step_s" in self.series else None) or 0.0
         if now - since > max(STALE, SILENT * max(gap, usual)):
             return None
         left = self._said_left(step, usual, now)
@@ -224,6 +223,17 @@ class RankLog:
         if self._epochs.several and not last and said <= OF_RUN * of_one * usual:
             return None
         return said - (now - at)
+
+
+def usual_step(points: Sequence[tuple[float, float]]) -> float | None:
+    """Seconds that a step usually takes: the median of the newest; None: no time of a step is known.
+
+    Lines of a log arrive in portions: the time between two of them is not that of a step.
+
+    :param points: times of steps, oldest first, each behind its moment
+    """
+    newest = points[-RECENT:]
+    return median(seconds for _, seconds in newest) if newest else None
 
 
 def _is_bar(rest: bytes) -> bool:
