@@ -134,7 +134,8 @@ class RankLost(Fact, of=RECORD, kind="rank_lost"):
 
 
 class RankProbe(Told, Fact, of=RECORD, kind="rank_probe"):
-    """the probe in a rank's process; `server`, `steps`, `phases`, `window`: why not; `handlers` it has"""
+    """the probe in a rank's process; `server`, `steps`, `phases`, `window`, `rendezvous`: why not; `handlers`
+    it has; when its rendezvous began, and its process group was there"""
 
 
 class EvidenceKept(Fact, of=RECORD, kind="evidence"):

@@ -77,6 +77,7 @@ PROBE_SOURCES = (
     "server.py",
     "calls.py",
     "windows.py",
+    "rendezvous.py",
 )
 CALLS = ".calls"
 """Ends the name of the file in which a rank notes its calls, beside its ring."""

@@ -41,9 +41,10 @@ def test_what_ranks_do_is_said_as_far_as_it_is_known() -> None:
     assert doing(model, NOW) == ["ranks 0-3: waiting for the launcher"]
     for rank in (0, 1, 2):
         tell(model, "gpu01", "rank_started", NOW - 12 - rank, rank=rank, pid=7 + rank)
+    tell(model, "gpu01", "rank_probe", rank=0, pid=7)
     tell(model, "gpu01", "rank_probe", rank=1, pid=8, torch="2.6.0")
     assert doing(model, NOW, builds={2: "shm_comm"}, printed=lambda rank: rank == 1) == [
-        "rank 0: started 12 s ago, torch not imported, no output yet",
+        "rank 0: started 12 s ago, importing torch, no output yet",
         "rank 1: started 13 s ago, torch imported, no step yet",
         "rank 2: started 14 s ago, building op shm_comm, torch not imported, no output yet",
         "rank 3: waiting for the launcher",
@@ -51,6 +52,25 @@ def test_what_ranks_do_is_said_as_far_as_it_is_known() -> None:
     assert (
         doing(model, NOW, entered={1: 12}.get)[1] == "rank 1: started 13 s ago, in collectives, no step yet"
     )
+
+
+def test_a_rendezvous_is_said_until_the_group_is_there() -> None:
+    model = launched()
+    for rank in range(4):
+        tell(model, "gpu01", "rank_started", NOW - 40, rank=rank, pid=7 + rank)
+    times: list[dict[str, float]] = [
+        {"rendezvous_at": NOW - 30},
+        {"rendezvous_at": NOW - 34, "group_at": NOW - 36},
+        {"rendezvous_at": NOW - 34, "group_at": NOW - 20},
+        {"group_at": NOW - 20},
+    ]
+    for rank, known in enumerate(times):
+        tell(model, "gpu01", "rank_probe", rank=rank, pid=7 + rank, torch="2.6.0", **known)
+    assert doing(model, NOW) == [
+        "ranks 0-1: started 40 s ago, in rendezvous for 34 s",
+        "ranks 2-3: started 40 s ago, process group initialized, no step yet",
+    ]
+    assert doing(model, NOW - 60)[0].endswith("in rendezvous for 0 s"), "a clock that was set back"
 
 
 def test_many_groups_are_counted() -> None:

@@ -96,6 +96,59 @@ def test_steps_of_ranks_are_measured_while_they_run(launch: Launch, tmp_path: Pa
         ]
 
 
+MEET = """
+import os, sys, time
+import torch
+from torch.distributed import _world, init_process_group
+init_process_group("file:" + sys.argv[1])
+assert _world.default_pg == sys.argv[1]
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not probing.is_memory(probing.SHARED_MEMORY), reason="no /dev/shm here")
+def test_a_rendezvous_is_told_when_it_begins_and_when_the_group_is_there(
+    launch: Launch, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(MEET)
+    text = f"PYTHONPATH=$PYTHONPATH:{STUB} exec {sys.executable} {tmp_path}/train.py {tmp_path}/met\n"
+    run = launch(command(1, program(tmp_path / "rank", text)), probe="auto")
+
+    def told(**known: bool) -> list[dict[str, Any]]:
+        return [
+            one
+            for one in run.events("rank_probe", rank=0)
+            if all((one.get(name) is not None) == there for name, there in known.items())
+        ]
+
+    began = until(lambda: told(rendezvous_at=True, group_at=False), "the rendezvous began")[0]
+    (tmp_path / "met").touch()
+    joined = until(lambda: told(rendezvous_at=True, group_at=True), "the group is there")[0]
+    assert began["rendezvous_at"] == joined["rendezvous_at"] < joined["group_at"]
+    assert joined["handlers"] == ["fr_trace_json", "ping"]
+    assert len(run.events("rank_probe", rank=0)) <= 3
+    os.kill(run.started["pid"], signal.SIGTERM)
+    run.ended()
+
+
+def test_a_program_cannot_have_its_rendezvous_told_for_ever(tmp_path: Path) -> None:
+    said: list[dict[str, Any]] = []
+    (tmp_path / "probe").mkdir()
+    probes = probing.Probes(str(tmp_path), "auto", [0], lambda kind, **facts: said.append(facts))
+    try:
+        path = made(Path(probes.rings), 0, os.getpid())
+        (tmp_path / "probe" / "a.json").write_text(json.dumps({"rank": 0, "pid": os.getpid(), "torch": "2"}))
+        data = path.read_bytes()
+        for number in range(1000):
+            odd = struct.pack("=2Q", number * 10**9, (1 << 64) - 1)
+            path.write_bytes(data[: ring.RENDEZVOUS] + odd + data[ring.RENDEZVOUS + 16 :])
+            probes.look()
+        assert 100 < len(said) <= 210
+        assert {one["group_at"] for one in said} == {None}
+    finally:
+        probes.close()
+
+
 def test_without_it_nothing_is_there(launch: Launch, tmp_path: Path) -> None:
     show = program(tmp_path / "show", 'echo "$PYTHONPATH:$COCKPIT_PROBE:$COCKPIT_RINGS:"\n')
     run = launch(command(1, show), ranks=[0], probe="off", env={"PYTHONPATH": "mine"})

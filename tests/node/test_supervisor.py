@@ -144,7 +144,9 @@ def test_secrets_reach_the_rank_and_no_disk(launch: Launch, tmp_path: Path) -> N
     run = launch(command(1, path), env={"HF_TOKEN": secret})
     run.ended()
     assert run.log(0).strip() == str(len(secret))
-    files = [path for path in run.folder.rglob("*") if path.is_file()]  # a socket of its helpers may still be there
+    files = [
+        path for path in run.folder.rglob("*") if path.is_file()
+    ]  # a socket of its helpers may still be there
     assert files
     for file in files:
         assert secret.encode() not in file.read_bytes(), file

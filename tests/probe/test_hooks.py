@@ -105,3 +105,18 @@ def test_stderr_is_back_when_the_server_does_not_start(capfd: pytest.CaptureFixt
     os.write(2, b" not")
     assert capfd.readouterr().err == "why not"
     assert len(os.listdir("/proc/self/fd")) == len(files)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_that_torch_is_being_imported_is_said_once_and_only_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent / "stub")] if there else [str(tmp_path)])
+    armed = hooks.Hooks(str(tmp_path), "auto", 3, "", lambda error: False)
+    armed.before_torch()
+    told = [json.loads(path.read_text()) for path in tmp_path.glob("3.*.json")]
+    assert [one["torch"] for one in told] == [""] * there
+    for path in tmp_path.glob("3.*.json"):
+        path.unlink()
+    armed.before_torch()
+    assert not list(tmp_path.glob("3.*.json"))

@@ -201,6 +201,9 @@ def test_a_program_is_as_without_it(ran: Path, name: str) -> None:
     assert ("fr_trace_json" in told["handlers"]) == (version >= (2, 10))
     found = ring.read((ran / "with" / name / "ring").read_bytes())
     assert found.broken == ""
+    assert told["rendezvous"] == ""
+    assert (0 < found.rendezvous_ns <= found.group_ns) == (name == "collectives")
+    assert (found.rendezvous_ns, found.group_ns) == (0, 0) or name == "collectives"
     assert [step.step for step in found.steps] == list(range(1, PROGRAMS[name][1] + 1))
 
 

@@ -2,8 +2,9 @@
 
 The file is :data:`SIZE` bytes, all words of 64 bits in the machine's byte order: a header of
 :data:`HEADER_WORDS` words, :data:`CAPACITY` records of :data:`RECORD_WORDS` words, how many marks were ever
-written, :data:`MARKS` marks, and the page of :mod:`cockpit.base.profile.order`. Version 1 had no marks,
-version 2 not that page.
+written, :data:`MARKS` marks, and the page of :mod:`cockpit.base.profile.order`, of whose spare words two are
+when a rendezvous last began, and when the process group was last there (nanoseconds, wall clock; 0: never, or
+not noted). Version 1 had no marks, version 2 not that page.
 
 ======  ==========================================================================================
 word    of the header
@@ -33,7 +34,7 @@ import struct
 from dataclasses import dataclass
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from cockpit.base.gate import PID, RANK, SENTENCE, WORD, Definition, ListOf, bound
+from cockpit.base.gate import PID, RANK, SENTENCE, TIME, WORD, Definition, ListOf, bound, maybe
 from cockpit.base.progress.phases import Mark
 
 MAGIC = 0x434B5054_52494E47
@@ -48,6 +49,8 @@ ORDER = _STEPS_SIZE + 8 * (1 + MARKS)
 """Bytes before the page of orders, which are all of a ring of version 2: twelve pages."""
 SIZE = ORDER + 4096
 """Bytes of the file."""
+RENDEZVOUS = ORDER + 8 * 64
+"""Bytes before those two words."""
 _VERSIONS = {_STEPS_SIZE: 1, ORDER: 2, SIZE: VERSION}
 """By size."""
 
@@ -64,6 +67,7 @@ MOST_NS = 1 << 62
 
 _HEADER = struct.Struct("=%dQ" % (HEADER_WORDS - 8))
 _RECORD = struct.Struct("=%dQ" % RECORD_WORDS)
+_RENDEZVOUS = struct.Struct("=2Q")
 
 
 class Malformed(ValueError):
@@ -88,6 +92,8 @@ class Ring:
     :param steps: those that are there, the oldest first
     :param marks: the same
     :param marks_since_ns: marks before this were overwritten; 0: none that were asked for
+    :param rendezvous_ns: when it last began one, on the wall clock; 0: not known
+    :param group_ns: when its process group was last there; the same
     """
 
     rank: int
@@ -98,6 +104,8 @@ class Ring:
     steps: Tuple[Step, ...]
     marks: Tuple[Mark, ...] = ()
     marks_since_ns: int = 0
+    rendezvous_ns: int = 0
+    group_ns: int = 0
 
 
 class Told(Definition):
@@ -108,6 +116,10 @@ class Told(Definition):
     :param steps: why no steps are noted; empty: they are
     :param phases: why no phases of steps are, or not all of them; empty: they are
     :param window: why nsys does not record the steps that were asked for; empty: it does, or none were
+    :param rendezvous: why that of its process group is not noted; empty: it is
+    :param rendezvous_at: when it last began the rendezvous of its process group, unix seconds on its node's
+        clock; None: it has not, or that is not noted
+    :param group_at: when that group was last there; the same
     """
 
     rank: int = bound(RANK)
@@ -118,6 +130,9 @@ class Told(Definition):
     steps: str = bound(SENTENCE, "")
     phases: str = bound(SENTENCE, "")
     window: str = bound(SENTENCE, "")
+    rendezvous: str = bound(SENTENCE, "")
+    rendezvous_at: Optional[float] = maybe(TIME)
+    group_at: Optional[float] = maybe(TIME)
 
 
 def read(data: bytes, since_ns: int = 0) -> Ring:
@@ -141,7 +156,9 @@ def read(data: bytes, since_ns: int = 0) -> Ring:
         why = text.decode("utf-8", "replace") or "it does not say why"
     found = tuple(_newest(data, count, since_ns))[::-1]
     marks, marks_since_ns = _marks(data, since_ns) if version > 1 else ((), 0)
-    return Ring(rank, pid, ticks, SOURCES[source], why, found, marks, marks_since_ns)
+    met = _RENDEZVOUS.unpack_from(data, RENDEZVOUS) if version > 2 else (0, 0)
+    met = tuple(at if at <= MOST_NS else 0 for at in met)
+    return Ring(rank, pid, ticks, SOURCES[source], why, found, marks, marks_since_ns, *met)
 
 
 def seconds(steps: Sequence[Step], place: int) -> Optional[float]:

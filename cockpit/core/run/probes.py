@@ -15,10 +15,9 @@ def probe_state(node: Node, rank: Rank) -> tuple[str, str]:
     if node.probe == "off":
         return "off", "the run was started with --probe off"
     said = rank.probe
-    if said is None:
-        live = rank.state in LIVE
-        if live:
-            return "waiting", "torch not reported as imported yet"
+    if said is None or is_importing(rank):
+        if rank.state in LIVE:
+            return "waiting", "torch not reported as imported yet" if said is None else "importing torch"
         return "off", "the rank ended before torch was reported as imported"
     lacks = {"no recorder": said.server, "no steps": said.steps}
     told = [f"{what}: {why}" for what, why in lacks.items() if why]
@@ -34,8 +33,19 @@ def probe_text(node: Node, rank: Rank) -> str:
     """The same in one sentence; empty if nobody knows."""
     state, why = probe_state(node, rank)
     if state == "waiting":
-        return "waiting for torch to be imported"
+        return why if rank.probe is not None else "waiting for torch to be imported"
     return f"{state}: {why}" if why else state
+
+
+def is_importing(rank: Rank) -> bool:
+    """Whether a rank has begun to import torch, and has not been heard to have done so."""
+    said = rank.probe
+    return said is not None and not (said.torch or said.server or said.steps)
+
+
+def notes_steps(rank: Rank) -> bool:
+    """Whether the probe of a rank notes its steps, once there are any."""
+    return rank.probe is not None and not rank.probe.steps and not is_importing(rank)
 
 
 def has_recorder(rank: Rank) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from cockpit.core.ranks import ranks_named
-from cockpit.core.run.probes import probe_state
+from cockpit.core.run.probes import is_importing, probe_state
 from cockpit.core.run.states import LIVE, Rank, RankState, Run
 from cockpit.core.time_text import rounded_span
 
@@ -14,6 +14,8 @@ SETTLED_S = 60.0
 
 MOST = 6
 """Groups of ranks that are said; of more it is said how many there are."""
+
+IN_RENDEZVOUS = "in rendezvous"
 
 
 def is_starting(run: Run, now: float, *, stepped: bool, printed: bool | None) -> bool:
@@ -53,6 +55,9 @@ def doing(
     for texts, ranks in groups.items():
         ages = [age for rank in ranks if (age := _age(run, rank, now)) is not None]
         since = [f"started {rounded_span(min(ages))} ago"] if ages else []
+        if IN_RENDEZVOUS in texts:
+            span = rounded_span(max(_met_for(run, rank, now) for rank in ranks))
+            texts = tuple(f"{text} for {span}" if text == IN_RENDEZVOUS else text for text in texts)
         lines.append(f"{ranks_named([rank.rank for rank in ranks])}: {', '.join([*since, *texts])}")
     more = len(lines) - MOST
     return [*lines[:MOST], f"and {more:,} more groups of ranks"] if more > 0 else lines
@@ -79,12 +84,24 @@ def _does(
         yield f"building op {builds[rank.rank]}"
     if entered(rank.rank):
         yield "in collectives, no step yet"
+    elif is_importing(rank):
+        yield "importing torch"
     elif rank.probe is not None:
-        yield "torch imported, no step yet"
+        began, joined = rank.probe.rendezvous_at, rank.probe.group_at
+        if began is not None and (joined is None or joined < began):
+            yield IN_RENDEZVOUS
+        else:
+            yield f"{'torch imported' if joined is None else 'process group initialized'}, no step yet"
     elif probe_state(node, rank)[0] == "waiting":
         yield "torch not imported"  # a program without torch never does
     if not printed(rank.rank):
         yield "no output yet"
+
+
+def _met_for(run: Run, rank: Rank, now: float) -> float:
+    """Seconds that its rendezvous has taken so far."""
+    began = rank.probe.rendezvous_at if rank.probe is not None else None
+    return 0.0 if began is None else max(0.0, now - began + run.nodes[rank.node].offset_s)
 
 
 def _age(run: Run, rank: Rank, now: float) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cockpit.base.stillness import NEVER, STEPS, Pause, Sign, Signs, is_busy
 from cockpit.core.masks import mask_of
 from cockpit.core.pace.pace import Pace
+from cockpit.core.run.probes import notes_steps
 from cockpit.core.run.states import Node, Rank, RankState, Run
 
 FRESH_S = 5.0
@@ -109,7 +110,7 @@ class Tracker:
             node.sampled_at is not None and 0 <= at - node.sampled_at < FRESH_S for node in linked
         )
         self._mind_activity(at, linked, ranks)
-        noting = any(rank.probe is not None and not rank.probe.steps for rank in ranks)
+        noting = any(map(notes_steps, ranks))
         behind, behind_s = self._behind(at, run, ranks, pace) if runs and known else (0, 0.0)
         sign, step = self._front(at, run, ranks, pace)
         # No step is older than the process that made it, whatever a node says.
@@ -175,7 +176,7 @@ class Tracker:
 
     def _behind(self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace) -> tuple[int, float]:
         """Ranks that have not made a step for long while others go on; and for how long."""
-        noting = [rank for rank in ranks if rank.probe is not None and not rank.probe.steps]
+        noting = list(filter(notes_steps, ranks))
         stepped = {
             rank.rank for rank in noting if rank.sample is not None and rank.sample.progress is not None
         }

@@ -282,13 +282,15 @@ class Hooks:
         """The server, and ``None`` once it has begun."""
         _keep(self._servers)
         self._told: dict[str, Any] = {"rank": rank, "pid": os.getpid(), "ticks": _ticks()}
-        self._told.update(torch="", server="", handlers=[], steps="", phases="", window="")
+        self._told.update(torch="", server="", handlers=[], steps="", phases="", window="", rendezvous="")
         try:
             for number in range(3):
                 os.fstat(number)
         except OSError:
             # What we open would become it, and get what the program writes there.
             self._told["steps"] = self._told["server"] = "stdin, stdout or stderr is closed"
+        self._importing = False
+        """It has been said that torch is being imported."""
         self._attempt("steps", self._make_ring, rings)
 
     def _make_ring(self, rings: str) -> None:
@@ -309,8 +311,11 @@ class Hooks:
         return made(page, ring.answer, self._rank, self._folder, self._interrupted, masked)
 
     def before_torch(self) -> None:
-        """Torch is about to be imported: switch its recorder on where that takes a variable."""
+        """Torch is about to be imported: say so, and switch its recorder on where that takes a variable."""
         version = _torch_version()
+        if version and not self._importing:  # else there is none, and the program may do without
+            self._importing = True
+            self._tell()
         if not (() < version < RECORDS_ITSELF) or any(name in os.environ for name in BUFFERS):
             return
         # NCCL then also dumps it at a timeout, by default into the home folder or /tmp.
@@ -324,6 +329,7 @@ class Hooks:
             self._told["torch"] = str(getattr(module, "__version__", ""))
             self._attempt("steps", self._optimizers, module)
             self._attempt("phases", self._phases)
+            self._attempt("rendezvous", self._note_rendezvous)
             self._attempt("server", self._server)
             self._attempt("window", self._begin_window, module)
         else:
@@ -373,6 +379,12 @@ class Hooks:
         # torch.optim has no name for this module of its own.
         sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(stepped)
         steps.source(OPTIMIZER)
+
+    def _note_rendezvous(self) -> None:
+        if self._told["steps"]:
+            self._told["rendezvous"] = "no steps are noted"
+        else:
+            self._told["rendezvous"] = _beside("rendezvous.py")["arm"](self._steps.words, sys.modules)
 
     def _phases(self) -> None:
         if self._told["steps"]:

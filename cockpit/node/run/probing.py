@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
 
 from cockpit.base import record
 from cockpit.base.gate import plain, read
@@ -46,6 +46,8 @@ class Probes:
         self._seen: Dict[str, Tuple[int, int]] = {}
         self._said: Dict[Tuple[int, int], ring.Told] = {}
         self._broken: Set[str] = set()
+        self._met: Dict[Tuple[int, int], Tuple[Optional[float], Optional[float]]] = {}
+        """When a process began its rendezvous, and when its group was there."""
         self._ends: Dict[str, int] = {}
         self._left = _MOST + 10 * len(self._own)
         self._past = past.Keeper(folder, self._own)
@@ -130,15 +132,22 @@ class Probes:
             self._ends[name] = found.steps[-1].mono_ns
             self._past.take(found)
             self._stepped(name, tuple(step.mono_ns for step in found.steps))
-        if found.broken and name not in self._broken and self._left > 0:
+        before = self._said.get((found.rank, found.pid))
+        if before is None or self._left <= 0:
+            return
+        met = found.rendezvous_ns / 1e9 or None, found.group_ns / 1e9 or None
+        if not found.steps and met != self._met.get((found.rank, found.pid), (None, None)):
+            self._met[found.rank, found.pid] = met
+            self._say(before)
+        if found.broken and name not in self._broken:
             self._broken.add(name)
-            before = self._said.get((found.rank, found.pid))
-            if before is not None:
-                self._say(replace(before, steps="stopped at an error: %s" % found.broken))
+            self._say(replace(before, steps="stopped at an error: %s" % found.broken))
 
     def _say(self, told: ring.Told) -> None:
         if told.rank in self._own:
             self._left -= 1
+            began, joined = self._met.get((told.rank, told.pid), (None, None))
+            told = replace(told, rendezvous_at=began, group_at=joined)
             self._said[told.rank, told.pid] = told
             self._emit("rank_probe", **plain(told))
 
