@@ -22,6 +22,8 @@ class PacePane(TextPane):
     """Draws what :meth:`show` was last given."""
 
     _sight: Sight | None = None
+    _room: tuple[int, int] | None = None
+    """The columns that it was last laid out for, and the rows it asked for in them."""
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
         super().__init__(ascii_only=ascii_only, id=id)
@@ -29,11 +31,11 @@ class PacePane(TextPane):
 
     def show(self, sight: Sight) -> None:
         """Draw this; call it again when anything about it may have changed."""
-        if self._sight is None or self._sight.tall != sight.tall:
-            self.refresh(layout=True)
         if self._sight is not None and self._sight.pace is not sight.pace:
             self._heat = Heat()  # what it has drawn is of other steps
         self._sight = sight
+        if self._room is not None and self._room[1] != self._rows(self._room[0]):
+            self.refresh(layout=True)
         self.rebuild()
         if sight.tall:
             self._say(_span(sight))
@@ -50,6 +52,11 @@ class PacePane(TextPane):
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """As many lines as it has something to draw in."""
+        rows = self._rows(width)
+        self._room = width, rows
+        return rows
+
+    def _rows(self, width: int) -> int:
         if self._sight is None:
             return 0
         return self._sight.tall or lines_at_most(self._sight, width)
