@@ -29,7 +29,7 @@ from cockpit.base.gate import (
     plain,
     read,
 )
-from cockpit.base.progress.ring import LAST_STEPS, Told
+from cockpit.base.progress.ring import LAST_STEPS, ProbeReport
 from cockpit.base.shared_fields import LOG, PROFILE_ID, PROFILE_STEPS
 
 CODE = Whole(-(1 << 31), 1 << 32)
@@ -133,7 +133,7 @@ class RankLost(Fact, of=RECORD, kind="rank_lost"):
     by: str = bound(gate.WORD, "")
 
 
-class RankProbe(Told, Fact, of=RECORD, kind="rank_probe"):
+class RankProbe(ProbeReport, Fact, of=RECORD, kind="rank_probe"):
     """the probe in a rank's process; `server`, `steps`, `phases`, `window`, `rendezvous`: why not; `handlers`
     it has; when its rendezvous began, and its process group was there"""
 
@@ -458,7 +458,7 @@ class FoundStep(Definition):
     action: str = bound(gate.WORD, "")
 
 
-class Found(Definition):
+class SavedFinding(Definition):
     """A finding (:class:`cockpit.core.finding.Finding`) as it is kept: ``id`` is that of the verdict,
     ``rule`` the one that says what it means."""
 
@@ -495,7 +495,7 @@ class Watched(Fact, of=OWN, kind="watch"):
     total: int = bound(gate.COUNT, 0)
     looked: Optional[float] = maybe(gate.TIME)
     next_at: Optional[float] = maybe(gate.TIME)
-    found: Optional[Found] = maybe(Of(Found))
+    found: Optional[SavedFinding] = maybe(Of(SavedFinding))
     waiting: Tuple[int, ...] = bound(RANK_SET, ())
     snapshot: str = bound(Text(255, r"(?!\.\.?\Z)[^/\0]*"), "")
     why: str = bound(gate.SENTENCE, "")

@@ -87,7 +87,7 @@ class Head(Definition):
     recorders: Tuple[RecorderPart, ...] = bound(ListOf(Of(RecorderPart), gate.RANKS_A_NODE), ())
 
 
-class Kept(Definition):
+class EvidenceFile(Definition):
     """A file's content, its parts still packed."""
 
     head: Head
@@ -122,7 +122,7 @@ def written(
     return b"".join(parts)
 
 
-def parsed(data: bytes) -> Kept:
+def parsed(data: bytes) -> EvidenceFile:
     """What is in a file.
 
     :raises Malformed: it is something else, or a newer cockpit wrote it
@@ -147,4 +147,4 @@ def parsed(data: bytes) -> Kept:
         place += size
     stacks, others = parts[: len(head.stacks)], iter(parts[len(head.stacks) :])
     traces = tuple(tuple(next(others) for _ in one.lengths) for one in head.recorders)
-    return Kept(head, tuple(stacks), traces)
+    return EvidenceFile(head, tuple(stacks), traces)

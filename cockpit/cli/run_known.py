@@ -17,7 +17,7 @@ from cockpit.core.pace.signs import Sign
 from cockpit.core.run.model import LIVE, Rank, RunModel
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.logs.step_log import pages
-from cockpit.engine.nccl import Heard, notable_of
+from cockpit.engine.nccl import NcclReader, notable_of
 from cockpit.engine.nccl_results import results
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.eta import Left, left
@@ -45,7 +45,7 @@ class Beside:
     @classmethod
     def read(cls, folder: RunFolder, model: RunModel, pace: Pace, kept: Sequence[Shown]) -> Beside:
         """Read its logs for the rest."""
-        heard = Heard(folder)
+        heard = NcclReader(folder)
         heard.read()
         tests = results(folder, model, heard)
         with closing(SpooledLogs(folder)) as logs:

@@ -20,7 +20,7 @@ from cockpit.core.stacks.verdict import wanted
 from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.logs.remote_tail import steps_there
 from cockpit.engine.ras import ask_ras
-from cockpit.engine.recorder import Heard, Recorders
+from cockpit.engine.recorder import RecorderAnswers, Recorders
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.take import Sampler
 from cockpit.engine.work_sampler import steps_of, worked
@@ -45,7 +45,7 @@ class Facts:
     def __init__(self, party: Party, pace: Pace | None = None) -> None:
         self._recorders = Recorders(party)
         self._pace = pace
-        self.heard: Heard | None = None
+        self.heard: RecorderAnswers | None = None
         """What the recorders said last."""
 
     async def gather(self, sampler: Sampler) -> None:
@@ -144,7 +144,7 @@ async def _sample(link: Link, folder: str) -> dict[int, RankSample]:
         return {} if part is None else dict(part[0].ranks)
 
 
-def _worked(pace: Pace, heard: Heard) -> None:
+def _worked(pace: Pace, heard: RecorderAnswers) -> None:
     """How much of the last steps was work."""
     found, stages = worked(heard.look, steps_of(pace, heard.look, 0.0))
     if stages:

@@ -41,7 +41,7 @@ def nodes_of(folder: RunFolder) -> dict[int, str]:
     return {rank: node.name for node in folder.manifest.nodes for rank in node.ranks}
 
 
-class Heard:
+class NcclReader:
     """Reads what ranks say of their NCCL as our copies grow; each byte once.
 
     Errors are those of reading a file: what cannot be read says nothing.
@@ -144,12 +144,12 @@ class Part:
 
 def table_here(folder: RunFolder) -> Table:
     """What is known here."""
-    heard = Heard(folder)
+    heard = NcclReader(folder)
     heard.read()
     return heard.table()
 
 
-def notable_of(heard: Heard) -> tuple[Finding, ...]:
+def notable_of(heard: NcclReader) -> tuple[Finding, ...]:
     """What is worth saying of that, in the language to explain in; none if the settings want none."""
     settings = config.load()
     return notable(heard.table(), settings.language) if settings.notices.nccl else ()
@@ -171,7 +171,7 @@ async def table_now(
         answers, errors = await settle({node.name: _asked(pool, folder, node) for node in entries})
 
     def merged() -> Table:
-        heard = Heard(folder)
+        heard = NcclReader(folder)
         heard.read()
         for found in answers.values():
             for rank, data in found.items():

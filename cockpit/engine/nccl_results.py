@@ -14,7 +14,7 @@ from cockpit.core.nccl_tests.comparing import Past, changes
 from cockpit.core.nccl_tests.findings import Result
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import read_small, replace
-from cockpit.engine.nccl import Heard
+from cockpit.engine.nccl import NcclReader
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError
 from cockpit.private import private_dir
@@ -24,13 +24,13 @@ KEPT = 50
 _LIMIT = 16 << 20
 
 
-class _Kept(Definition):
+class _ResultsFile(Definition):
     """The file of a set of nodes."""
 
     measured: Sequence[Past] = bound(ListOf(Of(Past), 10 * KEPT))
 
 
-def results(folder: RunFolder, model: RunModel, heard: Heard) -> list[Result]:
+def results(folder: RunFolder, model: RunModel, heard: NcclReader) -> list[Result]:
     """All tables of a run, each with what was measured on the same nodes before.
 
     Those of a run that is over are kept for the next one.
@@ -48,7 +48,7 @@ def results(folder: RunFolder, model: RunModel, heard: Heard) -> list[Result]:
 
 def results_here(folder: RunFolder, model: RunModel) -> list[Result]:
     """The same, of the copies that are here."""
-    heard = Heard(folder)
+    heard = NcclReader(folder)
     heard.read()
     return results(folder, model, heard)
 
@@ -77,13 +77,13 @@ def _keep(found: Sequence[Result]) -> None:
         if kept != old:
             with suppress(CockpitError, OSError):
                 private_dir(paths.measured())
-                replace(_file(hosts), json.dumps(plain(_Kept(kept))).encode())
+                replace(_file(hosts), json.dumps(plain(_ResultsFile(kept))).encode())
 
 
 def measured(hosts: Sequence[str]) -> list[Past]:
     """What was measured on these nodes, the newest last; what cannot be read is as good as none."""
     with suppress(OSError, ValueError, RecursionError):
-        return list(read(_Kept, json.loads(read_small(_file(hosts), _LIMIT))).measured)
+        return list(read(_ResultsFile, json.loads(read_small(_file(hosts), _LIMIT))).measured)
     return []
 
 

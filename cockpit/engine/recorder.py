@@ -30,7 +30,7 @@ SILENCE_S = 20.0
 
 
 @dataclass(frozen=True)
-class Heard:
+class RecorderAnswers:
     """What all recorders say, and which ranks' say nothing.
 
     :param silent: why, by rank
@@ -49,7 +49,7 @@ class Recorders:
         self._party = party
         self._memberships = Memberships(0)
 
-    async def look(self, since: float = 0.0, rows: int = ROWS_A_RANK) -> Heard:
+    async def look(self, since: float = 0.0, rows: int = ROWS_A_RANK) -> RecorderAnswers:
         """Ask all nodes at once.
 
         :param since: only calls from this moment on (unix seconds, our clock) are wanted, but of each group
@@ -71,7 +71,7 @@ class Recorders:
             if rank not in heard:
                 silent.setdefault(rank, place.why or "its node was not asked")
         found = await asyncio.to_thread(look, heard, self._memberships)
-        return Heard(found, silent, any(ask.probed for ask in asks))
+        return RecorderAnswers(found, silent, any(ask.probed for ask in asks))
 
 
 class _Asked:

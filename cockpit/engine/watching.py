@@ -30,7 +30,7 @@ from cockpit.core.stacks.class_facts import ClassPart
 from cockpit.core.stacks.progress import Done, Progress
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import standstill, verdict
-from cockpit.core.watch.judge import Looked
+from cockpit.core.watch.judge import Inspection
 from cockpit.core.watch.options import WatchOptions
 from cockpit.core.watch.progress import FRESH_S, Tracker, heard_at
 from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
@@ -137,7 +137,7 @@ class Watching:
             self._look = asyncio.create_task(self._look_once())
 
     async def _look_once(self) -> None:
-        looked: Looked | None = None
+        looked: Inspection | None = None
         try:
             looked = await self._looker.look()
             await self._heard(time.time())
@@ -196,7 +196,7 @@ class Looker(Facts):
         self._root = root
         self._logged = logged
 
-    async def look(self) -> Looked | None:
+    async def look(self) -> Inspection | None:
         """Look once, and keep the snapshot; None: nobody answered.
 
         :raises CockpitError: it failed here
@@ -238,7 +238,7 @@ async def _within(sampler: Sampler) -> None:
         taken.cancel()
 
 
-def seen(snapshot: Snapshot, command: str) -> Looked:
+def seen(snapshot: Snapshot, command: str) -> Inspection:
     """What a look amounts to.
 
     :param command: takes the same stacks
@@ -246,7 +246,7 @@ def seen(snapshot: Snapshot, command: str) -> Looked:
     case, stand = Case(snapshot), standstill(snapshot)
     goers = [part for part in (*case.others, *case.waits) if part.ranks & stand.moving]
     silent = snapshot.samples[-1].silent
-    return Looked(
+    return Inspection(
         _in_shell(verdict(snapshot), command),
         stand.frozen | stand.polling,
         stand.moving,

@@ -44,7 +44,7 @@ def output(options: Mapping[str, str], node: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _PodSeen:
     """The pod that fills a place, as the API server showed it."""
 
     pod: Pod
@@ -62,7 +62,7 @@ class _Exec(ChildTransport):
     :param known: the pod to which each node has led so far
     """
 
-    def __init__(self, node: str, options: Mapping[str, str], known: dict[str, _Seen]) -> None:
+    def __init__(self, node: str, options: Mapping[str, str], known: dict[str, _PodSeen]) -> None:
         super().__init__("kubectl", node, ())
         self._known = known
         self._cluster = Cluster.of(options)
@@ -92,7 +92,7 @@ class _Exec(ChildTransport):
             command = f"export {record.ENV_VOLUMES}={told}; {command}"
         return await self._start(command, said, lambda _: self._broken(seen, said))
 
-    async def _broken(self, before: _Seen, said: Tail) -> LinkError | None:
+    async def _broken(self, before: _PodSeen, said: Tail) -> LinkError | None:
         """Why the pipe ended; None: the command did, in a container that runs on."""
         meant = meaning(said.text())
         error = None
@@ -111,7 +111,7 @@ class _Exec(ChildTransport):
         self._known[self._node] = seen
         return self._other(before, seen) or error
 
-    def _other(self, before: _Seen | None, seen: _Seen) -> Reclaimed | None:
+    def _other(self, before: _PodSeen | None, seen: _PodSeen) -> Reclaimed | None:
         """Why nothing of before runs; None: it may. The server hears of a container's end later than we."""
         if before is None or before.life == seen.life:
             return None
@@ -123,7 +123,7 @@ class _Exec(ChildTransport):
         what = f"container {seen.container} was started again" + (f": {last}" if last else "")
         return self._reclaimed(what, seen.pod)
 
-    async def _look(self, since: float = 0.0) -> _Seen:
+    async def _look(self, since: float = 0.0) -> _PodSeen:
         """The pod that fills the place.
 
         :raises Reclaimed: there is none
@@ -137,22 +137,22 @@ class _Exec(ChildTransport):
             retry = isinstance(error, Unanswered) and error.retry
             raise LinkError(error.what, where=self._node, hint=error.hint, retry=retry) from None
 
-    def _seen(self, since: float) -> _Seen:
+    def _seen(self, since: float) -> _PodSeen:
         if not self._word:
             words = ("get", "pod", self._place, "-o", "json")
             pods = read_pods(ask(self._cluster, words, self._node, since), self._node)
             pod = next((each for each in pods if each.name == self._place), None)
             if pod is None:
                 raise CockpitError("kubectl printed another pod", where=self._node)
-            return _Seen(pod, pod.container(self._wanted))
+            return _PodSeen(pod, pod.container(self._wanted))
         selection = Selection.of(self._cluster, self._word)
         pod = selection.places(since).get(self._place)
         if pod is None:
             hint = f"see: {join((*self._cluster.words, 'get', 'pods'))}"
             raise Absent(f"no pod of {self._word} has its place", where=self._node, hint=hint)
-        return _Seen(pod, pod.container(self._wanted) if self._wanted else selection.container(pod))
+        return _PodSeen(pod, pod.container(self._wanted) if self._wanted else selection.container(pod))
 
-    def _idle(self, seen: _Seen, why: str) -> LinkError:
+    def _idle(self, seen: _PodSeen, why: str) -> LinkError:
         """A pod in which nothing runs, or soon nothing will."""
         what = f"pod {seen.pod.name} {why}"
         if seen.pod.leaving:
@@ -171,7 +171,7 @@ class KubectlWays:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
-        self._known: dict[str, _Seen] = {}
+        self._known: dict[str, _PodSeen] = {}
 
     async def to(self, node: str) -> _Exec:
         """See :meth:`cockpit.transport.base.Ways.to`.

@@ -137,7 +137,7 @@ _Group = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _AcceptedPassword:
     """A password that was accepted."""
 
     password: str = field(repr=False)
@@ -157,7 +157,7 @@ class Desk:
         self.prompter: Prompter = prompter or Nobody()
         self.asking = False
         """Whether a person is being asked now."""
-        self._kept: dict[_Group, _Kept] = {}
+        self._kept: dict[_Group, _AcceptedPassword] = {}
         self._coded: dict[_Group, int] = {}
         self._closed: dict[_Group, tuple[str, str]] = {}
         self._holders: dict[_Group, Login] = {}
@@ -414,7 +414,7 @@ class Login:
             if self._coded:
                 desk._coded[group] = desk._coded.get(group, 0) + 1
             if password:
-                desk._kept[group] = _Kept(password, time.monotonic(), self.where)
+                desk._kept[group] = _AcceptedPassword(password, time.monotonic(), self.where)
             return
         desk._kept.pop(group, None)
         self._refusals += 1

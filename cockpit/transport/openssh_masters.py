@@ -35,7 +35,7 @@ from cockpit.transport.login_prompts import NeedsPerson
 from cockpit.transport.openssh_asking import Questions
 from cockpit.transport.openssh_config import PLAIN_PATH
 from cockpit.transport.openssh_process import Passage, Passages, Shared, SshProcess
-from cockpit.transport.openssh_words import Said
+from cockpit.transport.openssh_words import StderrReader
 
 _SUFFIX = "." + "x" * 16
 """What ssh adds to the name of a socket while it makes it: an address has 107 bytes."""
@@ -88,7 +88,7 @@ _FAILED = re.compile(r"channel (\d+): (open failed: .*)")
 _FREED = re.compile(r"debug1: channel (\d+): free: direct-tcpip: listening port \d+ for (\S+) port (\d+),")
 
 
-class _Heard(Said):
+class _MasterStderr(StderrReader):
     """Reads stderr of a shared connection: also which nodes the jump host could not reach, and why."""
 
     OPENED = re.compile(r"Entering interactive session")
@@ -124,7 +124,7 @@ class Master(SshProcess):
         self.progress.unasked = wanted.progress.unasked
         self._hop = hop
         self._before = hops.rpartition(",")[0]
-        self._heard = _Heard(self.progress)
+        self._heard = _MasterStderr(self.progress)
         self._path = path
         self._pipe: ChildPipe | None = None
 
@@ -163,7 +163,7 @@ class Master(SshProcess):
         by = (*ssh, "-S", self._path, "-W", "[%h]:%p", *self._hop.options, "--", self._hop.host)
         return ("-o", f"ProxyCommand={join(by)}")
 
-    async def add_why(self, said: Said, asked: Mapping[str, str]) -> None:
+    async def add_why(self, said: StderrReader, asked: Mapping[str, str]) -> None:
         """See :meth:`cockpit.transport.openssh_process.Passage.add_why`."""
         place = asked.get("hostname", ""), asked.get("port", "")
         for _ in range(int(_WHY_S / 0.05)):
@@ -178,8 +178,8 @@ class Master(SshProcess):
     def _on_the_way(self) -> tuple[str, ...]:
         return ("-J", self._before) if self._before else ()
 
-    def _said(self) -> Said:
-        self._heard = _Heard(self.progress)
+    def _said(self) -> StderrReader:
+        self._heard = _MasterStderr(self.progress)
         return self._heard
 
     def _command(self, ssh: tuple[str, ...], through: Passage | None) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from cockpit.transport.child import ChildPipe, ChildTransport
 from cockpit.transport.login_prompts import VERDICT_S, Desk, NeedsPerson
 from cockpit.transport.openssh_asking import Askpass, Questions
 from cockpit.transport.openssh_config import OpensshConfig
-from cockpit.transport.openssh_words import Failure, Said
+from cockpit.transport.openssh_words import Failure, StderrReader
 
 HANDSHAKES_PER_HOP = 6
 """Logins over one jump host, or to one sshd, at a time: MaxStartups starts to drop them at 10."""
@@ -57,7 +57,7 @@ class Passage(Protocol):
         :param ssh: the program with its configuration
         """
 
-    async def add_why(self, said: Said, asked: Mapping[str, str]) -> None:
+    async def add_why(self, said: StderrReader, asked: Mapping[str, str]) -> None:
         """Have an ssh say why it was refused its way: only the connection was told.
 
         :param asked: what the configuration says about where it was to go
@@ -98,8 +98,8 @@ class SshProcess(ChildTransport):
         """The node for which it logs in."""
         return self._node
 
-    def _said(self) -> Said:
-        return Said(self.progress)
+    def _said(self) -> StderrReader:
+        return StderrReader(self.progress)
 
     def _command(self, ssh: tuple[str, ...], through: Passage | None) -> tuple[str, ...]:
         """The words of the process, up to what it is started for.

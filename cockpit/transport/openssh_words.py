@@ -34,7 +34,7 @@ _NOISE = re.compile(
 _DEBUG = "debug1: "
 
 
-class Said(Tail):
+class StderrReader(Tail):
     """Reads stderr of an ssh: keeps what a person should see, and how far the connection has got."""
 
     OPENED = re.compile(r"Sending command|mux_client_request_session: master session id")
@@ -103,7 +103,7 @@ class Failure:
     :param typed: what a person types to get to the node
     """
 
-    def __init__(self, node: str, said: Said, asked: Mapping[str, str], typed: Sequence[str]) -> None:
+    def __init__(self, node: str, said: StderrReader, asked: Mapping[str, str], typed: Sequence[str]) -> None:
         self.node = node
         self.said = said
         self.asked = asked

@@ -46,7 +46,7 @@ _STATES = {
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING", "RUNNING")
 
 
-class Told(NamedTuple):
+class StepMessage(NamedTuple):
     """What the step's own words say.
 
     :param why: ``limit``, ``preempted``, ``requeued``, ``node``, or for no reason ``cancelled``
@@ -59,7 +59,7 @@ class Told(NamedTuple):
     nodes: str = ""
 
 
-def told(said: str) -> Told | None:
+def told(said: str) -> StepMessage | None:
     """Read what srun has said; None: nothing of an end that SLURM brought about."""
     found = _CANCELLED.search(said)
     if found is None:
@@ -67,10 +67,10 @@ def told(said: str) -> Told | None:
     due = (found["due"] or "").upper()
     why = next((why for words, why in _DUE.items() if due.startswith(words)), "cancelled")
     failed = _FAILED_NODE.search(said) if why == "node" else None
-    return Told(why, found["id"], failed[1] if failed else "")
+    return StepMessage(why, found["id"], failed[1] if failed else "")
 
 
-def sentence(job: str, words: Told | None, state: Mapping[str, str]) -> str:
+def sentence(job: str, words: StepMessage | None, state: Mapping[str, str]) -> str:
     """Why the run has ended, for a person; empty: not because of SLURM, as far as is known.
 
     :param state: the fields that the controller gives the job; none: it was not asked, or does not say
@@ -96,7 +96,7 @@ def sentence(job: str, words: Told | None, state: Mapping[str, str]) -> str:
     return sentences.get(why, "")
 
 
-def _reason(words: Told | None, state: Mapping[str, str]) -> str:
+def _reason(words: StepMessage | None, state: Mapping[str, str]) -> str:
     """The end in a word; empty: not because of SLURM, as far as is known."""
     if words is not None and words.why != "cancelled":
         return words.why

@@ -14,7 +14,7 @@ from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.timeline import Timeline
-from cockpit.core.watch.judge import Looked
+from cockpit.core.watch.judge import Inspection
 from cockpit.core.watch.progress import Tracker
 from cockpit.core.watch.watch import StallWatch, Terms
 from tests.happened import happened
@@ -191,14 +191,16 @@ class Run:
             told[rank] = RankSample(cpu_percent=self.cpu(rank, second), progress=progress)
         self.model.apply(Event(at, node, Sample(NodeSample(), told)))
 
-    def _looked(self, second: float) -> Looked | None:
+    def _looked(self, second: float) -> Inspection | None:
         there = mask_of(rank for node, ranks in NODES.items() if self._linked[node] for rank in ranks)
         if not there:
             return None
         still = self.frozen(second) & there
         why = "" if there == EVERYBODY else "a node did not answer"
         found, missing, waiting = self.verdict(second), self.missing(second), self.waiting(second)
-        return Looked(found, still, there & ~still, missing, waiting, "train.py:31", "20261121-045802", why)
+        return Inspection(
+            found, still, there & ~still, missing, waiting, "train.py:31", "20261121-045802", why
+        )
 
     def _say(self, second: float, at: float, facts: Iterator[Watched]) -> None:
         for fact in facts:

@@ -38,7 +38,9 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Filling("", 90, 100, full_at=1e9),
     events.Notice("disk", "gpu01", "the disk of gpu01 is full", 1e9, due=1e9 + 600, certainty="likely"),
     events.Saved(1200, 11.0),
-    events.Watched("stalled", 1.0, 30.0, 7, found=events.Found("lock", "rank 0 waits for a lock", (0,))),
+    events.Watched(
+        "stalled", 1.0, 30.0, 7, found=events.SavedFinding("lock", "rank 0 waits for a lock", (0,))
+    ),
     events.Profiled(3, "x", "torch", (0,), (1,), 812, 5),
     events.SupervisorGone(),
     events.NodeLost("rebooted"),

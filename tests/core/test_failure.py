@@ -10,7 +10,7 @@ from cockpit.core.logs.causes import cause
 from cockpit.core.rules.table import table
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import failure, gone
-from cockpit.core.run.first import Said
+from cockpit.core.run.first import LoggedEnd
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.summary import summary
 
@@ -40,15 +40,15 @@ def model(*facts: events.Fact) -> RunModel:
     return made
 
 
-def heard(log: bytes) -> Said:
-    return Said(cause(log))
+def heard(log: bytes) -> LoggedEnd:
+    return LoggedEnd(cause(log))
 
 
 def found(run: RunModel, log: bytes | None, **others: bytes) -> Finding:
     """What is found if the first that failed has this log, and others the ones named: ``r3=b"…"``."""
     first = run.first_failure()
 
-    def listen(rank: Rank) -> Said | None:
+    def listen(rank: Rank) -> LoggedEnd | None:
         return heard(log if rank is first and log else others.get(f"r{rank.rank}", b""))
 
     told = failure(run, "my run", None if log is None else listen)

@@ -10,7 +10,7 @@ from cockpit.core.logs.cause_words import Weight
 from cockpit.core.logs.causes import BLOCK, TAIL, Cause, search
 from cockpit.core.masks import mask_of
 from cockpit.core.run.events import Event
-from cockpit.core.run.first import LINGERS_S, First, Said, first_of
+from cockpit.core.run.first import LINGERS_S, First, LoggedEnd, first_of
 from cockpit.core.run.model import Rank, RunModel
 
 OWN, VICTIM, CHILD = Weight.OWN, Weight.VICTIM, Weight.CHILD
@@ -21,7 +21,7 @@ class Play:
     """Four ranks; what each says, and how it ends."""
 
     def __init__(self) -> None:
-        self.said: dict[int, Said] = {}
+        self.said: dict[int, LoggedEnd] = {}
         self.model = RunModel()
         self.model.apply(Event(0.0, "", events.Planned({"n": (0, 1, 2, 3)})))
         for rank in range(4):
@@ -41,7 +41,7 @@ class Play:
         blames: int = 0,
         call: tuple[int, str] | None = None,
     ) -> Play:
-        self.said[rank] = Said(Cause(weight, Finding("cause", f"words of {rank}"), 0, blames, call), at)
+        self.said[rank] = LoggedEnd(Cause(weight, Finding("cause", f"words of {rank}"), 0, blames, call), at)
         return self
 
     def stopped(self, *ranks: int) -> Play:
@@ -54,7 +54,7 @@ class Play:
 
     @property
     def first(self) -> First | None:
-        def listen(rank: Rank) -> Said | None:
+        def listen(rank: Rank) -> LoggedEnd | None:
             return self.said.get(rank.rank)
 
         return first_of(self.model, listen)
@@ -153,7 +153,7 @@ def test_what_the_watch_saw_is_believed_where_words_do_not_tell() -> None:
     play = Play()
     for rank in (0, 1):
         play.says(rank, 10.0, VICTIM).ends(rank, 10.5)
-    stall = events.Watched(state="stalled", found=events.Found("missing", "x", (3,)))
+    stall = events.Watched(state="stalled", found=events.SavedFinding("missing", "x", (3,)))
     play.stopped(2, 3).model.apply(Event(9.0, "", stall))
     assert who(play) == ("absent", 1 << 3)
 

@@ -10,7 +10,7 @@ import pytest
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.notices.reach import AWAY_S, Reach
-from cockpit.core.run.notices.rule import About, Seen
+from cockpit.core.run.notices.rule import About, Condition
 from tests.happened import happened
 
 BEGAN = 1_700_000_000.0
@@ -28,7 +28,7 @@ def run(*events: Any) -> RunModel:
     return made
 
 
-def seen(model: RunModel, after: float) -> list[Seen]:
+def seen(model: RunModel, after: float) -> list[Condition]:
     return list(Reach(About("run")).look(BEGAN + after, model, Pace(range(2))))
 
 

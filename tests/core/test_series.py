@@ -9,7 +9,7 @@ import pytest
 
 from cockpit.core.pace.past import Apart, PastStep
 from cockpit.core.pace.phases import NAMES
-from cockpit.core.pace.series import COLUMNS, Ends, Row, Said, rows
+from cockpit.core.pace.series import COLUMNS, Ends, LoggedStep, Row, rows
 
 START = 1_800_000_000.0
 
@@ -32,12 +32,12 @@ def step(
     )
 
 
-def joined(steps: Sequence[PastStep], said: Iterable[Said]) -> list[Row]:
+def joined(steps: Sequence[PastStep], said: Iterable[LoggedStep]) -> list[Row]:
     return list(rows(steps, Ends(steps), said, 4))
 
 
 def test_a_row_has_what_both_know() -> None:
-    said = [Said(START + 2.0 * number + 0.1, number, loss=3 - number / 10) for number in range(1, 11)]
+    said = [LoggedStep(START + 2.0 * number + 0.1, number, loss=3 - number / 10) for number in range(1, 11)]
     found = joined([step(number) for number in range(1, 11)], said)
     assert [row["step"] for row in found] == [row["log_step"] for row in found] == list(range(1, 11))
     assert list(found[4]) == list(COLUMNS)
@@ -53,7 +53,9 @@ def test_a_row_has_what_both_know() -> None:
 @pytest.mark.parametrize("ahead", [-1, 5000])
 def test_a_log_that_counts_otherwise_is_brought_to_the_same_steps(ahead: int) -> None:
     """From 0; or as the training went on from a checkpoint, and the ranks count from the start."""
-    said = [Said(START + 2.0 * number + 0.2, number + ahead, loss=float(number)) for number in range(1, 101)]
+    said = [
+        LoggedStep(START + 2.0 * number + 0.2, number + ahead, loss=float(number)) for number in range(1, 101)
+    ]
     found = joined([step(number) for number in range(1, 101)], said)
     assert len(found) == 100
     assert all(row["loss"] == row["step"] == row["log_step"] - ahead for row in found)
@@ -61,7 +63,7 @@ def test_a_log_that_counts_otherwise_is_brought_to_the_same_steps(ahead: int) ->
 
 def test_quick_steps_keep_their_own_numbers_although_lines_come_late() -> None:
     steps = [step(number, span=0.02, count=25) for number in range(25, 1000, 25)]
-    said = [Said(START + 0.02 * number + 0.2, number, loss=float(number)) for number in range(1, 1000)]
+    said = [LoggedStep(START + 0.02 * number + 0.2, number, loss=float(number)) for number in range(1, 1000)]
     found = joined(steps, said)
     assert len(found) == 999
     assert [row["step"] for row in found if row["ranks"] is not None] == list(range(25, 1000, 25))
@@ -74,7 +76,8 @@ def test_a_log_that_counts_from_zero_adds_no_step_and_no_time_goes_back(span: fl
     count = max(1, round(0.5 / span))
     steps = [step(number, span=span, count=count) for number in range(count, 201, count)]
     said = [
-        Said(START + span * (number + 1) + late_s, number, loss=float(number)) for number in range(0, 200, 10)
+        LoggedStep(START + span * (number + 1) + late_s, number, loss=float(number))
+        for number in range(0, 200, 10)
     ]
     found = joined(steps, said)
     assert sum(row["steps"] for row in found) == steps[-1].step
@@ -88,8 +91,8 @@ def test_a_log_that_counts_from_zero_adds_no_step_and_no_time_goes_back(span: fl
 
 def test_what_an_evaluation_before_the_first_step_says_is_not_taken_for_it() -> None:
     steps = [step(number, span=0.5) for number in range(1, 20)]
-    said = [Said(START - 5.0, 0, loss=9.0)] + [
-        Said(START + 0.5 * number + 0.1, number, loss=float(number)) for number in range(1, 20)
+    said = [LoggedStep(START - 5.0, 0, loss=9.0)] + [
+        LoggedStep(START + 0.5 * number + 0.1, number, loss=float(number)) for number in range(1, 20)
     ]
     found = joined(steps, said)
     assert [row["step"] for row in found] == list(range(20))
@@ -100,14 +103,15 @@ def test_what_an_evaluation_before_the_first_step_says_is_not_taken_for_it() -> 
 def test_numbers_of_a_log_are_not_corrected_by_what_was_read_from_it() -> None:
     # When lines arrived was written down a step later.
     steps = [step(number, exact=False, begun=START - 4.5) for number in range(1, 101)]
-    said = [Said(START + 2.0 * number, number, loss=float(number)) for number in range(1, 101)]
+    said = [LoggedStep(START + 2.0 * number, number, loss=float(number)) for number in range(1, 101)]
     found = joined(steps, said)
     assert [row["step"] for row in found] == [row["log_step"] for row in found] == list(range(1, 101))
 
 
 def test_each_epoch_may_count_anew() -> None:
     said = [
-        Said(START + 2.0 * number + 0.1, (number - 1) % 20, loss=float(number)) for number in range(1, 61)
+        LoggedStep(START + 2.0 * number + 0.1, (number - 1) % 20, loss=float(number))
+        for number in range(1, 61)
     ]
     found = joined([step(number) for number in range(1, 61)], said)
     assert [row["loss"] for row in found] == [row["step"] for row in found] == list(range(1, 61))
@@ -117,15 +121,17 @@ def test_a_restart_repeats_steps() -> None:
     again = START + 100
     steps = [step(number) for number in range(1, 31)]
     steps += [step(number, restarts=1, begun=again) for number in range(21, 41)]
-    said = [Said(START + 2.0 * number + 0.1, number, loss=1.0) for number in range(1, 31)]
-    said += [Said(again + 2.0 * number + 0.1, number, loss=2.0) for number in range(21, 41)]
+    said = [LoggedStep(START + 2.0 * number + 0.1, number, loss=1.0) for number in range(1, 31)]
+    said += [LoggedStep(again + 2.0 * number + 0.1, number, loss=2.0) for number in range(21, 41)]
     found = joined(steps, said)
     assert len(found) == 50
     assert {(row["restarts"], row["loss"]) for row in found} == {(0, 1.0), (1, 2.0)}
 
 
 def test_without_the_ranks_the_log_counts() -> None:
-    found = joined([], [Said(START, 7, lr=1e-4), Said(None, None, loss=2.0), Said(START + 1, 8)])
+    found = joined(
+        [], [LoggedStep(START, 7, lr=1e-4), LoggedStep(None, None, loss=2.0), LoggedStep(START + 1, 8)]
+    )
     assert [(row["step"], row["t"], row["estimated"]) for row in found] == [
         (7, START, True),
         (None, None, True),
@@ -146,19 +152,19 @@ def test_steps_read_from_logs_name_nobody() -> None:
 
 
 def test_of_ranks_that_drift_apart_numbers_are_compared() -> None:
-    said = [Said(START + 1.4 * number, number, loss=float(number)) for number in range(1, 101)]
+    said = [LoggedStep(START + 1.4 * number, number, loss=float(number)) for number in range(1, 101)]
     found = joined([step(number) for number in range(1, 101)], said)
     assert len(found) == 100
     assert all(row["loss"] == row["step"] for row in found)
 
 
 def test_a_log_is_not_compared_with_steps_of_long_ago() -> None:
-    said = [Said(START + 1000 + number, 500 + number) for number in range(100)]
+    said = [LoggedStep(START + 1000 + number, 500 + number) for number in range(100)]
     found = joined([step(number) for number in range(1, 11)], said)
     assert [row["step"] for row in found] == [*range(1, 11), *range(500, 600)]
 
 
 def test_odd_numbers_do_no_harm() -> None:
-    said = [Said(START, 2**60), Said(START, 0), Said(None, 3), Said(START + 6.1, 4)]
+    said = [LoggedStep(START, 2**60), LoggedStep(START, 0), LoggedStep(None, 3), LoggedStep(START + 6.1, 4)]
     found = joined([step(number) for number in range(1, 6)], said)
     assert sorted(row["step"] for row in found if row["ranks"]) == [1, 2, 3, 4, 5]

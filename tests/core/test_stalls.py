@@ -13,7 +13,7 @@ from cockpit.base.stillness import BACKOFF_S, FIRST
 from cockpit.core.finding import Finding
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.watch_messages import MOVES, head, news, packed, unpacked
-from cockpit.core.watch.judge import NOT_ENTERED, Looked, judge
+from cockpit.core.watch.judge import NOT_ENTERED, Inspection, judge
 from cockpit.core.watch.watch import Terms
 from tests.core.stalling import BEGAN, EVERYBODY, Run, steps, together, uneven
 from tests.happened import happened
@@ -234,8 +234,8 @@ def test_a_look_under_way_when_steps_go_on_says_nothing_of_a_later_standstill() 
     assert [fact.looks for _, fact in run.facts if fact.state == "quiet"] == [0, 0]
 
 
-@pytest.mark.parametrize("ended", [None, Looked(HUNG, still=EVERYBODY, snapshot="old")])
-def test_an_old_look_changes_nothing(ended: Looked | None) -> None:
+@pytest.mark.parametrize("ended", [None, Inspection(HUNG, still=EVERYBODY, snapshot="old")])
+def test_an_old_look_changes_nothing(ended: Inspection | None) -> None:
     run = Run(together(pausing(40.0, every=100)), frozen=lambda second: EVERYBODY, look_s=0.0).run(0.06)
     assert run.states == ["going", "quiet", "going"]
     assert len(run.looks) == 1
@@ -515,36 +515,36 @@ def test_ranks_that_wait_for_one_that_never_starts() -> None:
 @pytest.mark.parametrize(
     ("looked", "steps_known", "front", "expected"),
     [
-        (Looked(HUNG, still=EVERYBODY), True, True, ("stalled", "io", "sure")),
-        (Looked(HUNG, still=0b0111, moving=0b1000), True, True, ("quiet", "io", "likely")),
-        (Looked(HUNG, still=0b0111), True, True, ("quiet", "io", "likely")),
-        (Looked(HUNG, still=EVERYBODY), True, False, ("stalled", "io", "likely")),
+        (Inspection(HUNG, still=EVERYBODY), True, True, ("stalled", "io", "sure")),
+        (Inspection(HUNG, still=0b0111, moving=0b1000), True, True, ("quiet", "io", "likely")),
+        (Inspection(HUNG, still=0b0111), True, True, ("quiet", "io", "likely")),
+        (Inspection(HUNG, still=EVERYBODY), True, False, ("stalled", "io", "likely")),
         # Where nothing tells of steps, an idle server looks like this.
-        (Looked(IDLE, still=EVERYBODY), False, True, ("quiet", "io", "unsure")),
-        (Looked(IDLE, still=EVERYBODY), True, True, ("stalled", "io", "unsure")),
-        (Looked(TOGETHER, still=EVERYBODY), True, True, ("stalled", "together", "unsure")),
-        (Looked(TOGETHER, still=EVERYBODY), False, True, ("quiet", "together", "unsure")),
-        (Looked(TOGETHER, still=EVERYBODY, missing=4), True, True, ("stalled", NOT_ENTERED, "likely")),
-        (Looked(TOGETHER, still=0b1011, moving=4, missing=4), True, True, ("quiet", MOVES, "likely")),
-        (Looked(Finding("moving", "m"), moving=EVERYBODY), True, True, ("quiet", MOVES, "likely")),
-        (Looked(SILENT, still=0b0011), True, True, ("quiet", "silent", "unsure")),
+        (Inspection(IDLE, still=EVERYBODY), False, True, ("quiet", "io", "unsure")),
+        (Inspection(IDLE, still=EVERYBODY), True, True, ("stalled", "io", "unsure")),
+        (Inspection(TOGETHER, still=EVERYBODY), True, True, ("stalled", "together", "unsure")),
+        (Inspection(TOGETHER, still=EVERYBODY), False, True, ("quiet", "together", "unsure")),
+        (Inspection(TOGETHER, still=EVERYBODY, missing=4), True, True, ("stalled", NOT_ENTERED, "likely")),
+        (Inspection(TOGETHER, still=0b1011, moving=4, missing=4), True, True, ("quiet", MOVES, "likely")),
+        (Inspection(Finding("moving", "m"), moving=EVERYBODY), True, True, ("quiet", MOVES, "likely")),
+        (Inspection(SILENT, still=0b0011), True, True, ("quiet", "silent", "unsure")),
         (
-            Looked(Finding("ended", "rank 1 was killed", 2, certainty="sure"), still=0b1101),
+            Inspection(Finding("ended", "rank 1 was killed", 2, certainty="sure"), still=0b1101),
             True,
             True,
             ("stalled", "ended", "sure"),
         ),
         (
-            Looked(Finding("moving", "steps go on"), still=EVERYBODY),
+            Inspection(Finding("moving", "steps go on"), still=EVERYBODY),
             True,
             True,
             ("quiet", "moving", "unsure"),
         ),
-        (Looked(Finding("over", "all ended", 0), still=0), True, True, ("quiet", "over", "unsure")),
+        (Inspection(Finding("over", "all ended", 0), still=0), True, True, ("quiet", "over", "unsure")),
     ],
 )
 def test_what_a_look_amounts_to(
-    looked: Looked, steps_known: bool, front: bool, expected: tuple[str, str, str]
+    looked: Inspection, steps_known: bool, front: bool, expected: tuple[str, str, str]
 ) -> None:
     state, found = judge(looked, steps=steps_known, front=front)
     assert (state, found.id, found.certainty) == expected

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from cockpit.engine.nccl import Heard, table_here
+from cockpit.engine.nccl import NcclReader, table_here
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from tests.cli.schemas import fits
@@ -175,7 +175,7 @@ def kept(path: Path, **fields: Any) -> RunFolder:
 def test_copies_are_read_as_they_grow(tmp_path: Path) -> None:
     folder = kept(tmp_path, nccl_debug=True)
     path = folder.spool_dir(folder.manifest.nodes[0]) / "rank-1.nccl"
-    heard = Heard(folder)
+    heard = NcclReader(folder)
     assert (heard.read(), heard.table().rows) == (False, ())
     data = IB_2_18.encode()
     # In the middle of a line.
@@ -196,7 +196,7 @@ def test_of_a_copy_only_the_beginning_is_read(tmp_path: Path, monkeypatch: pytes
     folder = kept(tmp_path)
     path = folder.spool_dir(folder.manifest.nodes[0]) / "rank-0.log"
     path.write_bytes(b"x" * (1 << 20) + b"\n" + IB_2_18.encode())
-    heard = Heard(folder)
+    heard = NcclReader(folder)
     assert heard.read()
     assert (heard.table().rows, heard.read()) == ((), False)
 

@@ -15,7 +15,7 @@ from cockpit.base.recorder.packing import pack
 from cockpit.base.recorder.reading import read_json
 from cockpit.core.stacks.snapshot import Place
 from cockpit.engine import recorder
-from cockpit.engine.recorder import Heard, Recorders
+from cockpit.engine.recorder import RecorderAnswers, Recorders
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 from tests.recorder import recorded
@@ -86,7 +86,7 @@ class FakeJob:
         return found
 
 
-def seen(first: FakeNode, second: FakeNode | CockpitError, **more: Any) -> Heard:
+def seen(first: FakeNode, second: FakeNode | CockpitError, **more: Any) -> RecorderAnswers:
     """One look."""
     job: Any = FakeJob(first, second, **more)
     return asyncio.run(Recorders(job).look())
@@ -163,7 +163,7 @@ def test_what_one_look_teaches_the_next_one_knows() -> None:
     job: Any = FakeJob(first, second)
     recorders = Recorders(job)
 
-    async def twice() -> Heard:
+    async def twice() -> RecorderAnswers:
         await recorders.look()
         second.parts_told = (part(2),)
         return await recorders.look(since=1.0)

@@ -15,7 +15,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.stacks.progress import of_pace
 from cockpit.engine.links.link import Link
 from cockpit.engine.logs import remote_tail
-from cockpit.engine.logs.remote_tail import Told, steps_there
+from cockpit.engine.logs.remote_tail import PrintedStep, steps_there
 from cockpit.errors import CockpitError
 from tests.engine.pools import Sent
 
@@ -64,7 +64,7 @@ def logged(steps: list[tuple[float, int]], name: str = "rank-0.log", head: bytes
     return {name: log, "sizes.jsonl": b"".join(json.dumps(one).encode() + b"\n" for one in index)}
 
 
-def told(node: Node, *ranks: int) -> list[Told]:
+def told(node: Node, *ranks: int) -> list[PrintedStep]:
     return asyncio.run(steps_there(cast(Link, node), FOLDER, ranks))
 
 
@@ -72,7 +72,7 @@ def test_the_end_of_a_log_tells_its_last_steps_and_when_they_were() -> None:
     steps = [(1000.0 + 0.5 * step, step) for step in range(60)]
     node = Node(logged(steps, head=b"x" * (1 << 20) + b"\n"))
     found = told(node, 0, 1)
-    assert found == [Told(0, step, at) for at, step in steps[-remote_tail.STEPS :]]
+    assert found == [PrintedStep(0, step, at) for at, step in steps[-remote_tail.STEPS :]]
     # Not the whole of it, nor logs of ranks that print nothing.
     assert all(offset > 1 << 19 for name, offset in node.asked if name == "rank-0.log")
     assert {name for name, _ in node.asked} == {"rank-0.log", "sizes.jsonl"}
@@ -105,7 +105,7 @@ def test_of_lines_that_were_written_at_once_the_last_one_counts() -> None:
     last = {line["t"]: line for line in lines}
     files["sizes.jsonl"] = b"".join(json.dumps(one).encode() + b"\n" for one in last.values())
     found = told(Node(files), 0)
-    assert found == [Told(0, 10 * part + 9, 1000.0 + 20 * part) for part in range(1, 5)]
+    assert found == [PrintedStep(0, 10 * part + 9, 1000.0 + 20 * part) for part in range(1, 5)]
     pace = Pace(range(1))
     for one in found:
         pace.stepped(one.rank, one.step, one.at, exact=False)

@@ -21,7 +21,7 @@ from cockpit.core.recorder.merge import Recorded, look
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine import work_sampler as watching
-from cockpit.engine.recorder import Heard, Recorders
+from cockpit.engine.recorder import RecorderAnswers, Recorders
 from cockpit.engine.run import work_unknown
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.work_sampler import Works
@@ -49,8 +49,8 @@ class Told:
             for rank, one in recorded.items()
         }
 
-    async def look(self, since: float) -> Heard:
-        return Heard(look(self.recorded, Memberships(4)), {}, True)
+    async def look(self, since: float) -> RecorderAnswers:
+        return RecorderAnswers(look(self.recorded, Memberships(4)), {}, True)
 
 
 @pytest.mark.parametrize(("nccl", "lag"), [(0, False), (4, True)])
@@ -78,13 +78,13 @@ def test_who_asks_once_knows_who_is_slow_where_nobody_has_looked(monkeypatch: py
 def test_why_work_is_not_known_is_kept(tmp_path: Path) -> None:
     told = Told(0)
 
-    async def looked(since: float) -> Heard:
+    async def looked(since: float) -> RecorderAnswers:
         recorded = {
             rank: one._replace(traces=tuple(each._replace(from_us=1 << 55) for each in one.traces))
             for rank, one in told.recorded.items()
             if rank < 3
         }
-        return Heard(look(recorded, Memberships(4)), {3: "no answer\x1b"}, True)
+        return RecorderAnswers(look(recorded, Memberships(4)), {3: "no answer\x1b"}, True)
 
     told.look = looked  # type: ignore[method-assign]
     works = Works(cast(Recorders, told), told.pace, folder=tmp_path)
@@ -116,7 +116,7 @@ class Asked:
     def __init__(self) -> None:
         self.looks = 0
 
-    async def look(self, since: float) -> Heard:
+    async def look(self, since: float) -> RecorderAnswers:
         self.looks += 1
         now = round(time.time() * 1e6)
         call = Call(Group("gloo", "0", "default_pg"), "all_reduce", "8", 8, 8, "Float", -1)
@@ -129,7 +129,7 @@ class Asked:
             rank: Recorded(now, (Trace("test", "2.10", rows, 0, True, lows(rows)),))
             for rank, rows in entries.items()
         }
-        return Heard(look(recorded, Memberships(4)), {}, True)
+        return RecorderAnswers(look(recorded, Memberships(4)), {}, True)
 
 
 def running(*probes: RankProbe) -> RunModel:
@@ -228,7 +228,7 @@ class Going:
                     self.pace.stepped(rank, step.number, step.end_us / 1e6, span=span)
         self.now = now
 
-    async def look(self, since: float) -> Heard:
+    async def look(self, since: float) -> RecorderAnswers:
         self.looks.append(self.now)
         now_us = round(self.now * 1e6)
         cut = {}
@@ -238,7 +238,7 @@ class Going:
             cut[rank] = one._replace(
                 taken_us=now_us, traces=(reduced(entered, max(0, round(since * 1e6)), 4000),)
             )
-        return Heard(look(cut, Memberships(4)), {}, True)
+        return RecorderAnswers(look(cut, Memberships(4)), {}, True)
 
     def works(self, monkeypatch: pytest.MonkeyPatch) -> Works:
         """What looks at it."""

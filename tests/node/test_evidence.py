@@ -51,13 +51,13 @@ def program(path: Path, *of_rank: str) -> Path:
     return runs.program(path, f'exec {sys.executable} -S -u "{path.parent}/$RANK.py"\n')
 
 
-def evidence(run: runs.Run, **facts: object) -> evidence_file.Kept:
+def evidence(run: runs.Run, **facts: object) -> evidence_file.EvidenceFile:
     """Wait for evidence; what is in its file."""
     event = run.event("evidence", **facts)
     return evidence_file.parsed((run.folder / record.EVIDENCE / event["file"]).read_bytes())
 
 
-def dumps(found: evidence_file.Kept) -> dict[int, Dump]:
+def dumps(found: evidence_file.EvidenceFile) -> dict[int, Dump]:
     return {dump.rank: dump for data in found.stacks for dump in unpack(data, str)}
 
 
@@ -241,7 +241,7 @@ def sleeper() -> Iterator[int]:
         process.kill()
 
 
-def read(folder: Path) -> evidence_file.Kept:
+def read(folder: Path) -> evidence_file.EvidenceFile:
     (file,) = (folder / record.EVIDENCE).iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert evidence_file.is_name(file.name)

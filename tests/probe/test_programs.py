@@ -158,7 +158,7 @@ def test_what_becomes_of_its_folders_is_nothing_to_the_program(
         assert told["steps"].startswith("FileNotFoundError")
         assert told["server"] == ""
     if harm is no_hooks:
-        (said,) = (read(ring.Told, each) for each in place.told())
+        (said,) = (read(ring.ProbeReport, each) for each in place.told())
         assert said.rank == 3
         assert said.steps == said.server
         assert said.steps.startswith("the probe failed: SyntaxError: ")

@@ -21,7 +21,7 @@ from cockpit.transport.base import LinkError, Progress
 from cockpit.transport.openssh import OpensshWays
 from cockpit.transport.openssh_config import OpensshConfig
 from cockpit.transport.openssh_process import HANDSHAKES_PER_HOP
-from cockpit.transport.openssh_words import Failure, Said
+from cockpit.transport.openssh_words import Failure, StderrReader
 from tests.needs import require
 from tests.transport.sshserver import Place
 
@@ -455,7 +455,7 @@ SAYINGS = {
 @pytest.mark.parametrize("name", SAYINGS)
 def test_what_ssh_says_in_a_sentence(name: str) -> None:
     text, what, hint, retry = SAYINGS[name]
-    said = Said(Progress())
+    said = StderrReader(Progress())
     for piece in (text[:7], text[7:]):
         said.add(piece.replace("\n", "\r\n").encode())
     error = Failure("gpu01", said, ASKED, ("ssh", "gpu01")).explain(255)
@@ -476,7 +476,7 @@ def test_what_ssh_says_in_a_sentence(name: str) -> None:
 
 
 def test_the_end_of_the_command_is_not_a_failure_of_ssh() -> None:
-    said = Said(Progress())
+    said = StderrReader(Progress())
     failure = Failure("gpu01", said, ASKED, ("ssh", "gpu01"))
     said.add(b"debug1: Sending command: x\n")
     assert failure.explain(0) is None
@@ -487,7 +487,7 @@ def test_the_end_of_the_command_is_not_a_failure_of_ssh() -> None:
 
 def test_a_node_cannot_pretend_to_be_ssh_once_it_is_open() -> None:
     progress = Progress()
-    said = Said(progress)
+    said = StderrReader(progress)
     said.add(b"debug1: Sending command: x\ndebug1: Authenticating to evil:22 as 'root'\n")
     stage = progress.stage
     said.add(b"debug1: Connection established.\n")
@@ -495,7 +495,7 @@ def test_a_node_cannot_pretend_to_be_ssh_once_it_is_open() -> None:
 
 
 def test_a_flood_without_a_newline_fills_no_memory() -> None:
-    said = Said(Progress())
+    said = StderrReader(Progress())
     for _ in range(100):
         said.add(b"x" * 1000)
     assert len(said.text()) <= 2 * said.LIMIT + 1

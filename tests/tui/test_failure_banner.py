@@ -20,7 +20,7 @@ from cockpit.core.ranks import ranks_text
 from cockpit.core.rules.explanation import translated
 from cockpit.core.rules.table import table
 from cockpit.core.run.failure import failure, gone
-from cockpit.core.run.first import Said
+from cockpit.core.run.first import LoggedEnd
 from cockpit.core.run.model import RunModel
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.run import failure_banner
@@ -51,8 +51,8 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-def heard(log: bytes) -> Said:
-    return Said(find(log))
+def heard(log: bytes) -> LoggedEnd:
+    return LoggedEnd(find(log))
 
 
 def shown(

@@ -21,7 +21,7 @@ from cockpit.tui.look.spark import curve
 from cockpit.tui.pace.lines import EMPTY, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Levels, cells
 from cockpit.tui.pace.marks import Mark, Note, placed, slowing
-from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, columns_for, table, told
+from cockpit.tui.pace.table import COLUMNS, SHOWN, RowValues, columns_for, table, told
 from cockpit.tui.pace.view_model import STRETCHES, Frame, Sight
 from cockpit.tui.panes.text_pane import Line, LinesLater
 
@@ -260,7 +260,7 @@ def test_what_the_table_says_fits_in_it(value: float) -> None:
     for pace in (said, noted):
         pace.stepped(0, int(min(value, 1e12)), START, exact=pace is noted)
         columns = columns_for(200, pace) | {"lag": COLUMNS["lag"]}
-        row = Told(int(value), value, value, int(value), value, pace is said, value, value)
+        row = RowValues(int(value), value, value, int(value), value, pace is said, value, value)
         for some in (row, replace(row, steps_behind=0)):
             for name, piece in zip(columns, table(some, columns, stalled=True), strict=True):
                 assert len(piece.text) == columns[name], (name, piece.text)

@@ -25,7 +25,7 @@ passed over. A mark (:mod:`~cockpit.base.progress.phases`) is one word: the kind
 :data:`LOADER_BITS` above, and the monotonic clock in the rest, 4.5 years of it. The rank's own program may
 write anything here: nothing in it is believed.
 
-Beside it the probe says in a file of its own what it can do: :class:`Told`.
+Beside it the probe says in a file of its own what it can do: :class:`ProbeReport`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Ring:
     group_ns: int = 0
 
 
-class Told(Definition):
+class ProbeReport(Definition):
     """What the probe of a rank says about itself: its file has these fields, and so has the run record.
 
     :param server: why torch's server is not there; empty: it is

@@ -220,7 +220,7 @@ def _written(rows: Iterator[Row], form: Callable[[Row], str]) -> bool:
 
 def _people(rows: Iterator[Row], folder: RunFolder, model: RunModel, series: RunSeries) -> bool:
     ranks = len(model.ranks)
-    seen = _Seen(ranks)
+    seen = _RowSummary(ranks)
     for row in rows:
         seen.add(row)
     out(f"{folder.name}: {state_text(model)}, {ranks} rank{'s' if ranks > 1 else ''}{seen.last(model.over)}")
@@ -257,7 +257,7 @@ class _Apart:
         self.ranks: Counter[int] = Counter()
 
 
-class _Seen:
+class _RowSummary:
     """What is kept of the rows for a short table, however many there are.
 
     :param ranks: of the run

@@ -32,7 +32,7 @@ from cockpit.core.stacks.text import as_lines
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import ascii_text
 from cockpit.engine.extra_facts import Facts
-from cockpit.engine.recorder import Heard
+from cockpit.engine.recorder import RecorderAnswers
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import Ask, option_words
@@ -285,7 +285,7 @@ def _tell(
     folder: str,
     command: str,
     args: argparse.Namespace,
-    heard: Heard | None = None,
+    heard: RecorderAnswers | None = None,
 ) -> Exit:
     if args.json:
         told = recorder_text.as_json(heard.look, heard.silent) if heard else None

@@ -13,7 +13,7 @@ NAMED = 3
 """Arguments that differ and are named."""
 
 
-class _Told(Protocol):
+class _Launched(Protocol):
     """What tells how a run was started: its manifest, or its line in the index."""
 
     @property
@@ -24,7 +24,7 @@ class _Told(Protocol):
     def program(self) -> Iterable[str]: ...
 
 
-def started(run: _Told) -> Started:
+def started(run: _Launched) -> Started:
     """What tells whether it is of the same command as another."""
     return Started(run.launcher, run.cwd, tuple(run.program))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from cockpit.base.answers import FoundRank
 from cockpit.base.shell import quote
-from cockpit.core.doctor.fault_rules import FaultRules, Told
+from cockpit.core.doctor.fault_rules import Fault, FaultRules
 from cockpit.core.doctor.node_checks import Look, Looks, clean
 from cockpit.core.ranks import nodes_text, ranks_named, set_words
 from cockpit.core.text import size
@@ -18,27 +18,27 @@ FAULTS = FaultRules()
 
 
 @FAULTS.rule("port_taken", severity="error")
-def _port_taken(looks: Looks) -> Iterator[Told]:
+def _port_taken(looks: Looks) -> Iterator[Fault]:
     """The port that was asked for is taken on the first node."""
     return _held(looks, "") if looks.port_asked else iter(())
 
 
-def _held(looks: Looks, more: str) -> Iterator[Told]:
+def _held(looks: Looks, more: str) -> Iterator[Fault]:
     first, look = next(iter(looks.nodes.items()))
     for holder in look.condition.port or ():
         by = f"{clean(holder.name)} (pid {holder.pid})" if holder.pid else "another user's process"
         values = ("PID", str(holder.pid or "")), (":29500", f":{holder.port}")
-        yield Told(first, f"port {holder.port}{more} is held by {by}", values, first)
+        yield Fault(first, f"port {holder.port}{more} is held by {by}", values, first)
 
 
 @FAULTS.rule("port_in_use")
-def _port_in_use(looks: Looks) -> Iterator[Told]:
+def _port_in_use(looks: Looks) -> Iterator[Fault]:
     """The port where ranks meet by default is taken on the first node."""
     return _held(looks, ", the default of DeepSpeed and torchrun,") if not looks.port_asked else iter(())
 
 
 @FAULTS.rule("leftover_ranks")
-def _leftover_ranks(looks: Looks) -> Iterator[Told]:
+def _leftover_ranks(looks: Looks) -> Iterator[Fault]:
     """Ranks that are there already: somebody's run under way, or what is left of one."""
     there: dict[str, dict[str, list[FoundRank]]] = {}
     for node, look in looks.answered.items():
@@ -58,11 +58,11 @@ def _leftover_ranks(looks: Looks) -> Iterator[Told]:
             else:
                 place, values["PID"] = node, str(ranks[0].pid)
             said = f"{what} {'is' if len(ranks) == 1 else 'are'} running there"
-            yield Told(node, said, tuple(values.items()), place)
+            yield Fault(node, said, tuple(values.items()), place)
 
 
 @FAULTS.rule("own_run", severity="info")
-def _own_run(looks: Looks) -> Iterator[Told]:
+def _own_run(looks: Looks) -> Iterator[Fault]:
     """Another run that this machine knows."""
     for node, look in looks.answered.items():
         runs = looks.runs_of_own(node)
@@ -71,23 +71,23 @@ def _own_run(looks: Looks) -> Iterator[Told]:
             ranks = [rank.rank for rank in found if runs.get(rank.pid) == run]
             verb = "is" if len(ranks) == 1 else "are"
             what = f"{ranks_named(ranks)} of your run {clean(run)} {verb} running there too"
-            yield Told(node, what, (("RUN", quote(clean(run))), ("--exclude", "")))
+            yield Fault(node, what, (("RUN", quote(clean(run))), ("--exclude", "")))
 
 
 @FAULTS.rule("others_job")
-def _others_job(looks: Looks) -> Iterator[Told]:
+def _others_job(looks: Looks) -> Iterator[Fault]:
     """Somebody else trains there."""
     for node, look in looks.answered.items():
         for job in look.ranks.others if look.ranks else ():
-            yield Told(node, f"{clean(job.user)} runs a job there: {clean(job.command)}", (("RUN", ""),))
+            yield Fault(node, f"{clean(job.user)} runs a job there: {clean(job.command)}", (("RUN", ""),))
 
 
 @FAULTS.rule("gpu_busy")
-def _gpu_busy(looks: Looks) -> Iterator[Told]:
+def _gpu_busy(looks: Looks) -> Iterator[Fault]:
     """Memory of a GPU is taken, and not by the run that is meant to be there alone."""
     for node, look in looks.answered.items():
         for text, pids in _taken(looks, node, look):
-            yield Told(node, text, (("-p PID", f"-p {pids}" if pids else ""),), node)
+            yield Fault(node, text, (("-p PID", f"-p {pids}" if pids else ""),), node)
 
 
 def _taken(looks: Looks, node: str, look: Look) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.rules.explanation import recognised
 
 
-class Told(NamedTuple):
+class Fault(NamedTuple):
     """What is wrong on one node, in words.
 
     :param values: what to type for which words of the rule's steps; nothing: a step with it is of no use
@@ -36,16 +36,16 @@ class FaultRules(list[Rule]):
 
     def rule(
         self, id: str, *steps: Step, source: str = "", severity: str = "warning", apart: bool = False
-    ) -> Callable[[Callable[[Looks], Iterable[Told]]], None]:
+    ) -> Callable[[Callable[[Looks], Iterable[Fault]]], None]:
         """Makes a rule of a function that tells what is wrong on which nodes.
 
         :param steps: against it, where no row of the table knows it: meaning and steps are that row's
         :param apart: words that differ in more than numbers and the node's name are of another cause
         """
 
-        def made(tell: Callable[[Looks], Iterable[Told]]) -> None:
+        def made(tell: Callable[[Looks], Iterable[Fault]]) -> None:
             def test(looks: Looks) -> list[Finding]:
-                causes: dict[tuple[str, str], list[Told]] = {}
+                causes: dict[tuple[str, str], list[Fault]] = {}
                 for one in dict.fromkeys(tell(looks)):
                     causes.setdefault((one.about, _shape(one) if apart else ""), []).append(one)
                 return [_found(looks, id, told, steps, severity) for told in causes.values()]
@@ -60,20 +60,20 @@ class FaultRules(list[Rule]):
         """The same of a function that tells what is wrong with one node."""
 
         def made(tell: Callable[[Look], Iterable[str]]) -> None:
-            def told(looks: Looks) -> Iterator[Told]:
+            def told(looks: Looks) -> Iterator[Fault]:
                 for node, look in looks.answered.items():
-                    yield from (Told(node, what) for what in tell(look))
+                    yield from (Fault(node, what) for what in tell(look))
 
             self.rule(id, *steps, severity=severity)(told)
 
         return made
 
 
-def _shape(one: Told) -> str:
+def _shape(one: Fault) -> str:
     return re.sub(r"[0-9]+", "0", one.what.replace(one.node, "NODE"))
 
 
-def _found(looks: Looks, id: str, told: list[Told], steps: tuple[Step, ...], severity: str) -> Finding:
+def _found(looks: Looks, id: str, told: list[Fault], steps: tuple[Step, ...], severity: str) -> Finding:
     """One finding on all nodes that something is wrong with; the same words are said once.
 
     If they differ from node to node, the sentence has the first, and the evidence all of them.
@@ -104,7 +104,7 @@ def _found(looks: Looks, id: str, told: list[Told], steps: tuple[Step, ...], sev
     return replace(found, steps=steps)
 
 
-def _typed(step: Step, told: Told) -> Step | None:
+def _typed(step: Step, told: Fault) -> Step | None:
     """A rule's step with what is known of a node in it; None: it is of no use there."""
     values = [(word, value) for word, value in told.values if word in step.command]
     for word, value in values:

@@ -9,7 +9,7 @@ from statistics import median
 
 from cockpit.base.checkup_answers import Disk
 from cockpit.base.shell import quote
-from cockpit.core.doctor.fault_rules import FaultRules, Told
+from cockpit.core.doctor.fault_rules import Fault, FaultRules
 from cockpit.core.doctor.node_checks import PARTS, Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Step
 from cockpit.core.ranks import nodes_text
@@ -66,7 +66,7 @@ _BY_HAND = Step("try it there by hand", "a file server or driver may be down")
 
 
 @FAULTS.rule("no_answer")
-def _no_answer(looks: Looks) -> Iterator[Told]:
+def _no_answer(looks: Looks) -> Iterator[Fault]:
     """A check that came to no end; names of hosts that did so are one, whichever they are on each node."""
     unresolved: dict[str, dict[str, list[str]]] = {}
     for node, look in looks.answered.items():
@@ -74,7 +74,7 @@ def _no_answer(looks: Looks) -> Iterator[Told]:
             if part in looks.nodes or part == looks.address:
                 unresolved.setdefault(why, {}).setdefault(node, []).append(part)
             else:
-                yield Told(node, f"{clean(PARTS.get(part, part))}: {clean(why)}", steps=(_BY_HAND,))
+                yield Fault(node, f"{clean(PARTS.get(part, part))}: {clean(why)}", steps=(_BY_HAND,))
     for why, by_node in unresolved.items():
         some = set().union(*by_node.values())
         names = [*in_hostfile_order(some, looks), *sorted(some - looks.nodes.keys())]
@@ -82,11 +82,11 @@ def _no_answer(looks: Looks) -> Iterator[Told]:
         what = f"did not resolve {some_of}{nodes_text(names)}: {clean(why)} (getaddrinfo)"
         node, lacking = next(iter(by_node.items()))
         step = Step(f"getent hosts {quote(clean(lacking[0]))}", "a name server may be slow or down", node)
-        yield from (Told(node, what, about="names", steps=(step,)) for node in by_node)
+        yield from (Fault(node, what, about="names", steps=(step,)) for node in by_node)
 
 
 @FAULTS.rule("disk_low")
-def _disk_low(looks: Looks) -> Iterator[Told]:
+def _disk_low(looks: Looks) -> Iterator[Fault]:
     """Little room, or far less than elsewhere."""
     disks = [
         (node, disk)
@@ -108,7 +108,7 @@ def _disk_low(looks: Looks) -> Iterator[Told]:
         else:
             continue
         folder = disk.path if _PLAIN.fullmatch(disk.path) else "FOLDER"
-        yield Told(node, f"{_place(disk)}: {what}", (("FOLDER", folder),), node)
+        yield Fault(node, f"{_place(disk)}: {what}", (("FOLDER", folder),), node)
 
 
 def _place(disk: Disk) -> str:
@@ -156,15 +156,15 @@ def _locked_memory(look: Look) -> Iterator[str]:
 
 
 @FAULTS.rule("limits_low")
-def _limits_low(looks: Looks) -> Iterator[Told]:
+def _limits_low(looks: Looks) -> Iterator[Fault]:
     """Too few files or processes for any training."""
     for node, look in looks.answered.items():
         limits = look.condition.limits
         if limits and (limits.open_files or FEW) < FEW:
-            yield Told(node, f"ulimit -n is {limits.open_files}: data loaders need more", about="files")
+            yield Fault(node, f"ulimit -n is {limits.open_files}: data loaders need more", about="files")
         if limits and (limits.processes or FEW) < FEW:
             what = f"ulimit -u is {limits.processes}: each rank has dozens of threads"
-            yield Told(node, what, about="processes")
+            yield Fault(node, what, about="processes")
 
 
 @FAULTS.rule_of_each("no_stacks")
@@ -176,35 +176,37 @@ def _no_stacks(look: Look) -> Iterator[str]:
 
 
 @FAULTS.rule("no_gpu_counters", severity="info")
-def _no_gpu_counters(looks: Looks) -> Iterator[Told]:
+def _no_gpu_counters(looks: Looks) -> Iterator[Fault]:
     """NVIDIA's driver keeps counters from users, by default: said where a profiler is to run."""
     for node, look in looks.answered.items() if looks.profiled else ():
         profiling = look.condition.profiling
         if profiling and profiling.gpu_counters is False and look.uid != 0:
-            yield Told(node, "GPU performance counters are for root alone (ERR_NVGPUCTRPERM)")
+            yield Fault(node, "GPU performance counters are for root alone (ERR_NVGPUCTRPERM)")
 
 
 @FAULTS.rule("killed_at_logout")
-def _killed_at_logout(looks: Looks) -> Iterator[Told]:
+def _killed_at_logout(looks: Looks) -> Iterator[Fault]:
     """logind ends what a user started."""
     for node, look in looks.answered.items() if not looks.scheduler else ():
         session = look.condition.session
         if session and session.kills and not session.lingers:
-            yield Told(node, "kills processes at logout (KillUserProcesses): runs end with your last session")
+            yield Fault(
+                node, "kills processes at logout (KillUserProcesses): runs end with your last session"
+            )
 
 
 @FAULTS.rule("clock")
-def _clock(looks: Looks) -> Iterator[Told]:
+def _clock(looks: Looks) -> Iterator[Fault]:
     """A clock is off, against most nodes; or theirs against this machine's."""
     offsets = {node: look.offset_s for node, look in looks.answered.items() if look.offset_s is not None}
     usual = median(offsets.values()) if offsets else 0.0
     for node, offset in offsets.items():
         if abs(offset - usual) > CLOCK_S + looks.nodes[node].rtt_s:
-            yield Told(node, f"its clock is {_seconds(offset - usual)} the others")
+            yield Fault(node, f"its clock is {_seconds(offset - usual)} the others")
     if abs(usual) > CLOCK_S + max(look.rtt_s for look in looks.nodes.values()):
         for node, offset in offsets.items():
             if abs(offset - usual) <= CLOCK_S:
-                yield Told(node, f"the clock there is {_seconds(usual, step=1)} this machine's")
+                yield Fault(node, f"the clock there is {_seconds(usual, step=1)} this machine's")
 
 
 def _seconds(off: float, step: float = 0.1) -> str:
@@ -213,7 +215,7 @@ def _seconds(off: float, step: float = 0.1) -> str:
 
 
 @FAULTS.rule("stale_lock")
-def _stale_lock(looks: Looks) -> Iterator[Told]:
+def _stale_lock(looks: Looks) -> Iterator[Fault]:
     """A build of extensions was killed."""
     locks = [
         (node, lock)
@@ -225,11 +227,11 @@ def _stale_lock(looks: Looks) -> Iterator[Told]:
     for node, lock in locks:
         what = f"a build lock is {lock.age_s / 3600:.1f} h old: {clean(lock.path)}"
         where = node if places[lock.path] == 1 else ""  # else in a home that they share
-        yield Told(node, what, _file(lock.path), where)
+        yield Fault(node, what, _file(lock.path), where)
 
 
 @FAULTS.rule("leftover_memory")
-def _leftover_memory(looks: Looks) -> Iterator[Told]:
+def _leftover_memory(looks: Looks) -> Iterator[Fault]:
     """Shared memory without a process."""
     for node, look in looks.answered.items():
         pieces = look.condition.leftovers.memory if look.condition.leftovers else ()
@@ -237,7 +239,7 @@ def _leftover_memory(looks: Looks) -> Iterator[Told]:
         if total >= LEFT_BYTES:
             more = f" and {len(pieces) - 1} more" if len(pieces) > 1 else ""
             what = f"{size(total)} of unused shared memory: /dev/shm/{clean(pieces[0].name)}{more}"
-            yield Told(node, what, _file(f"/dev/shm/{pieces[0].name}"), node)
+            yield Fault(node, what, _file(f"/dev/shm/{pieces[0].name}"), node)
 
 
 def _file(path: str) -> tuple[tuple[str, str]]:
@@ -246,11 +248,11 @@ def _file(path: str) -> tuple[tuple[str, str]]:
 
 
 @FAULTS.rule("login_only")
-def _login_only(looks: Looks) -> Iterator[Told]:
+def _login_only(looks: Looks) -> Iterator[Fault]:
     """Programs that ranks will not find."""
     for node, look in looks.answered.items():
         have = look.facts.tools if look.facts else {}
         lacking = sorted(name for name in look.condition.login or {} if name.islower() and name not in have)
         if lacking:
             what = f"{', '.join(map(clean, lacking))} on PATH in login shells only, not for ranks"
-            yield Told(node, what, about="ninja" if lacking == ["ninja"] else "")
+            yield Fault(node, what, about="ninja" if lacking == ["ninja"] else "")

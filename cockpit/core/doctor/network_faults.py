@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cockpit.base.shell import quote
-from cockpit.core.doctor.fault_rules import FaultRules, Told
+from cockpit.core.doctor.fault_rules import Fault, FaultRules
 from cockpit.core.doctor.node_checks import Look, Looks, clean
 from cockpit.core.finding import Step
 from cockpit.core.ranks import nodes_text, set_words
@@ -19,7 +19,7 @@ FAULTS = FaultRules()
 
 
 @FAULTS.rule("unreachable", source="failure catalogue P02, P03, L03 to L11", severity="error", apart=True)
-def _unreachable(looks: Looks) -> Iterator[Told]:
+def _unreachable(looks: Looks) -> Iterator[Fault]:
     """No link: ssh, its keys, the agent's python."""
     for node, look in looks.nodes.items():
         if not look.machine:
@@ -27,18 +27,18 @@ def _unreachable(looks: Looks) -> Iterator[Told]:
 
 
 @FAULTS.rule("refused", source="DeepSpeedExamples#889", severity="error", apart=True)
-def _refused(looks: Looks) -> Iterator[Told]:
+def _refused(looks: Looks) -> Iterator[Fault]:
     """Facts that a node refused: no such folder, no such python, a setup that fails."""
     for node, look in looks.answered.items():
         yield from _errors(node, look)
 
 
-def _errors(node: str, look: Look) -> Iterator[Told]:
+def _errors(node: str, look: Look) -> Iterator[Fault]:
     for error in look.errors:
         step = Step(clean(error.hint, LONG)) if error.hint else Step("--timeout 60", "if it is only slow")
         place = f"{error.where}: " if error.where not in ("", node) else ""  # a jump host
         what = clean(f"{place}{error.what}", LONG)
-        yield Told(node, what, _NOT_HERE, about=error.about, steps=(step,))
+        yield Fault(node, what, _NOT_HERE, about=error.about, steps=(step,))
 
 
 _NOT_HERE = ("ssh-copy-id", ""), ("PDSH", ""), ("pdsh ", "")
@@ -46,7 +46,7 @@ _NOT_HERE = ("ssh-copy-id", ""), ("PDSH", ""), ("pdsh ", "")
 
 
 @FAULTS.rule("unreached", severity="error")
-def _unreached(looks: Looks) -> Iterator[Told]:
+def _unreached(looks: Looks) -> Iterator[Fault]:
     """A TCP connection to the first node cannot be made: ranks could not meet."""
     first = next(iter(looks.nodes))
     for node, look in looks.answered.items():
@@ -56,11 +56,11 @@ def _unreached(looks: Looks) -> Iterator[Told]:
             what = f"cannot connect to {first} at {clean(address)}: {clean(look.reached.error)}"
             route, name = (address, "") if _is_address(address) else ("", quote(address))
             values = ("MASTER_IP", route), ("MASTER_NAME", name)
-            yield Told(node, what, values, node)
+            yield Fault(node, what, values, node)
 
 
 @FAULTS.rule("no_interface", severity="error")
-def _no_interface(looks: Looks) -> Iterator[Told]:
+def _no_interface(looks: Looks) -> Iterator[Fault]:
     """An interface was chosen by name that a node does not have."""
     chosen = {name: value for name, value in looks.env.items() if name.endswith("_SOCKET_IFNAME") and value}
     for node, look in looks.answered.items():
@@ -72,10 +72,10 @@ def _no_interface(looks: Looks) -> Iterator[Told]:
             if value[0] != "^" and _matches(value, LOOPBACK):
                 if looks.machines > 1:
                     what = f"{variable}={value}: that interface leads to no other node"
-                    yield Told(node, what, about=LOOPBACK)
+                    yield Fault(node, what, about=LOOPBACK)
                 continue
             what = f"{variable}={value} matches no interface ({', '.join(map(clean, names))})"
-            yield Told(node, what, about=variable.partition("_")[0])
+            yield Fault(node, what, about=variable.partition("_")[0])
 
 
 LOOPBACK = "lo"
@@ -92,15 +92,15 @@ def _matches(chosen: str, name: str) -> bool:
 
 
 @FAULTS.rule("not_tried", Step("--timeout 60", "wait longer for the nodes ahead of them, or leave those out"))
-def _not_tried(looks: Looks) -> Iterator[Told]:
+def _not_tried(looks: Looks) -> Iterator[Fault]:
     """Nothing is known of them: others were waited for."""
     for node, look in looks.nodes.items():
         if look.untried:
-            yield Told(node, "not tried: the connections ahead of them did not finish")
+            yield Fault(node, "not tried: the connections ahead of them did not finish")
 
 
 @FAULTS.rule("name_unknown")
-def _name_unknown(looks: Looks) -> Iterator[Told]:
+def _name_unknown(looks: Looks) -> Iterator[Fault]:
     """Names that some nodes know and others do not; one that no node knows is an alias of ssh's here."""
     known = {node: look.condition.names for node, look in looks.answered.items() if look.condition.names}
     aliases = {
@@ -113,11 +113,11 @@ def _name_unknown(looks: Looks) -> Iterator[Told]:
         lacking = [peer for peer, addresses in names.items() if not addresses and peer not in aliases]
         if lacking:
             what = f"cannot resolve {nodes_text(lacking)}"
-            yield Told(node, what, (("NODE", quote(clean(lacking[0]))),), node)
+            yield Fault(node, what, (("NODE", quote(clean(lacking[0]))),), node)
 
 
 @FAULTS.rule("name_loopback")
-def _name_loopback(looks: Looks) -> Iterator[Told]:
+def _name_loopback(looks: Looks) -> Iterator[Fault]:
     """A name that leads a node back to itself: another node's, or its own if it has another one here."""
     for node, look in looks.answered.items() if looks.machines > 1 else ():
         for name, addresses in (look.condition.names or {}).items():
@@ -125,11 +125,11 @@ def _name_loopback(looks: Looks) -> Iterator[Told]:
             elsewhere = meant is None or meant.machine != look.machine
             if addresses and elsewhere and all(map(_is_loopback, addresses)):
                 what = f"resolves {clean(name)} to {addresses[0]}"
-                yield Told(node, what, (("$(hostname)", quote(clean(name))),), node)
+                yield Fault(node, what, (("$(hostname)", quote(clean(name))),), node)
 
 
 @FAULTS.rule("same_machine", source="names of one node in a hostfile: short and full, host and address")
-def _same_machine(looks: Looks) -> Iterator[Told]:
+def _same_machine(looks: Looks) -> Iterator[Fault]:
     """Several names of one machine, before a launch takes it for several."""
     names: dict[str, list[str]] = {}
     for node, look in looks.answered.items():
@@ -140,11 +140,11 @@ def _same_machine(looks: Looks) -> Iterator[Told]:
         more = quote(",".join(set_words(nodes_text(several[1:])))) if several[1:] else ""
         step = Step(f"--exclude {more}", "their ranks would share its GPUs, cores and memory")
         for node in several if more else ():
-            yield Told(node, f"{nodes_text(several)} are the same machine", steps=(step,))
+            yield Fault(node, f"{nodes_text(several)} are the same machine", steps=(step,))
 
 
 @FAULTS.rule("name_differs")
-def _name_differs(looks: Looks) -> Iterator[Told]:
+def _name_differs(looks: Looks) -> Iterator[Fault]:
     """A name that leads some nodes elsewhere: a hosts file that is out of date."""
     owner = {address: node for node, look in looks.answered.items() for address in _addresses(look)}
     for name in dict.fromkeys(
@@ -164,7 +164,7 @@ def _name_differs(looks: Looks) -> Iterator[Told]:
                 what = f"resolves {clean(name)} to {first}, which is {owner[first]}"
             else:
                 continue
-            yield Told(node, what, (("NODE", quote(clean(name))),), node)
+            yield Fault(node, what, (("NODE", quote(clean(name))),), node)
 
 
 NOWHERE: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from cockpit.core.explain import speaking
 from cockpit.core.explain.gate import HEAVY, Gate
-from cockpit.core.explain.launchers import Told, renumbered
+from cockpit.core.explain.launchers import LauncherFacts, renumbered
 from cockpit.core.explain.speaking import NOBODY, Speaker
 from cockpit.core.logs.cause_words import PROGRESS
 from cockpit.core.logs.causes import SURVIVED
@@ -102,7 +102,7 @@ class Window:
 
 
 @dataclass
-class Heard:
+class ConsoleFacts:
     """What a console tells, after all of it was fed.
 
     :param lines: of all of it
@@ -111,7 +111,7 @@ class Heard:
     """
 
     windows: dict[Speaker, Window] = field(default_factory=dict)
-    told: Told = field(default_factory=Told)
+    told: LauncherFacts = field(default_factory=LauncherFacts)
     lines: int = 0
     size: int = 0
     counts: Counter[Speaker] = field(default_factory=Counter)
@@ -131,7 +131,7 @@ class Console:
     def __init__(self, gate: Gate, budget: int = ALL, *, first: int = READ_FIRST) -> None:
         self._gate = gate
         self._budget = budget
-        self.heard = Heard()
+        self.heard = ConsoleFacts()
         self._read_until = first
         self._carry = b""
         self._within = False  # the carry continues a line whose beginning was read
@@ -163,7 +163,7 @@ class Console:
             self._piece(data[at:end])
             at = end
 
-    def finish(self) -> Heard:
+    def finish(self) -> ConsoleFacts:
         """All of it was fed."""
         if self._carry:
             self._piece(self._carry)
@@ -284,11 +284,11 @@ class Console:
         self._most = max(self._budget, 2 * self._kept)
 
 
-def joined(parts: list[Heard]) -> Heard:
+def joined(parts: list[ConsoleFacts]) -> ConsoleFacts:
     """What parts of one console tell, in their order, as one."""
     if len(parts) == 1:
         return parts[0]
-    whole = Heard()
+    whole = ConsoleFacts()
     shifts = []
     for part in parts:
         shifts.append(whole.lines)

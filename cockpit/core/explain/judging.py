@@ -19,7 +19,7 @@ from cockpit.core.ranks import ranks_named
 from cockpit.core.rules.explanation import explanation
 from cockpit.core.rules.table import Table
 from cockpit.core.run.failure import recorded
-from cockpit.core.run.first import LISTENED, First, Said, first_of
+from cockpit.core.run.first import LISTENED, First, LoggedEnd, first_of
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.states import Node, Rank, RankState, signal_name
 from cockpit.core.text import one_line
@@ -79,9 +79,9 @@ class _Court:
                     model.ranks[one.number] = Rank(one.number, "", RankState.RUNNING)
         by_number = {one.number: one for one in self._parties}
 
-        def listen(rank: Rank) -> Said | None:
+        def listen(rank: Rank) -> LoggedEnd | None:
             one = by_number[rank.rank]
-            return Said(one.cause, one.at if one.cause else None) if one.windows or one.cause else None
+            return LoggedEnd(one.cause, one.at if one.cause else None) if one.windows or one.cause else None
 
         first = first_of(model, listen)
         return None if first is None else (first, model)

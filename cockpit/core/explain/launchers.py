@@ -40,7 +40,7 @@ SIGNS = (
     r"\bpdsh@\w",
     r"\bclush: \w",
 )
-"""Signs of lines that :class:`Told` reads."""
+"""Signs of lines that :class:`LauncherFacts` reads."""
 
 # Of a block of these, one line is sign enough.
 _TELLS = Rows([Expression(True, sign) for sign in (*SIGNS, r"\b(?:rank|time|host) +: \S")])
@@ -155,12 +155,12 @@ class End:
 
 
 def tells(line: bytes) -> bool:
-    """Whether a line is one of a launcher that :class:`Told` reads."""
+    """Whether a line is one of a launcher that :class:`LauncherFacts` reads."""
     return bool(_TELLS.found_in(line))
 
 
 @dataclass
-class Told:
+class LauncherFacts:
     """What launchers have said so far."""
 
     ends: list[End] = field(default_factory=list)
@@ -306,11 +306,11 @@ class Told:
         return ranks or ()
 
 
-def renumbered(told: Iterable[Told], shifts: Iterable[int]) -> Told:
+def renumbered(told: Iterable[LauncherFacts], shifts: Iterable[int]) -> LauncherFacts:
     """What parts of one console tell, as one: their lines begin after so many others."""
     from dataclasses import replace
 
-    whole = Told()
+    whole = LauncherFacts()
     for one, shift in zip(told, shifts, strict=True):
         whole.ends += [replace(end, at=end.at + shift) for end in one.ends]
         whole.ooms += [(at + shift, node) for at, node in one.ooms]

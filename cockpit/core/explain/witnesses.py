@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from cockpit.core.explain.console import LINE_MOST, Heard, Window
-from cockpit.core.explain.launchers import End, Told
+from cockpit.core.explain.console import LINE_MOST, ConsoleFacts, Window
+from cockpit.core.explain.launchers import End, LauncherFacts
 from cockpit.core.explain.speaking import Speaker
 from cockpit.core.finding import Finding
 from cockpit.core.logs import causes
@@ -51,7 +51,7 @@ class Source:
     """
 
     name: str
-    heard: Heard
+    heard: ConsoleFacts
     rank: int | None = None
     node: str = ""
     notes: tuple[Phrase, ...] = ()
@@ -141,7 +141,7 @@ class _Hearing:
                 party = self._party(rank, end.node, "" if rank is not None else f"local rank {end.local}")
             self._has_ended(party, end, order, source)
 
-    def _actor(self, node: str, pid: int, told: Told) -> Witness:
+    def _actor(self, node: str, pid: int, told: LauncherFacts) -> Witness:
         """A worker of Ray; where its driver runs, lines name no address."""
         rank = told.actors.get((node, pid))
         if rank is not None:
@@ -162,7 +162,7 @@ class _Hearing:
                 done.add(end.node)
                 self._has_ended(self._one_of(end, told), end, order, source)
 
-    def _one_of(self, end: End, told: Told) -> Witness:
+    def _one_of(self, end: End, told: LauncherFacts) -> Witness:
         """The one on a node that ended so, by what they say: an exception ends Python with 1."""
         here = {
             one.rank: one

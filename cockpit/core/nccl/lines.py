@@ -42,7 +42,7 @@ class Line(NamedTuple):
     text: bytes
 
 
-class Said(NamedTuple):
+class NcclFact(NamedTuple):
     """One thing that a line says.
 
     :param about: a field of :class:`cockpit.core.nccl.table.Row`, or a word of its own
@@ -93,7 +93,7 @@ def speaker(before: bytes) -> Speaker | None:
     return None
 
 
-def said(text: bytes) -> list[Said | Member]:
+def said(text: bytes) -> list[NcclFact | Member]:
     """What the text of a line says; most say nothing that is kept here."""
     word = text[: text.find(b" ")]
     read = _BY_WORD.get(word) or _BY_WORD.get(word.rstrip(b":"))
@@ -149,96 +149,96 @@ def _text(found: bytes) -> str:
     return found.decode("ascii", "replace")[:SHORT]
 
 
-def _bootstrap(text: bytes) -> list[Said | Member]:
+def _bootstrap(text: bytes) -> list[NcclFact | Member]:
     found = _SOCKET.search(text.partition(b"Using")[2])
-    return [Said("bootstrap", _text(found[1]))] if found else []
+    return [NcclFact("bootstrap", _text(found[1]))] if found else []
 
 
-def _socket(text: bytes) -> list[Said | Member]:
+def _socket(text: bytes) -> list[NcclFact | Member]:
     names = _SOCKET.findall(text.partition(b"Using")[2]) if b": Using" in text else []
-    return [Said("socket", _text(name)) for name in dict.fromkeys(names[:LISTED])]
+    return [NcclFact("socket", _text(name)) for name in dict.fromkeys(names[:LISTED])]
 
 
-def _ib(text: bytes) -> list[Said | Member]:
+def _ib(text: bytes) -> list[NcclFact | Member]:
     if b"No device found" in text:
-        return [Said("no_ib", "no device found")]
+        return [NcclFact("no_ib", "no device found")]
     if nic := _GDR_NIC.match(text):
         return [
-            Said("gdr_nic_off" if nic[1] == b"Disabled" else "gdr_nic_on", _text(nic[3]) or _text(nic[2]))
+            NcclFact("gdr_nic_off" if nic[1] == b"Disabled" else "gdr_nic_on", _text(nic[3]) or _text(nic[2]))
         ]
     if b": Using" not in text:
         return []
     devices = _DEVICE.findall(text)[:LISTED]
-    found: list[Said | Member] = [
-        Said("device", f"{_text(name)}:{_text(port)}/{_text(link)}") for name, port, link in devices
+    found: list[NcclFact | Member] = [
+        NcclFact("device", f"{_text(name)}:{_text(port)}/{_text(link)}") for name, port, link in devices
     ]
     oob = _SOCKET.search(text.partition(b"; OOB")[2])
-    return found + ([Said("oob", _text(oob[1]))] if oob else [])
+    return found + ([NcclFact("oob", _text(oob[1]))] if oob else [])
 
 
-def _net(text: bytes) -> list[Said | Member]:
+def _net(text: bytes) -> list[NcclFact | Member]:
     """Of any other network: ``NET/AWS Libfabric : GPU Direct RDMA Disabled for HCA 0 'efa_0-rdm'``."""
     return _ib(text) if _GDR_NIC.match(text) else []
 
 
-def _ofi(text: bytes) -> list[Said | Member]:
+def _ofi(text: bytes) -> list[NcclFact | Member]:
     if found := _PROVIDER.search(text):
-        return [Said("provider", _text(found[1]))]
+        return [NcclFact("provider", _text(found[1]))]
     if found := _OFI.search(text):
-        return [Said("plugin", f"aws-ofi-nccl {_text(found[2])}")]
+        return [NcclFact("plugin", f"aws-ofi-nccl {_text(found[2])}")]
     return []
 
 
-def _plugin(text: bytes) -> list[Said | Member]:
+def _plugin(text: bytes) -> list[NcclFact | Member]:
     if found := _LOADED.search(text):
-        return [Said("plugin_name", _text(found[1] or found[2]))]
+        return [NcclFact("plugin_name", _text(found[1] or found[2]))]
     inside = b"internal" in text and (b"Using internal" in text or b"using internal" in text)
-    return [Said("plugin_name", "internal")] if inside else []
+    return [NcclFact("plugin_name", "internal")] if inside else []
 
 
-def _using(text: bytes) -> list[Said | Member]:
+def _using(text: bytes) -> list[NcclFact | Member]:
     found = _NETWORK.match(text)
-    return [Said("network", _text(found[1]))] if found else []
+    return [NcclFact("network", _text(found[1]))] if found else []
 
 
-def _assigned(text: bytes) -> list[Said | Member]:
+def _assigned(text: bytes) -> list[NcclFact | Member]:
     found = _ASSIGNED.match(text)
-    return [Said("network", _text(found[1]))] if found else []
+    return [NcclFact("network", _text(found[1]))] if found else []
 
 
-def _via(text: bytes) -> list[Said | Member]:
+def _via(text: bytes) -> list[NcclFact | Member]:
     found = _VIA.match(text)
     return [] if found is None else _way(found[1])
 
 
 @lru_cache(256)
-def _way(via: bytes) -> list[Said | Member]:
+def _way(via: bytes) -> list[NcclFact | Member]:
     """One line for each channel and peer says the same."""
     if net := _NET.match(via):
         kind = "NET" if net[1] == b"NET" else "COLLNET"
-        return [Said("across", f"{kind}/{_text(net[2])}{'/GDRDMA' if net[3] else ''}")]
+        return [NcclFact("across", f"{kind}/{_text(net[2])}{'/GDRDMA' if net[3] else ''}")]
     if via.startswith((b"direct shared memory", b"SHM")):
-        return [Said("inside", "SHM")]
+        return [NcclFact("inside", "SHM")]
     if via.startswith(b"P2P/"):
         way = re.match(rb"\w{1,16}", via[4:])
-        return [Said("inside", f"P2P/{_text(way[0])}")] if way else []
+        return [NcclFact("inside", f"P2P/{_text(way[0])}")] if way else []
     return []
 
 
-def _member(text: bytes) -> list[Said | Member]:
+def _member(text: bytes) -> list[NcclFact | Member]:
     found = _MEMBER.search(text)
     if found is None:
         return []
     member = Member(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
     if member.rank >= member.world or member.world > WORLD:
         return []
-    more: list[Said | Member] = [Said("communicator", "")] if b"Init COMPLETE" in text else []
+    more: list[NcclFact | Member] = [NcclFact("communicator", "")] if b"Init COMPLETE" in text else []
     return [member, *more]
 
 
-def _gdr(text: bytes) -> list[Said | Member]:
+def _gdr(text: bytes) -> list[NcclFact | Member]:
     found = _GDR_PAIR.match(text)
-    return [Said("gdr_far" if found[1] == b"Disabled" else "gdr_near", "")] if found else []
+    return [NcclFact("gdr_far" if found[1] == b"Disabled" else "gdr_near", "")] if found else []
 
 
 _CONNECTED = {
@@ -251,68 +251,74 @@ _CONNECTED = {
 }
 
 
-def _connected(text: bytes) -> list[Said | Member]:
-    found: list[Said | Member] = [
-        Said("algorithm", name) for words, name in _CONNECTED.items() if text.startswith(words)
+def _connected(text: bytes) -> list[NcclFact | Member]:
+    found: list[NcclFact | Member] = [
+        NcclFact("algorithm", name) for words, name in _CONNECTED.items() if text.startswith(words)
     ]
     rings = _GDR_RINGS.search(text)
-    return found + ([Said("gdr_rings", _text(rings[1]))] if rings else [])
+    return found + ([NcclFact("gdr_rings", _text(rings[1]))] if rings else [])
 
 
-def _channels(text: bytes) -> list[Said | Member]:
+def _channels(text: bytes) -> list[NcclFact | Member]:
     found = _COLL.match(text)
-    return [Said("channels", str(int(found[1]))), Said("p2p_channels", str(int(found[2])))] if found else []
+    return (
+        [NcclFact("channels", str(int(found[1]))), NcclFact("p2p_channels", str(int(found[2])))]
+        if found
+        else []
+    )
 
 
-def _driver(text: bytes) -> list[Said | Member]:
+def _driver(text: bytes) -> list[NcclFact | Member]:
     found = _DRIVER.match(text)
     if found is None:
         return []
     number = int(found[1])
-    return [Said("driver", f"{number // 1000}.{number % 1000 // 10}")]
+    return [NcclFact("driver", f"{number // 1000}.{number % 1000 // 10}")]
 
 
-def _version(text: bytes) -> list[Said | Member]:
+def _version(text: bytes) -> list[NcclFact | Member]:
     found = _VERSION.match(text)
     if found is None:
         return []
-    kit = [Said("toolkit", f"{_text(found[3]).upper()} {_text(found[4])}")] if found[3] else []
-    return [Said("version", f"{_text(found[1])} {_text(found[2]).rstrip('.')}"), *kit]
+    kit = [NcclFact("toolkit", f"{_text(found[3]).upper()} {_text(found[4])}")] if found[3] else []
+    return [NcclFact("version", f"{_text(found[1])} {_text(found[2]).rstrip('.')}"), *kit]
 
 
-def _hip(text: bytes) -> list[Said | Member]:
+def _hip(text: bytes) -> list[NcclFact | Member]:
     found = _HIP.match(text)
-    return [Said("toolkit", f"HIP {_text(found[1])}")] if found else []
+    return [NcclFact("toolkit", f"HIP {_text(found[1])}")] if found else []
 
 
-def _set(text: bytes) -> list[Said | Member]:
+def _set(text: bytes) -> list[NcclFact | Member]:
     found = _SET.match(text)
-    return [Said("setting", f"{_text(found[1])}={_text(found[2]).rstrip('.')}")] if found else []
+    return [NcclFact("setting", f"{_text(found[1])}={_text(found[2]).rstrip('.')}")] if found else []
 
 
-def _p2p(text: bytes) -> list[Said | Member]:
+def _p2p(text: bytes) -> list[NcclFact | Member]:
     if text.startswith(b"P2P is disabled between NVLINK"):
-        return [Said("p2p_off", "P2P is disabled between GPUs that NVLink connects")]
-    return [Said("p2p_off", "P2P is disabled between connected GPUs")] if b"P2P is disabled" in text else []
+        return [NcclFact("p2p_off", "P2P is disabled between GPUs that NVLink connects")]
+    return (
+        [NcclFact("p2p_off", "P2P is disabled between connected GPUs")] if b"P2P is disabled" in text else []
+    )
 
 
-def _could(text: bytes) -> list[Said | Member]:
+def _could(text: bytes) -> list[NcclFact | Member]:
     off = b"Could not enable P2P" in text
-    return [Said("p2p_off", "P2P between two GPUs could not be enabled")] if off else []
+    return [NcclFact("p2p_off", "P2P between two GPUs could not be enabled")] if off else []
 
 
-def _hint(text: bytes) -> list[Said | Member]:
-    return [Said("acs", "this error often means that ACS is enabled")] if b" ACS " in text else []
+def _hint(text: bytes) -> list[NcclFact | Member]:
+    return [NcclFact("acs", "this error often means that ACS is enabled")] if b" ACS " in text else []
 
 
-def _gloo(text: bytes) -> list[Said | Member]:
+def _gloo(text: bytes) -> list[NcclFact | Member]:
     found = _GLOO.match(text)
     if found is None:
         return []
-    return [Said("gloo", f"{int(found[1])} {int(found[2])} {int(found[3])}")]
+    return [NcclFact("gloo", f"{int(found[1])} {int(found[2])} {int(found[3])}")]
 
 
-_BY_WORD: dict[bytes, Callable[[bytes], list[Said | Member]]] = {
+_BY_WORD: dict[bytes, Callable[[bytes], list[NcclFact | Member]]] = {
     b"Bootstrap": _bootstrap,
     b"NET/Socket": _socket,
     b"NET/IB": _ib,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from cockpit.core.nccl.lines import LISTED, LONGEST, MARKS, Member, Said, Speaker, parsed, said, speaker
+from cockpit.core.nccl.lines import LISTED, LONGEST, MARKS, Member, NcclFact, Speaker, parsed, said, speaker
 from cockpit.core.nccl.table import Row, Table
 
 PROCESSES = 1 << 14
@@ -105,7 +105,7 @@ class Reader:
             process.host = who.host
         return process
 
-    def _take(self, process: _Process, one: Said | Member) -> None:
+    def _take(self, process: _Process, one: NcclFact | Member) -> None:
         if isinstance(one, Member):
             if one.world > process.world:
                 process.world, process.members = one.world, {}
@@ -125,7 +125,7 @@ class Reader:
         elif one.about in _MANY:
             self._add(process, one.about, one.value, _MANY[one.about])
 
-    def _set(self, process: _Process, one: Said) -> None:
+    def _set(self, process: _Process, one: NcclFact) -> None:
         # What a restart or another communicator says later counts, but for the version: one process has one.
         if one.about not in process.single:
             self._kept += 1

@@ -175,7 +175,7 @@ def _checked(named: dict[str, str], name: str, rule: re.Pattern[str]) -> str:
 
 
 @dataclass
-class _Said:
+class _PrintedTable:
     """What a process has printed so far of its next table, or of the one it is at."""
 
     test: str = ""
@@ -267,8 +267,8 @@ class Reader:
         self._test = test
         self._line = 0
         self._looks = False
-        self._said: dict[bytes, _Said] = {}
-        self._done: list[_Said] = []
+        self._said: dict[bytes, _PrintedTable] = {}
+        self._done: list[_PrintedTable] = []
 
     def take(self, data: bytes) -> None:
         """Take whole lines, the last one maybe without its end."""
@@ -301,7 +301,7 @@ class Reader:
                 return
             if len(self._said) >= SPEAKERS:
                 return
-            said = self._said[who] = _Said()
+            said = self._said[who] = _PrintedTable()
         text = body.decode(errors="replace")
         nccl = _NCCL.search(text)
         if nccl is not None:
@@ -312,12 +312,12 @@ class Reader:
         elif said.columns is not None and said.columns.is_like(text, goes_on=bool(said.begun)):
             said.row(text, self._line)
 
-    def _remark(self, who: bytes, said: _Said, text: str) -> None:
+    def _remark(self, who: bytes, said: _PrintedTable, text: str) -> None:
         if said.line and _is_next(text):
             said.end()
             if len(self._done) < TABLES:
                 self._done.append(said)
-            said = self._said[who] = _Said()
+            said = self._said[who] = _PrintedTable()
         if found := _VERSION.match(text):
             said.version, said.nccl = one_line(found[1], limit=_NAME), found[2] or ""
         elif found := _STARTING.match(text):

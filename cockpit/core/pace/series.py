@@ -29,7 +29,7 @@ second, and of quick steps one in half a second is kept."""
 
 
 @dataclass
-class Said:
+class LoggedStep:
     """What a log says of one step.
 
     :param at: when its first line was there, unix seconds on our clock; None: not known
@@ -116,7 +116,7 @@ class Ends:
         return self._restarts[place], self._step[place]
 
 
-def rows(steps: Iterable[PastStep], ends: Ends, said: Iterable[Said], ranks: int) -> Iterator[Row]:
+def rows(steps: Iterable[PastStep], ends: Ends, said: Iterable[LoggedStep], ranks: int) -> Iterator[Row]:
     """Rows in the order of the steps; a step of which only one source knows has a row too.
 
     :param steps: rising
@@ -150,7 +150,7 @@ def rows(steps: Iterable[PastStep], ends: Ends, said: Iterable[Said], ranks: int
         key, words = next(told, (None, None))
 
 
-def _told(said: Said, key: Key | None, ranks: int, least: float, most: float) -> Row:
+def _told(said: LoggedStep, key: Key | None, ranks: int, least: float, most: float) -> Row:
     """The row of what only the log tells: a line may be read after the end of the next step."""
     row = _row(None, said, key, ranks)
     if row["t"] is not None:
@@ -158,9 +158,9 @@ def _told(said: Said, key: Key | None, ranks: int, least: float, most: float) ->
     return row
 
 
-def _keyed(said: Iterable[Said], ends: Ends) -> Iterator[tuple[Key | None, Said]]:
+def _keyed(said: Iterable[LoggedStep], ends: Ends) -> Iterator[tuple[Key | None, LoggedStep]]:
     """What a log says, with the step of the ranks that it is about; None: it names no step."""
-    stretch: list[Said] = []
+    stretch: list[LoggedStep] = []
     found: Key | None = None
     last = -1
     for one in chain(said, [None]):
@@ -179,7 +179,7 @@ def _keyed(said: Iterable[Said], ends: Ends) -> Iterator[tuple[Key | None, Said]
         last = last if one.step is None else one.step
 
 
-def _counted(stretch: Iterable[Said], ends: Ends) -> Key | None:
+def _counted(stretch: Iterable[LoggedStep], ends: Ends) -> Key | None:
     """How often the run had been restarted, and how far ahead of the ranks' the log's numbers are.
 
     The hook of an optimizer counts from the start of the program; a log may count from 0, and in each epoch
@@ -207,7 +207,7 @@ def _counted(stretch: Iterable[Said], ends: Ends) -> Key | None:
     return restarts, -1 if from_zero else 0
 
 
-def _row(step: PastStep | None, said: Said | None, key: Key | None, ranks: int) -> Row:
+def _row(step: PastStep | None, said: LoggedStep | None, key: Key | None, ranks: int) -> Row:
     row: Row = dict.fromkeys(COLUMNS)
     row.update(restarts=key[0] if key else 0, step=key and key[1], steps=1, slow=(), estimated=True)
     if said is not None:

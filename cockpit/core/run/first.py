@@ -29,7 +29,7 @@ CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFP
 _ENDED_BY_OTHERS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
-class Said(NamedTuple):
+class LoggedEnd(NamedTuple):
     """What a rank's log says of its end.
 
     :param cause: None: nothing
@@ -40,7 +40,7 @@ class Said(NamedTuple):
     at: float | None = None
 
 
-Listen = Callable[[Rank], Said | None]
+Listen = Callable[[Rank], LoggedEnd | None]
 """Gives what a rank says of its end; None: nothing of its log is here."""
 
 

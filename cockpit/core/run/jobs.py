@@ -33,7 +33,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Found:
+class MainProcess:
     """A rank's main process.
 
     :param state: the letter of proc(5)
@@ -96,7 +96,7 @@ class Job:
     world: int
     address: str
     name: str
-    ranks: dict[int, Found] = field(default_factory=dict)
+    ranks: dict[int, MainProcess] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     twice: dict[int, str] = field(default_factory=dict)
 
@@ -161,7 +161,7 @@ class _Claim(NamedTuple):
 
     rank: int
     attempt: int
-    found: Found
+    found: MainProcess
     job: Job
 
 
@@ -323,7 +323,7 @@ def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
     world = told.world_size or 0
     addr, port, name = _text(told.job.addr), _text(told.job.port), _text(told.job.id)
     run, user, launcher = _text(told.run), _text(told.user), _text(told.launcher)
-    found = Found(
+    found = MainProcess(
         node,
         told.pid,
         told.ticks,
@@ -384,7 +384,7 @@ def _is_loopback(addr: str) -> bool:
 def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
     """The job of these processes: what most of them say it is."""
     claims = _renumbered(claims)
-    ranks: dict[int, Found] = {}
+    ranks: dict[int, MainProcess] = {}
     twice: dict[int, str] = {}
     by_rank: defaultdict[int, list[_Claim]] = defaultdict(list)
     for claim in claims:

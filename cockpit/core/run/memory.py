@@ -245,7 +245,7 @@ class Watch:
     def __init__(self, pace: Pace | None = None) -> None:
         self._pace = pace or Pace()
         self._gauges: dict[str, dict[str, Gauge]] = {}
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._told: dict[tuple[str, str], _ReportedTrend] = {}
         self._seen: dict[tuple[str, str], int] = {}
         """At how many points in a row a trend was seen that is not told."""
 
@@ -288,7 +288,7 @@ class Watch:
         if told is not None and 0 <= at - told.at < AGAIN_S:
             told.missing = 0
             return
-        self._told[node, memory.of] = _Told(at)
+        self._told[node, memory.of] = _ReportedTrend(at)
         yield Filling(
             memory.of,
             gauge.used,
@@ -312,7 +312,7 @@ class Watch:
 
 
 @dataclass
-class _Told:
+class _ReportedTrend:
     """A trend that was reported, when, and the number of points since it was last seen."""
 
     at: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.base.events import Found, FoundStep, Watched
+from cockpit.base.events import FoundStep, SavedFinding, Watched
 from cockpit.base.stillness import Pause
 from cockpit.core.finding import PROOFS, Finding, Step
 from cockpit.core.masks import mask_of, ranks_of
@@ -17,9 +17,9 @@ MOVES = "moves"
 _LONG = 300
 
 
-def packed(found: Finding) -> Found:
+def packed(found: Finding) -> SavedFinding:
     """A finding as an event has it."""
-    return Found(
+    return SavedFinding(
         found.id,
         found.what,
         tuple(ranks_of(found.ranks)),
@@ -36,7 +36,7 @@ def packed(found: Finding) -> Found:
     )
 
 
-def unpacked(found: Found) -> Finding:
+def unpacked(found: SavedFinding) -> Finding:
     """A finding as an event had it; its text harmless."""
     row = table().by_id.get(found.rule) if found.rule else None
     return Finding(

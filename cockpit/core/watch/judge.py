@@ -22,7 +22,7 @@ NOT_ENTERED = "not_entered"
 
 
 @dataclass(frozen=True)
-class Looked:
+class Inspection:
     """What a look at all ranks has seen; sets of ranks are masks.
 
     :param finding: the verdict
@@ -45,7 +45,7 @@ class Looked:
     why: str = ""
 
 
-def judge(looked: Looked, *, steps: bool = True, front: bool = True) -> tuple[str, Finding]:
+def judge(looked: Inspection, *, steps: bool = True, front: bool = True) -> tuple[str, Finding]:
     """The state of the run, ``stalled`` or ``quiet``, and what to say.
 
     :param steps: whether it is known that no step was made; else ranks may be idle servers
@@ -73,7 +73,7 @@ def _modest(found: Finding, *, front: bool) -> Finding:
     return found if front or found.certainty != "sure" else replace(found, certainty="likely")
 
 
-def _moves(looked: Looked) -> Finding:
+def _moves(looked: Inspection) -> Finding:
     moving = looked.moving
     who = f"rank{'s' * (moving.bit_count() > 1)} {mask_text(moving)}"
     if len(who) > 40:
@@ -83,7 +83,7 @@ def _moves(looked: Looked) -> Finding:
     return Finding(MOVES, f"{who} {verb}{at}", moving, looked.where, certainty="likely", severity="info")
 
 
-def _not_entered(looked: Looked) -> Finding:
+def _not_entered(looked: Inspection) -> Finding:
     missing = looked.missing
     one = missing.bit_count() == 1
     who = f"rank{'' if one else 's'} {mask_text(missing)}"

@@ -32,7 +32,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.gaps import Gaps
 from cockpit.core.masks import ranks_of
 from cockpit.core.run.watch_messages import packed
-from cockpit.core.watch.judge import Looked, judge
+from cockpit.core.watch.judge import Inspection, judge
 from cockpit.core.watch.progress import Progress
 
 FOREIGN_LOOKS = 2
@@ -160,7 +160,7 @@ class StallWatch:
         if self._still.looks and self.state in ("quiet", "stalled"):
             yield self._event(at, ticks)
 
-    def looked(self, at: float, ticks: float, looked: Looked | None) -> Iterator[Watched]:
+    def looked(self, at: float, ticks: float, looked: Inspection | None) -> Iterator[Watched]:
         """What a look has seen; None: it saw nothing, since nobody answered."""
         begun, self._looking = self._looking, None
         if begun != self._standstill or self.state in ("", "blind"):

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
-from cockpit.core.explain.console import ALL, READ_FIRST, Console, Heard, joined
+from cockpit.core.explain.console import ALL, READ_FIRST, Console, ConsoleFacts, joined
 from cockpit.core.explain.gate import Gate
 from cockpit.core.explain.judging import judged
 from cockpit.core.explain.report import Report
@@ -44,7 +44,7 @@ class _Part(NamedTuple):
 
 class _Read(NamedTuple):
     number: int
-    heard: Heard
+    heard: ConsoleFacts
     notes: tuple[Phrase, ...]
     nccl: Sequence[bytes] = ()
     error: CockpitError | None = None
@@ -118,7 +118,7 @@ def _read(part: _Part) -> _Read:
         for block in found if part.start else _keeping(found, nccl, part.budget):
             console.feed(block)
     except CockpitError as error:
-        return _Read(part.number, Heard(), (), error=error)
+        return _Read(part.number, ConsoleFacts(), (), error=error)
     return _Read(part.number, console.finish(), tuple(notes), nccl)
 
 

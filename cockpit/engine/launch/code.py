@@ -77,7 +77,7 @@ def kept_diff(folder: Path) -> str:
     return ""
 
 
-class Found(NamedTuple):
+class GitState(NamedTuple):
     """What git says.
 
     :param text: what tracked files differ by, cut at :data:`KEPT` bytes, which its last line says then
@@ -87,21 +87,21 @@ class Found(NamedTuple):
     text: bytes
 
 
-async def revision(cwd: str, limit_s: float = LIMIT_S) -> Found | None:
+async def revision(cwd: str, limit_s: float = LIMIT_S) -> GitState | None:
     """What is checked out in a folder; None: git does not say, or not within the time."""
     with suppress(TimeoutError, asyncio.TimeoutError, OSError, ValueError):
         return await asyncio.wait_for(_revision(cwd), limit_s)
     return None
 
 
-async def _revision(cwd: str) -> Found:
+async def _revision(cwd: str) -> GitState:
     commit, _, _ = await _said(cwd, _WORD, "rev-parse", "--verify", "--quiet", "HEAD")
     text, changed, whole = await _said(cwd, KEPT, *_DIFF)
     told = read(Revision, {"commit": commit.decode("ascii", "replace").strip(), "diff": changed})
     if whole > len(text):
         lines = text[: text.rfind(b"\n") + 1]
         text = lines + f"... cut: the first {size(len(lines))} of {size(whole)} are kept\n".encode()
-    return Found(told, text)
+    return GitState(told, text)
 
 
 async def _said(cwd: str, most: int, *words: str) -> tuple[bytes, str, int]:

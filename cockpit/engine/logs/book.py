@@ -70,7 +70,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Pending:
     """What was fed before loading finished: bytes that the spool has are not kept. No bytes: a gap."""
 
     number: int
@@ -98,7 +98,7 @@ class Logbook:
         """What is missing, by log and the offset of what comes next."""
         self._ahead: dict[str, Gaps] = {}
         """The gaps that loading has not come to, by node."""
-        self._held: deque[_Held | float] | None = None
+        self._held: deque[_Pending | float] | None = None
         """Fed chunks, and times of flushes, that wait until loading is done."""
         if self._files():
             self.hold()
@@ -161,14 +161,14 @@ class Logbook:
             self._collector.feed(number, offset, data)
         else:
             spooled = self.logs.size(number) >= offset + len(data)
-            self._held.append(_Held(number, offset, len(data), None if spooled else data))
+            self._held.append(_Pending(number, offset, len(data), None if spooled else data))
 
     def gap(self, node: str, gap: Gap) -> None:
         """What comes of a log does not follow what is here."""
         if (where := self._missing(node, gap)) is not None and self._held is None:
             self._collector.gap(*where)
         elif where is not None and self._held is not None:
-            self._held.append(_Held(*where, 0, None))
+            self._held.append(_Pending(*where, 0, None))
 
     def _missing(self, node: str, gap: Gap) -> tuple[int, int] | None:
         if not is_log(gap.file):

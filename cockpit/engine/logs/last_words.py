@@ -12,7 +12,7 @@ from cockpit.core.logs.sources import Nccl, Output, Source, file_of
 from cockpit.core.logs.tracebacks import read_lines
 from cockpit.core.rules.explanation import translated
 from cockpit.core.run.failure import failure, gone
-from cockpit.core.run.first import Said
+from cockpit.core.run.first import LoggedEnd
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.engine.logs.spooled import SpooledLogs, last_times
 from cockpit.engine.records.folder import RunFolder
@@ -40,7 +40,7 @@ class LastWords:
         self._logs = SpooledLogs(folder)
         self._lang = config.load().language
         self._foreign = folder.manifest.foreign is not None
-        self._found: dict[int, tuple[dict[Source, int], Said]] = {}
+        self._found: dict[int, tuple[dict[Source, int], LoggedEnd]] = {}
         self._where: dict[int, Source] = {}
         self._model = RunModel()
         self._ticks: dict[str, list[Tick]] = {}
@@ -75,14 +75,14 @@ class LastWords:
         """Bytes of what a rank says that are here."""
         return sum(map(self._size, self._sources(rank)))
 
-    def of(self, rank: Rank) -> Said | None:
+    def of(self, rank: Rank) -> LoggedEnd | None:
         """What a rank says in its log or NCCL's file, where it says more; None: nothing of it is here."""
         sizes = {source: self._size(source) for source in self._sources(rank)}
         if not any(sizes.values()):
             return None
         known = self._found.get(rank.rank)
         if known is None or known[0] != sizes:
-            said = Said(None)
+            said = LoggedEnd(None)
             for source, size in sizes.items():
                 more = self._searched(rank, source, size)
                 if more.cause is not None and (said.cause is None or more.cause.weight > said.cause.weight):
@@ -90,7 +90,7 @@ class LastWords:
             known = self._found[rank.rank] = sizes, said
         return known[1]
 
-    def _searched(self, rank: Rank, source: Source, size: int) -> Said:
+    def _searched(self, rank: Rank, source: Source, size: int) -> LoggedEnd:
         """What a log says of a rank's end."""
         number = self._logs.number(source)
 
@@ -99,7 +99,7 @@ class LastWords:
             return self._logs.read(number, start, length)
 
         cause = search(read, size, max(TAIL, min(SEARCHED, self._left))) if size else None
-        return Said(None) if cause is None else Said(cause, self._printed(rank, cause, source))
+        return LoggedEnd(None) if cause is None else LoggedEnd(cause, self._printed(rank, cause, source))
 
     def where(self, rank: Rank) -> Source:
         """The log in which :meth:`of` has found what a rank says."""

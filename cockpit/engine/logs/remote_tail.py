@@ -19,7 +19,7 @@ STEPS = 40
 """Steps of a log that are looked at, the last ones: from these follows how long one takes."""
 
 
-class Told(NamedTuple):
+class PrintedStep(NamedTuple):
     """A step printed in a log.
 
     :param at: when that line was there, unix seconds on the node's clock
@@ -30,7 +30,7 @@ class Told(NamedTuple):
     at: float
 
 
-async def steps_there(link: Link, folder: str, ranks: Collection[int]) -> list[Told]:
+async def steps_there(link: Link, folder: str, ranks: Collection[int]) -> list[PrintedStep]:
     """What the ends of logs on a node tell, of its lowest and its highest rank, the oldest step first.
 
     Of lines that were written at once only the last one counts; where the end of the time index does not say
@@ -59,5 +59,5 @@ async def steps_there(link: Link, folder: str, ranks: Collection[int]) -> list[T
             at = written(times, name, end)
             if at is not None:
                 ats.setdefault(at, step)
-        told += [Told(names[name], step, at) for at, step in sorted(ats.items())]
+        told += [PrintedStep(names[name], step, at) for at, step in sorted(ats.items())]
     return told

@@ -12,7 +12,7 @@ from cockpit.core.logs.causes import TAIL
 from cockpit.core.logs.metrics import Metrics, hinted, read_line
 from cockpit.core.logs.sources import Output
 from cockpit.core.logs.trackers import HEAD, HINTS, MOST, Tracker, trackers
-from cockpit.core.pace.series import Said
+from cockpit.core.pace.series import LoggedStep
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, last_times, time_index
 from cockpit.engine.records.folder import RunFolder
@@ -128,14 +128,14 @@ def said(
     progress: Callable[[float], object] = lambda share: None,
     *,
     since: int = 0,
-) -> Iterator[Said]:
+) -> Iterator[LoggedStep]:
     """What a log says, a step at a time.
 
     :param progress: is told the share that has been read, 0 to 1, now and then
     :param since: the offset to begin at
     :raises CockpitError: its time index cannot be read
     """
-    rank, metrics, now = source[1], Metrics(), Said()
+    rank, metrics, now = source[1], Metrics(), LoggedStep()
     clock = _Times(folder, model, source)
     for end, line in _lines(logs, logs.number(source), progress, since):
         # An older state may be said again: what counts is whether it was read.
@@ -145,12 +145,12 @@ def said(
         step = int(told["step"]) if "step" in told else now.step
         values = {name: told[name] for name in FIELDS if name in told}
         if step != now.step or (step is None and any(getattr(now, name) is not None for name in values)):
-            if now != Said():
+            if now != LoggedStep():
                 yield now
-            now = Said(clock.at(end), step)
+            now = LoggedStep(clock.at(end), step)
         for name, value in values.items():
             setattr(now, name, value)
-    if now != Said():
+    if now != LoggedStep():
         yield now
 
 

@@ -19,7 +19,7 @@ from cockpit.base.shared_fields import CALLERS, Caller, Identity, Target
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
-from cockpit.core.run.jobs import Found, Job, group
+from cockpit.core.run.jobs import Job, MainProcess, group
 from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.links.pool import LinkPool, settle
@@ -287,7 +287,7 @@ def _starts(job: Job) -> list[Event]:
     return [_start(rank, found) for rank, found in sorted(job.ranks.items())]
 
 
-def _start(rank: int, found: Found, attempt: int = 0) -> Event:
+def _start(rank: int, found: MainProcess, attempt: int = 0) -> Event:
     fact = events.RankStarted(
         rank, attempt, found.local_rank, pid=found.pid, ticks=found.ticks, max_restarts=attempt
     )

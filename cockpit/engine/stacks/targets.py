@@ -11,7 +11,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.base.shell import join, quote
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.jobs import Found, Job, choose, group, has_named, was_on, within
+from cockpit.core.run.jobs import Job, MainProcess, choose, group, has_named, was_on, within
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.stacks.fate import End, Fate, of_rank
@@ -273,7 +273,7 @@ class _OwnJob(JobParty):
         return self._dirs[node]
 
 
-def _process(rank: int, found: Found) -> RankProcess:
+def _process(rank: int, found: MainProcess) -> RankProcess:
     inner = found.ns_pid if found.container else None
     return RankProcess(rank, found.pid, found.ticks, found.local_rank, inner, found.inferred)
 

@@ -31,7 +31,7 @@ Key = Tuple[int, int]
 """Domain and schema."""
 
 
-class Said(NamedTuple):
+class MessageSize(NamedTuple):
     """What one payload says.
 
     :param size: bytes of the message; None: nothing
@@ -67,7 +67,7 @@ class Payloads:
     def __bool__(self) -> bool:
         return bool(self._fields)
 
-    def read(self, blob: Any) -> Optional[Said]:
+    def read(self, blob: Any) -> Optional[MessageSize]:
         """What a payload says; None: nothing of NCCL's, or it is damaged."""
         if not isinstance(blob, bytes) or not HEADER.size <= len(blob) <= MOST_BLOB:
             return None
@@ -83,7 +83,7 @@ class Payloads:
         message, ranks = found.get(_MESSAGE), found.get(_RANKS, 0)
         if message is not None and message > SIZE.most:
             return None
-        return Said(message, found.get(_GROUP, 0), ranks if ranks <= RANK_LIMIT else 0)
+        return MessageSize(message, found.get(_GROUP, 0), ranks if ranks <= RANK_LIMIT else 0)
 
 
 class Range(NamedTuple):

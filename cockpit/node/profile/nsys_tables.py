@@ -29,7 +29,7 @@ from cockpit.node.profile.rank_events import (
     RUNTIME,
     SAMPLE,
     Call,
-    Kept,
+    RankEvents,
     Where,
 )
 from cockpit.node.profile.sums import About, Sum
@@ -92,7 +92,7 @@ class _Process:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.kept = Kept()
+        self.kept = RankEvents()
         self.events = 0
         self.gpu = False
         self.operators = False
@@ -113,7 +113,7 @@ class _Process:
         """Ranges that may be its steps, by what they are called without the number."""
 
     def add(self, category: int, start: Any, end: Any, where: Where, text: str) -> bool:
-        """Keep an event, if its times are times; see :meth:`Kept.add`."""
+        """Keep an event, if its times are times; see :meth:`RankEvents.add`."""
         self.events += 1
         if not _times(start, end):
             self.kept.unusable += 1

@@ -95,7 +95,7 @@ class Mark(NamedTuple):
     lane: Where
 
 
-class Kept:
+class RankEvents:
     """What is kept of the events of a rank."""
 
     def __init__(self) -> None:

@@ -186,7 +186,7 @@ def age_s(said: Ring) -> float:
     return max(0.0, (time.monotonic_ns() - said.steps[-1].mono_ns) / 1e9)
 
 
-def _said(folder: str, rank: int) -> Iterator[ring.Told]:
+def _said(folder: str, rank: int) -> Iterator[ring.ProbeReport]:
     try:
         names = sorted(os.listdir(folder), reverse=True)[:_SAID]
     except OSError:
@@ -194,6 +194,6 @@ def _said(folder: str, rank: int) -> Iterator[ring.Told]:
     for name in names:
         if name.startswith("%d." % rank) and name.endswith(".json"):
             try:
-                yield read(ring.Told, safefiles.load(os.path.join(folder, name)))
+                yield read(ring.ProbeReport, safefiles.load(os.path.join(folder, name)))
             except (OSError, ValueError, Malformed):
                 continue  # the program can write there, too

@@ -22,10 +22,10 @@ from cockpit.node.profile.rank_events import (
     OTHER,
     READS,
     Call,
-    Kept,
     Lane,
     Mark,
     Named,
+    RankEvents,
     Where,
     hashed,
 )
@@ -63,7 +63,7 @@ class _Step(NamedTuple):
 class Sum:
     """The sum of what was kept."""
 
-    def __init__(self, kept: Kept, about: About) -> None:
+    def __init__(self, kept: RankEvents, about: About) -> None:
         self._kept, self._about = kept, about
         self._notes: List[str] = []
         self._gpu = any(name.category == KERNEL for name in kept.names)

@@ -28,7 +28,7 @@ from cockpit.node.profile.rank_events import (
     PAIRWISE,
     RUNTIME,
     Call,
-    Kept,
+    RankEvents,
     Where,
     hashed,
 )
@@ -113,7 +113,7 @@ def summed(
     :raises OSError: it cannot be read
     """
     trace = Trace(file, _BESIDE, most_bytes=most_bytes, most_events=most_events)
-    kept = Kept()
+    kept = RankEvents()
     for event in trace.events():
         if event.get("ph") == "X":
             _keep(kept, event)
@@ -138,7 +138,7 @@ def summed(
     return found
 
 
-def _keep(kept: Kept, event: Dict[str, Any]) -> None:
+def _keep(kept: RankEvents, event: Dict[str, Any]) -> None:
     """Keep one; it is unusable if its numbers are none."""
     category = event.get("cat")
     place = _CATEGORIES.get(category) if isinstance(category, str) else None
@@ -168,7 +168,7 @@ def _keep(kept: Kept, event: Dict[str, Any]) -> None:
             kept.call(_call(kept, start, length, where, text, args))
 
 
-def _call(kept: Kept, start: int, length: int, lane: Where, text: str, args: Dict[str, Any]) -> Call:
+def _call(kept: RankEvents, start: int, length: int, lane: Where, text: str, args: Dict[str, Any]) -> Call:
     """A collective."""
     if lane[0]:
         symbol = NCCL_KERNEL.match(text)

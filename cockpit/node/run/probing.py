@@ -44,7 +44,7 @@ class Probes:
         self._emit = emit
         self._stepped = stepped
         self._seen: Dict[str, Tuple[int, int]] = {}
-        self._said: Dict[Tuple[int, int], ring.Told] = {}
+        self._said: Dict[Tuple[int, int], ring.ProbeReport] = {}
         self._broken: Set[str] = set()
         self._met: Dict[Tuple[int, int], Tuple[Optional[float], Optional[float]]] = {}
         """When a process began its rendezvous, and when its group was there."""
@@ -113,7 +113,7 @@ class Probes:
             if self._seen.get(name) == mark:
                 return
             self._seen[name] = mark
-            told = read(ring.Told, safefiles.load(path))
+            told = read(ring.ProbeReport, safefiles.load(path))
         except (OSError, ValueError):
             return  # the program can write there, too
         self._say(told)
@@ -143,7 +143,7 @@ class Probes:
             self._broken.add(name)
             self._say(replace(before, steps="stopped at an error: %s" % found.broken))
 
-    def _say(self, told: ring.Told) -> None:
+    def _say(self, told: ring.ProbeReport) -> None:
         if told.rank in self._own:
             self._left -= 1
             began, joined = self._met.get((told.rank, told.pid), (None, None))

@@ -175,7 +175,7 @@ class Dumps:
         return denied or Result(None, b"", "py-spy cannot be started")
 
 
-class _Seen(NamedTuple):
+class _SeenThreads(NamedTuple):
     """What could be seen of one process: threads, or why there are none."""
 
     way: str = "kernel"
@@ -241,7 +241,9 @@ class _Look:
         )
         return replace(dump, lock=self._lock(dump, facts)) if self._polls(dump) else dump
 
-    def _deputy(self, process: Process, seen: _Seen, slept: Dict[int, int]) -> Tuple[Optional[Deputy], _Seen]:
+    def _deputy(
+        self, process: Process, seen: _SeenThreads, slept: Dict[int, int]
+    ) -> Tuple[Optional[Deputy], _SeenThreads]:
         """Who works while the main thread waits for it; and what was seen, with the place of that one.
 
         :param slept: how often each thread had slept before py-spy came
@@ -313,14 +315,14 @@ class _Look:
         thread = deputies.deputy(seen.threads) or next(iter(seen.threads), None)
         return None if thread is None else locks.file_of(self._pid, thread.frames, thread.locals)
 
-    def see(self, facts: kernel.ProcessFacts, *, native: bool, variables: bool) -> _Seen:
+    def see(self, facts: kernel.ProcessFacts, *, native: bool, variables: bool) -> _SeenThreads:
         """The threads of the process, by the first way that works."""
         letter = facts.process.state
         if letter in "ZX":
             what = "its process has ended, and its parent has not reaped it (a zombie)"
-            return _Seen(error="zombie", what=what)
+            return _SeenThreads(error="zombie", what=what)
         ways = self._ways(letter, native)
-        failed = _Seen(error="failed", what="not inspected")
+        failed = _SeenThreads(error="failed", what="not inspected")
         while ways and not self._dumps.cancelled():
             way = ways.pop(0)
             result = self._spy(way, variables, facts.ns_pid)
@@ -371,39 +373,39 @@ class _Look:
         time.sleep(_SETTLE_S / 2)
         return bool(hard & set(kernel.waits_hard(self._pid)))
 
-    def _read(self, way: str, result: Result, facts: kernel.ProcessFacts) -> _Seen:
+    def _read(self, way: str, result: Result, facts: kernel.ProcessFacts) -> _SeenThreads:
         home = os.path.expanduser("~") if facts.uid == os.geteuid() else ""
         pids = (self._pid, facts.ns_pid)
         try:
             told = pyspy_output.read(result.out, pids, kernel.folder(self._pid), home, self._known)
         except ValueError as error:
-            return _Seen(error="failed", what=str(error))
+            return _SeenThreads(error="failed", what=str(error))
         if not any(thread.frames for thread in told.threads):
-            return _Seen(error="failed", what="py-spy finds no Python code running in its process")
+            return _SeenThreads(error="failed", what="py-spy finds no Python code running in its process")
         threads = told.threads
         if facts.ns_pid != self._pid:
             # py-spy mistakes numbers of that namespace for ours, and reads the wrong threads' states.
             main = threads[0]._replace(tid=self._pid, active=facts.process.state == "R")
             threads = (main, *threads[1:])
-        return _Seen(way, threads, told.place, places=told.places)
+        return _SeenThreads(way, threads, told.place, places=told.places)
 
-    def _failed(self, result: Result, facts: kernel.ProcessFacts) -> _Seen:
+    def _failed(self, result: Result, facts: kernel.ProcessFacts) -> _SeenThreads:
         """Why there was no answer."""
         letter = kernel.state(self._pid, self._ticks)
         if not letter:
-            return _Seen(error="gone", what="its process ended during the inspection")
+            return _SeenThreads(error="gone", what="its process ended during the inspection")
         if letter in "ZX":
-            return _Seen(error="zombie", what="its process ended during the inspection")
+            return _SeenThreads(error="zombie", what="its process ended during the inspection")
         if result.why == "cancelled":
-            return _Seen(error="cancelled", what="cancelled")
+            return _SeenThreads(error="cancelled", what="cancelled")
         if result.why == "timeout":
             what = "py-spy gave no answer within %g s" % self._dumps.wish.timeout_s
-            return _Seen(error="timeout", what=what)
+            return _SeenThreads(error="timeout", what=what)
         if result.why:
-            return _Seen(error="failed", what="py-spy's answer is too large")
+            return _SeenThreads(error="failed", what="py-spy's answer is too large")
         if permission.denied(result.said):
-            return _Seen("kernel", (), None, "denied", *permission.refusal(self._pid, facts.uid))
-        return _Seen("kernel", (), None, "failed", *pyspy_process.complaint(result.said, self._pid))
+            return _SeenThreads("kernel", (), None, "denied", *permission.refusal(self._pid, facts.uid))
+        return _SeenThreads("kernel", (), None, "failed", *pyspy_process.complaint(result.said, self._pid))
 
     def _children(self, children: Tuple[Child, ...]) -> List[Child]:
         told, room = [], CHILDREN_SEEN

@@ -40,7 +40,7 @@ def columns_for(width: int, pace: Pace, *, stalled: bool = False) -> dict[str, i
 
 
 @dataclass(frozen=True)
-class Told:
+class RowValues:
     """What is said about a row.
 
     :param step: the last that all its ranks have finished that still run, if any does
@@ -68,7 +68,7 @@ def told(
     excess: Mapping[int, float],
     now: float | None,
     dead: Collection[int] = (),
-) -> Told:
+) -> RowValues:
     """Of the ranks of a row, the worst in each respect.
 
     :param now: unix seconds; None: the run is over
@@ -78,7 +78,7 @@ def told(
     live = [paces[rank] for rank in row.ranks if rank not in dead and paces[rank].step is not None]
     known = live or known
     works = [pace.work if pace.work is not None else pace.span for pace in known]
-    return Told(
+    return RowValues(
         min([pace.step for pace in known if pace.step is not None], default=None),
         None if now is None else max([now - pace.at for pace in live if pace.at is not None], default=None),
         max([pace.behind_s for pace in live if pace.behind_s is not None], default=None),
@@ -94,7 +94,7 @@ _WAITS = {"missing": "pace-slow", "failed": "failed"}
 """The meanings of these words, where they are no labels."""
 
 
-def table(row: Told, columns: Mapping[str, int], *, stalled: bool, waits: str = "") -> list[Piece]:
+def table(row: RowValues, columns: Mapping[str, int], *, stalled: bool, waits: str = "") -> list[Piece]:
     """The right side of a row.
 
     :param columns: as :func:`columns_for` gives them; ``phases`` is a strip, and not made here

@@ -11,7 +11,7 @@ from cockpit.core.nccl.findings import found
 from cockpit.core.nccl.table import NOTHING, Table
 from cockpit.core.nccl_tests.findings import findings
 from cockpit.core.rules.explanation import translated
-from cockpit.engine.nccl import Heard
+from cockpit.engine.nccl import NcclReader
 from cockpit.engine.nccl_results import results
 from cockpit.engine.run.session import Session
 
@@ -29,7 +29,7 @@ class NcclSaid:
 
     def __init__(self, session: Session, lang: str) -> None:
         self._session = session
-        self._heard = Heard(session.folder)
+        self._heard = NcclReader(session.folder)
         self._lang = lang
         self._again = time.monotonic()
         self._busy = False

@@ -12,7 +12,7 @@ from cockpit.base.events import NoticeStep
 from cockpit.base.shell import quote
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.notices.checkpoint_words import HINTS, names_one, took
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import Run
 from cockpit.core.time_text import clock, rounded_span
 
@@ -114,7 +114,7 @@ class Checkpoint(Rule):
             times = [seconds for line in named if (seconds := took(line)) is not None]
             self._heard.append((at, max(times, default=None)))
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         heard, self._heard = self._heard, []
         if any(node.link != "ok" and not node.over for node in run.nodes.values()):
@@ -183,7 +183,7 @@ class Checkpoint(Rule):
         if around:
             self._guessed.append(max(0.0, *around))
 
-    def _overdue(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
+    def _overdue(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Condition]:
         gap = _alike(self._step_gaps, ALIKE)
         logs = NoticeStep(
             f"cockpit logs {quote(self.about.name)} --grep checkpoint", "what it says about them"
@@ -194,16 +194,16 @@ class Checkpoint(Rule):
                 what = (
                     f"a checkpoint is overdue: {step - last.step:,} steps since the last, usually {gap:,.0f}"
                 )
-                yield Seen("overdue", what, at, None, (before,), steps=(logs,))
+                yield Condition("overdue", what, at, None, (before,), steps=(logs,))
             return
         gap = _alike(self._gaps, ALIKE_S)
         moves = pace.last_at is not None and at - pace.last_at < ONE_S
         if gap and moves and at - last.at > OVERDUE * gap + ONE_S:
             since, usually = rounded_span(at - last.at), rounded_span(gap)
             what = f"a checkpoint is overdue: {since} since the last, usually {usually}"
-            yield Seen("overdue", what, at, None, (before,), steps=(logs,))
+            yield Condition("overdue", what, at, None, (before,), steps=(logs,))
 
-    def _hangs(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
+    def _hangs(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Condition]:
         name = quote(self.about.name)
         steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: usually a file system"),)
         if len(self._pauses) < PAUSES:
@@ -212,9 +212,9 @@ class Checkpoint(Rule):
         if step == last.step and pace.exact and going > HANGS * most + HANGS_S:
             what = f"no step since the log mentioned a checkpoint, at {clock(last.at, at)}"
             evidence = (f"after earlier ones, training continued within {rounded_span(most)}",)
-            yield Seen("pause", what, last.at, None, evidence, "unsure", steps=steps)
+            yield Condition("pause", what, last.at, None, evidence, "unsure", steps=steps)
 
-    def _slower(self, last: _Save) -> Iterator[Seen]:
+    def _slower(self, last: _Save) -> Iterator[Condition]:
         """Whether the last ones took longer: by pauses that ranks timed, else as the log says, or shows."""
         took = [*self._took, *([last.took] if last.took and last.paused else [])]
         kinds = ((self._pauses, 0.0), (took, 0.0), (self._guessed, NOISE * self._noise))
@@ -231,7 +231,7 @@ class Checkpoint(Rule):
         evidence = (f"and {rounded_span(latest[0])} for the one before; usually {rounded_span(usual)}",)
         name = quote(self.about.name)
         steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: usually a file system"),)
-        yield Seen("slower", what, last.at, None, evidence, steps=steps)
+        yield Condition("slower", what, last.at, None, evidence, steps=steps)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""

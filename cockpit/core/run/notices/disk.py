@@ -13,7 +13,7 @@ from cockpit.core.rules.rows.disks import USERS
 from cockpit.core.run.memory import Gauge, Trend
 from cockpit.core.run.memory import Pace as Believed
 from cockpit.core.run.notices.recording import Recording, advice, ends_in, horizon
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import LIVE, Run
 from cockpit.core.text import size
 from cockpit.core.time_text import rounded_span
@@ -165,7 +165,7 @@ class Disk(Rule):
         disk.trend_since = at - found.over_s if disk.trend is None else disk.trend_since
         disk.trend, disk.full_at, disk.missing = found, at + found.left_s, 0
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         for node in self._nsys:
             if not run.nodes[node].over and run.nodes[node].link == "ok":
@@ -183,10 +183,10 @@ class Disk(Rule):
                 )
                 what = f"{called} is full"
                 due = disk.full_at
-                yield Seen(of, what, disk.trend_since, due, (has, more), nodes=(node,), steps=steps)
+                yield Condition(of, what, disk.trend_since, due, (has, more), nodes=(node,), steps=steps)
             elif disk.low_since is not None and (disk.scarce or at - disk.low_since >= HELD_S):
                 what = f"{called} is nearly full: {has}"
-                yield Seen(of, what, disk.low_since, None, (), "sure", nodes=(node,), steps=steps)
+                yield Condition(of, what, disk.low_since, None, (), "sure", nodes=(node,), steps=steps)
         for place, files in self._files.items():
             node = place[0]
             if at - files.since < HELD_S or run.nodes[node].over or run.nodes[node].link != "ok":
@@ -194,9 +194,9 @@ class Disk(Rule):
             called, steps = self._named(place, "df -i")
             what = f"{called} has nearly no inodes left: {files.free:,} of {files.total:,}"
             of = f"{INODES}{node} {place[1]}"[:OF]
-            yield Seen(of, what, files.since, None, (), "sure", nodes=(node,), steps=steps)
+            yield Condition(of, what, files.since, None, (), "sure", nodes=(node,), steps=steps)
 
-    def _recorded(self, at: float, node: str, run: Run, pace: Pace) -> Iterator[Seen]:
+    def _recorded(self, at: float, node: str, run: Run, pace: Pace) -> Iterator[Condition]:
         """What nsys records there, if it will not find room for all of that and its report."""
         disk, recording = self._nsys[node]
         if not recording.rate:
@@ -223,7 +223,9 @@ class Disk(Rule):
         due = at + left if left else None
         seen = self._named((node, disk.nsys_folder if there else ""), "df -h")[1][:1]
         steps = (*seen, *advice(profile, self.about.name, there=there))
-        yield Seen(f"{NSYS}{node}"[:OF], what, recording.since, due, evidence, nodes=(node,), steps=steps)
+        yield Condition(
+            f"{NSYS}{node}"[:OF], what, recording.since, due, evidence, nodes=(node,), steps=steps
+        )
 
     def _named(self, place: _Place, command: str) -> tuple[str, tuple[NoticeStep, ...]]:
         """What a disk is called, and what to type to see it."""

@@ -11,7 +11,7 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import ranks_text
 from cockpit.core.rules.rows.crashes import XIDS_SAID
 from cockpit.core.rules.rows.nodes import THROTTLED
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import Run
 
 LOOKS, MOST = 12, 10
@@ -91,7 +91,7 @@ class Gpu(Rule):
                     gpu.xids[xid] = at, at
             _count(at, gpu, told)
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         slow: dict[str, list[tuple[int, _Gpu]]] = {}
         errors: dict[str, list[tuple[float, int, int]]] = {}
@@ -137,27 +137,27 @@ def _count(at: float, gpu: _Gpu, told: GpuSample) -> None:
             gpu.errors = told.errors - gpu.errors_before
 
 
-def _error(node: str, index: int, gpu: _Gpu, xid: int, since: float) -> Seen:
+def _error(node: str, index: int, gpu: _Gpu, xid: int, since: float) -> Condition:
     step = NoticeStep(f"nvidia-smi -q -i {index}", "what its driver says", node)
     if xid == _MEMORY:
         more = "1 memory error" if gpu.errors == 1 else f"{gpu.errors:,} memory errors"
         what = f"GPU {index} on {node} has had {more} that could not be corrected since the watch began"
         of = f"{node} GPU {index} errors"
-        return Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (step,))
+        return Condition(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (step,))
     meaning = f": {XIDS[xid]}" if xid in XIDS else ""
     what = f"the driver of GPU {index} on {node} reports Xid {xid}{meaning}"
     kernel = NoticeStep(XIDS_SAID.command, XIDS_SAID.reason, node)
     of = f"{node} GPU {index} Xid {xid}"
-    return Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (kernel, step))
+    return Condition(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (kernel, step))
 
 
-def _rest(node: str, many: int, since: float) -> Seen:
+def _rest(node: str, many: int, since: float) -> Condition:
     what = f"{node} reports {many:,} more error{'s' * (many > 1)} of its GPUs"
     step = NoticeStep("nvidia-smi -q", "what its driver says", node)
-    return Seen(f"{node}{_MORE}", what, since, None, (), "sure", "error", (node,), (), (step,))
+    return Condition(f"{node}{_MORE}", what, since, None, (), "sure", "error", (node,), (), (step,))
 
 
-def _slowed(node: str, some: list[tuple[int, _Gpu]]) -> Seen:
+def _slowed(node: str, some: list[tuple[int, _Gpu]]) -> Condition:
     why = " and ".join(sorted({word for _, gpu in some for look in gpu.slowed for word in look}))
     which = ranks_text(index for index, _ in some)
     what = f"GPU{'s' * (len(some) > 1)} {which} on {node}: throttled by {why}"
@@ -165,4 +165,6 @@ def _slowed(node: str, some: list[tuple[int, _Gpu]]) -> Seen:
     ranks = tuple(sorted({rank for _, gpu in some for rank in gpu.ranks}))
     evidence = (f"in at least {MOST} of {LOOKS} samples within a minute",)
     step = NoticeStep(THROTTLED.command, THROTTLED.reason, node)
-    return Seen(f"{node}{_SLOWED}", what, since, None, evidence, "sure", "warning", (node,), ranks, (step,))
+    return Condition(
+        f"{node}{_SLOWED}", what, since, None, evidence, "sure", "warning", (node,), ranks, (step,)
+    )

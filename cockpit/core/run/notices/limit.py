@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cockpit.base.events import NoticeStep
 from cockpit.core.pace.pace import Pace
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import Run
 from cockpit.core.time_text import clock
 
@@ -37,7 +37,7 @@ class TimeLimit(Rule):
         """See :class:`Rule`."""
         self._due, self._known = None, False
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         if self._due is None or self._due - at > NEAR_S:
             self._since = None
@@ -52,7 +52,7 @@ class TimeLimit(Rule):
             ),
         )
         evidence = (f"squeue says that it ends at {clock(self._due, at)}; save a checkpoint before then",)
-        yield Seen(job, what, self._since, self._due, evidence, "sure", steps=steps)
+        yield Condition(job, what, self._since, self._due, evidence, "sure", steps=steps)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""

@@ -12,7 +12,7 @@ from statistics import median
 from cockpit.base.events import NoticeStep
 from cockpit.base.shell import quote
 from cockpit.core.pace.pace import Pace
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import Run
 
 IN_A_ROW = 3
@@ -127,7 +127,7 @@ class Loss(Rule):
         held_s = HELD_S if few or rise >= HIGHER * abs(usual) else SMALL_S
         return _Jump(at, step, usual, level, len(before), held_s)
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         held_s = LONGER * self._longest_s
         logs = NoticeStep(f"cockpit logs {quote(self.about.name)}", "what was printed then")
@@ -145,12 +145,12 @@ class Loss(Rule):
                 NoticeStep(f"cockpit stop {quote(self.about.name)}", "training from here on is wasted"),
             )
             what = f"the loss is {kind}{_from(step)}"
-            yield Seen("nan", what, since, None, evidence, "sure", "error", steps=steps)
+            yield Condition("nan", what, since, None, evidence, "sure", "error", steps=steps)
         elif self._jump is not None and not 0 <= at - self._jump.since < max(held_s, self._jump.held_s):
             jump = self._jump
             what = f"the loss has jumped to {jump.level:.4g}{_from(jump.step)}, from {jump.usual:.4g}"
             evidence = (f"the last {RECENT} are all above the {jump.before} before them",)
-            yield Seen("jump", what, jump.since, None, evidence, steps=(logs,))
+            yield Condition("jump", what, jump.since, None, evidence, steps=(logs,))
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cockpit.base.events import NoticeStep
 from cockpit.core.pace.pace import Pace
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import Run
 
 _HINT = b", MEMBER: "
@@ -36,7 +36,7 @@ class Members(Rule):
         """See :class:`Rule`."""
         self._said = None
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         if self._said is None:
             return
@@ -48,4 +48,4 @@ class Members(Rule):
             NoticeStep(f"{wanted} slots in the hostfile", "or with this, if each slot should be one of them"),
         )
         evidence = (f"rank {rank} printed this; since LOCAL_RANK is set, it starts no other ranks",)
-        yield Seen("members", what, since, None, evidence, "sure", ranks=(rank,), steps=steps)
+        yield Condition("members", what, since, None, evidence, "sure", ranks=(rank,), steps=steps)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cockpit.base.events import NoticeStep
 from cockpit.base.shell import quote
 from cockpit.core.pace.pace import Pace
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import LIVE, Node, RankState, Run
 from cockpit.core.time_text import clock
 
@@ -24,7 +24,7 @@ class Reach(Rule):
         super().__init__(about)
         self._since: dict[str, float] = {}
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         away = [node for node in run.nodes.values() if self._is_away(at, run, node)]
         self._since = {node.name: self._since.get(node.name, at) for node in away}
@@ -41,7 +41,7 @@ class Reach(Rule):
             stop = NoticeStep(
                 f"cockpit stop {quote(self.about.name)}", "if the others are only waiting for it"
             )
-            yield Seen(
+            yield Condition(
                 node.name, what, since, None, (why,) if why else (), "sure", nodes=(node.name,), steps=(stop,)
             )
 

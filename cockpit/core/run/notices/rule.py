@@ -30,7 +30,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Condition:
     """Something that is wrong now.
 
     :param of: tells it from others that the rule sees: a node, a GPU
@@ -82,7 +82,7 @@ class Rule:
     def interrupted(self) -> None:
         """Nobody was looking for a while, or our clock was set: what is known of times does not join up."""
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterable[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterable[Condition]:
         """All that is wrong now; what is not among it any more is over."""
         return ()
 

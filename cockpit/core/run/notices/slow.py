@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.slow import Slow
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import Run
 
 NAMED = 3
@@ -33,14 +33,14 @@ class SlowRanks(Rule):
         super().__init__(about)
         self._slow: dict[int, tuple[float, int]] = {}
         """When each slow rank was last found to be so, and at which step of the front."""
-        self._said: dict[str, Seen] = {}
+        self._said: dict[str, Condition] = {}
         self._by_work = False
 
     def restarted(self) -> None:
         """See :class:`Rule`."""
         self._slow.clear()
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         front = pace.front
         if front is None:
@@ -70,14 +70,14 @@ class SlowRanks(Rule):
             since = min(pace.apart_since(one.rank) for one in left[:NAMED])
             what = f"{len(left):,} more rank{'s' * (len(left) > 1)} slow since step {since:,}"
             ranks = tuple(sorted(one.rank for one in left))
-            self._said[_OTHERS] = Seen(_OTHERS, what, at, certainty="sure", ranks=ranks)
+            self._said[_OTHERS] = Condition(_OTHERS, what, at, certainty="sure", ranks=ranks)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""
         return "the other ranks are no longer slow" if of == _OTHERS else f"rank {of} is no longer slow"
 
 
-def _seen(at: float, run: Run, pace: Pace, one: Slow) -> Seen:
+def _seen(at: float, run: Run, pace: Pace, one: Slow) -> Condition:
     own = pace.of(one.rank)
     took = own.work if own.work is not None else own.span
     times = "" if took is None else f": {took:.2f} s, others {took / (1 + one.excess):.2f} s"
@@ -87,4 +87,4 @@ def _seen(at: float, run: Run, pace: Pace, one: Slow) -> Seen:
     what = f"rank {one.rank} slow since step {step:,}{times}{reason}"
     rank = run.ranks.get(one.rank)
     nodes = () if rank is None else (rank.node,)
-    return Seen(str(one.rank), what, at, certainty="sure", nodes=nodes, ranks=(one.rank,), step=step)
+    return Condition(str(one.rank), what, at, certainty="sure", nodes=nodes, ranks=(one.rank,), step=step)

@@ -13,7 +13,7 @@ from cockpit.base.shell import quote
 from cockpit.core.pace.finding import PROFILE
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.step import Key
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.states import Run
 from cockpit.core.time_text import clock
 
@@ -140,7 +140,7 @@ class Throughput(Rule):
                 step = said.get("step")
                 self._add(at, None if step is None else int(step), said[name])
 
-    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Condition]:
         """See :class:`Rule`."""
         self._take(pace)
         if self._slow:
@@ -148,14 +148,14 @@ class Throughput(Rule):
         elif self._hours.since is not None and self._hours.best and self._hours.now:
             yield self._falling(at, pace, self._hours.since, self._hours.best, self._hours.now)
 
-    def _fallen(self, at: float, pace: Pace, first: _Window, now: _Window) -> Seen:
+    def _fallen(self, at: float, pace: Pace, first: _Window, now: _Window) -> Condition:
         less = 1 - median(window.speed for window in self._slow) / self._usual
         step = "" if first.step is None else f" step {first.step:,},"
         what = f"throughput is {100 * less:.0f} % below usual since{step} about {clock(first.at, at)}"
         how = f"{self._said(now.speed)}, usually {self._said(self._usual)} in this run"
         return self._seen("", what, first.at, how, pace)
 
-    def _falling(self, at: float, pace: Pace, since: float, best: _Hour, now: _Hour) -> Seen:
+    def _falling(self, at: float, pace: Pace, since: float, best: _Hour, now: _Hour) -> Condition:
         less = 1 - now.usual / best.usual
         what = (
             f"throughput has fallen slowly: it is {100 * less:.0f} % below that of the hour "
@@ -164,7 +164,7 @@ class Throughput(Rule):
         how = f"{self._said(now.usual)} in the last hour, {self._said(best.usual)} in that one"
         return self._seen(_SLOWLY, what, since, how, pace)
 
-    def _seen(self, of: str, what: str, since: float, how: str, pace: Pace) -> Seen:
+    def _seen(self, of: str, what: str, since: float, how: str, pace: Pace) -> Condition:
         evidence = [how]
         if (why := pace.changed(since)) is not None:
             evidence.append(f"the median rank: {why.text}")
@@ -186,7 +186,7 @@ class Throughput(Rule):
         if pace.lags:
             steps = (*steps, NoticeStep(*PROFILE))
         ranks = tuple(each.rank for each in slow[:1])
-        return Seen(of, what, since, None, tuple(evidence), "likely", ranks=ranks, steps=steps)
+        return Condition(of, what, since, None, tuple(evidence), "likely", ranks=ranks, steps=steps)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""

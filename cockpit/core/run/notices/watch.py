@@ -20,7 +20,7 @@ from cockpit.core.run.notices.limit import TimeLimit
 from cockpit.core.run.notices.loss import Loss
 from cockpit.core.run.notices.members import Members
 from cockpit.core.run.notices.reach import Reach
-from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.rule import About, Condition, Rule
 from cockpit.core.run.notices.slow import SlowRanks
 from cockpit.core.run.notices.throughput import Throughput
 from cockpit.core.run.states import RankState, Run
@@ -69,8 +69,8 @@ def _end(data: bytes) -> bytes:
 
 
 @dataclass
-class _Told:
-    seen: Seen
+class _Active:
+    seen: Condition
     at: float
 
 
@@ -84,7 +84,7 @@ class Watch:
         self._rules = [rule(about) for rule in RULES if rule.id not in off]
         self._name = about.name
         self._failed: list[Notice] = []
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._told: dict[tuple[str, str], _Active] = {}
         self._metrics = Metrics()
         self._reads = True
         self._speakers: dict[str, float] = {}
@@ -164,7 +164,7 @@ class Watch:
         if back or jumped or late:
             self._each(lambda rule: rule.interrupted())
 
-    def _news(self, at: float, rule: Rule, found: Iterable[Seen], run: Run) -> Iterator[Notice]:
+    def _news(self, at: float, rule: Rule, found: Iterable[Condition], run: Run) -> Iterator[Notice]:
         seen_all = list(found)
         shown = _fairly(rule.id, self._name, seen_all, at)
         now = {seen.of: _as_known(rule, seen, run) if rule.lasting else seen for seen in shown}
@@ -173,7 +173,7 @@ class Watch:
             told = self._told.get((rule.id, of))
             due = told is not None and (told.seen.due is None) == (seen.due is None)
             if told is None or not due or not 0 <= at - told.at < AGAIN_S:
-                self._told[rule.id, of] = _Told(seen, at)
+                self._told[rule.id, of] = _Active(seen, at)
                 yield notice(rule.id, seen)
         gone = [key for key in self._told if key[0] == rule.id and key[1] not in now]
         for key in gone:
@@ -208,7 +208,7 @@ class Watch:
         self._failed.append(Notice(RULE_FAILED, rule, what, time.time(), certainty="sure"))
 
 
-def _fairly(rule: str, name: str, found: list[Seen], at: float) -> list[Seen]:
+def _fairly(rule: str, name: str, found: list[Condition], at: float) -> list[Condition]:
     """Of many notices of one rule as many as are told, the first of each node first; and how many more."""
     if len(found) <= MOST:
         return found
@@ -221,10 +221,10 @@ def _fairly(rule: str, name: str, found: list[Seen], at: float) -> list[Seen]:
     rest = len(found) - MOST
     what = f"{rest:,} more notice{'s' * (rest > 1)} like these ({rule})"
     step = NoticeStep(f"cockpit ps {quote(name)}", "those that are shown")
-    return [*kept, Seen(_MORE, what, at, severity=kept[0].severity, certainty="sure", steps=(step,))]
+    return [*kept, Condition(_MORE, what, at, severity=kept[0].severity, certainty="sure", steps=(step,))]
 
 
-def _as_known(rule: Rule, seen: Seen, run: Run) -> Seen:
+def _as_known(rule: Rule, seen: Condition, run: Run) -> Condition:
     """What is seen, in the words of a cockpit that saw it earlier, and not its end."""
     _, known = run.notices.get((rule.id, seen.of), (0.0, None))
     if known is None or known.since >= seen.since:
@@ -232,7 +232,7 @@ def _as_known(rule: Rule, seen: Seen, run: Run) -> Seen:
     return replace(seen, what=known.what, since=known.since, evidence=known.evidence, step=known.step)
 
 
-def notice(rule: str, seen: Seen) -> Notice:
+def notice(rule: str, seen: Condition) -> Notice:
     """The fact of what a rule has seen."""
     return Notice(
         rule,
