@@ -24,6 +24,7 @@ from benchmarks import (
     causes,
     collect,
     connect,
+    disk_growth,
     doctor,
     explain,
     firstframe,
@@ -31,7 +32,6 @@ from benchmarks import (
     footprint,
     home,
     joined,
-    kept,
     launch,
     logs,
     marks,
@@ -53,7 +53,7 @@ from benchmarks import (
     uilag,
     watch,
     watched,
-    works,
+    work_of_ranks,
 )
 from benchmarks.measure import FOLDER, BenchmarkError
 from benchmarks.table import Result, compared, page, render
@@ -95,11 +95,11 @@ ALL: dict[str, Callable[[], Result]] = {
     "nsysmodes": nsysmodes.run,
     "nsysreports": nsysreports.run,
     "joined": joined.run,
-    "works": works.run,
+    "works": work_of_ranks.run,
     "causes": causes.run,
     "explain": explain.run,
     "replay": replay.run,
-    "kept": kept.run,
+    "kept": disk_growth.run,
     "reports": reports.run,
     "soak": soak.run,
 }

@@ -220,7 +220,7 @@ OPENS = {
     "base/regular.py": 1,  # the opener
     "base/owners.py": 2,  # /proc
     "base/trees.py": 2,  # folders, never by a link
-    "cli/asking.py": 2,  # the terminal
+    "cli/terminal_prompts.py": 2,  # the terminal
     "cli/main.py": 2,  # /dev/null
     "cli/narration.py": 1,  # /dev/null
     "cli/node_options.py": 1,  # the terminal

@@ -166,7 +166,7 @@ def _asking(words: Sequence[str]) -> Iterator[None]:
     if not words or words[0] not in VERBS:
         yield
         return
-    from cockpit.cli.asking import Terminal  # --help saves its time
+    from cockpit.cli.terminal_prompts import Terminal  # --help saves its time
     from cockpit.transport.login_prompts import DESK, Nobody
 
     before, DESK.prompter = DESK.prompter, Terminal()

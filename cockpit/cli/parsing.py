@@ -221,7 +221,7 @@ def _by_kubectl(args: argparse.Namespace) -> Reach:
     if args.slurm is not None:
         raise CockpitError("--slurm names no pods", hint="leave out either --slurm or the pods")
     options = {"context": args.context, "namespace": args.namespace, "pods": args.k8s}
-    from cockpit.kube.asking import Cluster
+    from cockpit.kube.kubectl_queries import Cluster
 
     Cluster.of(options)
     return Reach("kubectl", {name: value for name, value in options.items() if value})

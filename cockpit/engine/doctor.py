@@ -16,8 +16,8 @@ from cockpit.core.doctor.node_checks import Look, Looks
 from cockpit.core.finding import Finding, Step
 from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.run.model import RunModel
-from cockpit.engine.launch.asking import base_of, checkup_request, facts_request, seen
 from cockpit.engine.launch.preflight import PARTS, Diagnosis
+from cockpit.engine.launch.prelaunch import base_of, checkup_request, facts_request, seen
 from cockpit.engine.launch.prepare import master_address
 from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.links.patience import Late, Patience

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from cockpit.base.gate import Malformed
 from cockpit.errors import CockpitError, Exit, near
-from cockpit.kube.asking import Absent, Cluster, ask
 from cockpit.kube.kinds import BY_WORD, KINDS, LABELS, Kind
+from cockpit.kube.kubectl_queries import Absent, Cluster, ask
 from cockpit.kube.pods import CONTAINER, NAME, Pod, in_places, read_owner, read_pods
 
 FORM = "write KIND/NAME, like job/train, or a label selector, like app=train"
@@ -73,7 +73,7 @@ class Selection:
     def places(self, since: float = 0.0) -> dict[str, Pod]:
         """The pods by the place that each fills, in order; asked of the API server, which takes a while.
 
-        :param since: see :func:`cockpit.kube.asking.ask`
+        :param since: see :func:`cockpit.kube.kubectl_queries.ask`
         :raises CockpitError: there are none, or kubectl has no answer
         """
         words = ("get", "pods", f"--selector={self._selector()}", "-o", "json")

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from cockpit.base import record
 from cockpit.base.shell import join, quote_posix
 from cockpit.errors import CockpitError
-from cockpit.kube.asking import Absent, Cluster, Unanswered, ask
 from cockpit.kube.kubectl_errors import meaning
+from cockpit.kube.kubectl_queries import Absent, Cluster, Unanswered, ask
 from cockpit.kube.pods import Pod, read_pods
 from cockpit.kube.selection import Selection, checked
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Reclaimed, Tail

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.said import messages
+from tests.stderr_lines import messages
 from tests.waiting import PATIENCE_S, until
 
 MOMENTS = [("connecting", 0.0), *(("ready", s / 100) for s in (0, 2, 5, 9, 15))]

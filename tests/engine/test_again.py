@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.engine.launch.again import AGAIN, again
+from cockpit.engine.launch.relaunch import AGAIN, again
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError
 

@@ -23,7 +23,7 @@ from cockpit.engine.run.join import still_there
 from cockpit.node import procfs
 from tests.engine.watched import Watched
 from tests.node.runs import alive, program
-from tests.said import messages
+from tests.stderr_lines import messages
 from tests.waiting import PATIENCE_S, until, until_removed
 
 RANK = """trap 'exit 0' TERM

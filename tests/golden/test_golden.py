@@ -31,7 +31,7 @@ from tests.golden.folders import (
     states,
 )
 from tests.needs import lacking
-from tests.said import messages
+from tests.stderr_lines import messages
 from tests.waiting import PATIENCE_S, until
 
 REWORDED = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.kube import asking
-from cockpit.kube.asking import Absent, Cluster, Unanswered, ask
+from cockpit.kube import kubectl_queries
+from cockpit.kube.kubectl_queries import Absent, Cluster, Unanswered, ask
 from cockpit.kube.selection import Selection
 from cockpit.plans.nodes.sources import nodes_from
 from tests.kube.stub import Stub, shown
@@ -103,7 +103,7 @@ def test_no_kubectl(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_endless_answer_is_not_read_to_its_end(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "MOST", 1000)
+    monkeypatch.setattr(kubectl_queries, "MOST", 1000)
     stub.say("raw", "x" * 100_000)
     with pytest.raises(Unanswered, match="kubectl prints more than"):
         nodes_from(["--k8s", "job/train"])
@@ -114,7 +114,7 @@ def test_a_kubectl_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     script.write_text("#!/bin/sh\nexec sleep infinity\n")
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(asking, "ANSWER_S", 0.2)
+    monkeypatch.setattr(kubectl_queries, "ANSWER_S", 0.2)
     with pytest.raises(Unanswered, match=r"no answer within 0\.2 s") as late:
         ask(Cluster("lab"), ("get", "pods"), "here")
     assert late.value.retry
@@ -122,7 +122,7 @@ def test_a_kubectl_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_one_question_is_asked_once(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "PERIOD_S", 600.0)
+    monkeypatch.setattr(kubectl_queries, "PERIOD_S", 600.0)
     stub.show(shown("a", labels={"app": "x"}))
     before = time.monotonic()
     for _ in range(3):

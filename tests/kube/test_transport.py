@@ -17,7 +17,7 @@ from cockpit.base.shell import join
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, link_state
 from cockpit.errors import CockpitError
-from cockpit.kube import asking
+from cockpit.kube import kubectl_queries
 from cockpit.transport.base import LinkError, Reach, Reclaimed
 from cockpit.transport.registry import TRANSPORTS
 from tests.kube.stub import Stub, shown
@@ -277,7 +277,7 @@ def test_a_server_that_is_away_for_a_while_ends_nothing(stub: Stub) -> None:
 def test_many_pods_that_are_lost_at_once_are_one_question(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "PERIOD_S", 2.0)
+    monkeypatch.setattr(kubectl_queries, "PERIOD_S", 2.0)
     for index in range(3):
         stub.start(job(index))
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab.cockpits import EXAMPLES, Cockpits, cockpit
 from tests.lab.lab import Lab
-from tests.said import messages
+from tests.stderr_lines import messages
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]

@@ -23,8 +23,8 @@ from cockpit.cli.main import main
 from cockpit.config import Config
 from cockpit.core.report.page import as_page
 from cockpit.core.report.sieve import Sieve
-from cockpit.engine.launch.beside import FILE as ENVIRON
 from cockpit.engine.launch.code import DIFF
+from cockpit.engine.launch.environments import FILE as ENVIRON
 from cockpit.engine.logs.spooled import time_index
 from cockpit.engine.records import bundles, ustar
 from cockpit.engine.records.folder import RunFolder, list_runs

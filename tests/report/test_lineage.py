@@ -15,7 +15,7 @@ from cockpit.core.report import words
 from cockpit.core.report.lineage import resumed, series
 from cockpit.core.report.page import as_page
 from cockpit.core.run.brief import Brief
-from cockpit.engine.launch.again import AGAIN
+from cockpit.engine.launch.relaunch import AGAIN
 from cockpit.engine.launch.start import again_of, job_restart
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.report.gather import report_of

@@ -28,7 +28,7 @@ from cockpit.core.run.brief import Brief
 from cockpit.engine import known_runs
 from cockpit.engine.briefs import brief_here, briefs
 from cockpit.engine.known_runs import KnownRuns
-from cockpit.engine.launch.again import AGAIN
+from cockpit.engine.launch.relaunch import AGAIN
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.errors import CockpitError

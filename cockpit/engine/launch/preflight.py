@@ -11,7 +11,7 @@ from cockpit.base.checkup_answers import CheckupAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.node_checks import Looks
 from cockpit.core.finding import Finding
-from cockpit.engine.launch.asking import base_of, checkup_request, seen
+from cockpit.engine.launch.prelaunch import base_of, checkup_request, seen
 from cockpit.engine.links.link import Link
 from cockpit.plans.launch import LaunchJob
 

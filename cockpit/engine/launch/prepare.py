@@ -12,8 +12,8 @@ from cockpit.base import owners, verbs
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
 from cockpit.config import Evidence, load, trusted_group
-from cockpit.engine.launch.asking import base_of, facts_request
 from cockpit.engine.launch.preflight import Diagnosis, Preflight
+from cockpit.engine.launch.prelaunch import base_of, facts_request
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll

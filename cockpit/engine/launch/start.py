@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from cockpit.base import gate, secret
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, read_nodes
-from cockpit.engine.launch.again import AGAIN
 from cockpit.engine.launch.all_or_none import launch
-from cockpit.engine.launch.beside import keep_beside
 from cockpit.engine.launch.code import keep_revision
+from cockpit.engine.launch.environments import keep_beside
 from cockpit.engine.launch.preflight import Diagnosis, Preflight
 from cockpit.engine.launch.prepare import Prepared, Times, prepare
+from cockpit.engine.launch.relaunch import AGAIN
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.links.roll import Roll

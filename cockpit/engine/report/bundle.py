@@ -28,10 +28,10 @@ from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import SMALL_LIMIT, create, lines, open_regular, read_small
-from cockpit.engine.launch.beside import FILE as ENVIRON
-from cockpit.engine.launch.beside import Environments, kept_environments
 from cockpit.engine.launch.code import DIFF, kept_diff, kept_revision
 from cockpit.engine.launch.code import FILE as CODE
+from cockpit.engine.launch.environments import FILE as ENVIRON
+from cockpit.engine.launch.environments import Environments, kept_environments
 from cockpit.engine.logs.spooled import Placed, SpooledLogs, gaps, logs_of, time_index
 from cockpit.engine.profile.known import store_of
 from cockpit.engine.records import bundles, ustar

@@ -32,9 +32,9 @@ from cockpit.engine.profile.known import store_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.history import history
 from cockpit.engine.report.numbers import CURVES, POINTS, Columns, numbers
+from cockpit.engine.report.run_facts import what_ran
 from cockpit.engine.report.tails import tails
 from cockpit.engine.report.wall import Stretches, facts_of, lineage_of
-from cockpit.engine.report.what import what_ran
 from cockpit.engine.run.noticed import noticed
 from cockpit.engine.run.paces import PaceBook, estimate
 from cockpit.engine.run.series import RunSeries

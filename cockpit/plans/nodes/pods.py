@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cockpit.core.ranks import MAX_HOSTS
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.kube.asking import Cluster
+from cockpit.kube.kubectl_queries import Cluster
 from cockpit.kube.selection import Selection
 from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
 

@@ -16,14 +16,14 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import Pools
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen
-from cockpit.tui.home.asking import Wanted
+from cockpit.tui.home.prompts import Wanted
 from cockpit.tui.home.requested_verb import Wish
 from cockpit.tui.home.run_list import RunList
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.login import LoginDialog
 
 if TYPE_CHECKING:
-    from cockpit.engine.launch.again import Again
+    from cockpit.engine.launch.relaunch import Again
 
 
 class Deeds:
@@ -64,7 +64,7 @@ class Deeds:
 
     def again(self, brief: Brief) -> None:
         """Show what would be started, and ask."""
-        from cockpit.engine.launch.again import again
+        from cockpit.engine.launch.relaunch import again
 
         try:
             found = again(RunFolder(paths.runs() / brief.run).manifest, os.environ)

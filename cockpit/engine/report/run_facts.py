@@ -11,8 +11,8 @@ from cockpit.core.run.model import Node, RunModel
 from cockpit.core.run.states import signal_name
 from cockpit.core.text import one_line
 from cockpit.core.variables import differs_anyway
-from cockpit.engine.launch.beside import kept_environments, packages
 from cockpit.engine.launch.code import kept_diff, kept_revision
+from cockpit.engine.launch.environments import kept_environments, packages
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest
 

@@ -18,8 +18,8 @@ from cockpit.base.answers import EnvironAnswer, PackagesAnswer
 from cockpit.base.gate import read
 from cockpit.core.report import words
 from cockpit.core.variables import differs_anyway, matter
-from cockpit.engine.launch import beside
-from cockpit.engine.launch.beside import digest_of, keep_beside, kept_environments, packages
+from cockpit.engine.launch import environments
+from cockpit.engine.launch.environments import digest_of, keep_beside, kept_environments, packages
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.report.gather import report_of
 from cockpit.errors import CockpitError
@@ -91,7 +91,7 @@ def test_what_differs_between_nodes_is_in_the_report() -> None:
     assert told == {"numpy: 2.1.0 on gpu01, 2.0.0 on gpu02", "six: none on gpu01, without a version on gpu02"}
     text = "\n".join(words.as_lines(report))
     assert "numpy: 2.1.0 on gpu01" in text
-    assert "EDITOR" not in (folder.path / beside.FILE).read_text()
+    assert "EDITOR" not in (folder.path / environments.FILE).read_text()
 
 
 def test_a_list_is_asked_for_once() -> None:
@@ -129,7 +129,7 @@ def test_a_node_that_does_not_answer_costs_only_what_it_knows() -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"nodes": 5}', '{"nodes": {"a": {"b": 5}}}'])
 def test_damage_is_nothing(text: str) -> None:
     folder = made()
-    (folder.path / beside.FILE).write_text(text)
+    (folder.path / environments.FILE).write_text(text)
     assert kept_environments(folder) == {}
     assert asyncio.run(report_of(folder)).what.environ == ()
 

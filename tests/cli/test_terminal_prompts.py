@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cockpit.cli import asking
+from cockpit.cli import terminal_prompts
 from cockpit.transport.login_prompts import Challenge, Prompt
 from tests.waiting import soon
 
@@ -20,14 +20,14 @@ TWO = Challenge("ada@login", "code", (Prompt("Code:"), Prompt("Device?", echo=Tr
 def asked(monkeypatch: pytest.MonkeyPatch, *typed: str) -> tuple[Sequence[str] | None, str]:
     """The answers, and what the terminal showed; each text is typed at the next prompt."""
     master, slave = pty.openpty()
-    monkeypatch.setattr(asking, "TTY", os.ttyname(slave))
+    monkeypatch.setattr(terminal_prompts, "TTY", os.ttyname(slave))
     before = termios.tcgetattr(slave)
     shown = bytearray()
 
     async def main() -> Sequence[str] | None:
         loop = asyncio.get_running_loop()
         loop.add_reader(master, lambda: shown.extend(os.read(master, 1024)))
-        task = asyncio.create_task(asking.Terminal().ask(TWO))
+        task = asyncio.create_task(terminal_prompts.Terminal().ask(TWO))
         for number, text in enumerate(typed, 1):
             count = number
             await soon(lambda: shown.count(b"(ada@login) ") == count, "the prompt")  # noqa: B023
@@ -62,8 +62,8 @@ def test_giving_up(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
 
 
 def test_without_a_terminal_there_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "TTY", "/dev/null")
-    assert asking.Terminal().absent == "there is no terminal to ask on"
-    monkeypatch.setattr(asking, "TTY", "/nowhere")
-    assert asking.Terminal().absent == "there is no terminal to ask on"
-    assert asyncio.run(asking.Terminal().ask(TWO)) is None
+    monkeypatch.setattr(terminal_prompts, "TTY", "/dev/null")
+    assert terminal_prompts.Terminal().absent == "there is no terminal to ask on"
+    monkeypatch.setattr(terminal_prompts, "TTY", "/nowhere")
+    assert terminal_prompts.Terminal().absent == "there is no terminal to ask on"
+    assert asyncio.run(terminal_prompts.Terminal().ask(TWO)) is None
