@@ -21,6 +21,13 @@ def carriers(folder: Path) -> list[procfs.Stat]:
     return procfs.carrying({TAG: str(folder)})
 
 
+def await_others(folder: Path, longest_s: float) -> None:
+    """Wait until no process is left behind the servers of a demo whose own cockpit has let go of its nodes."""
+    deadline = time.monotonic() + longest_s
+    while carriers(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def end(folder: Path) -> list[str]:
     """End every process of the demo in ``folder``, then remove the folder; blocks for seconds at most.
 

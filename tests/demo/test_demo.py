@@ -163,6 +163,23 @@ def test_another_shell_knows_the_run_and_what_it_saves_outlives_leaving(
 
 
 @pytest.mark.slow
+def test_a_stop_in_another_shell_says_what_became_of_its_ranks(
+    demos: Demos, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = demos.start(*LONG)
+    until(demos.trains, "steps of all ranks")
+    capsys.readouterr()
+    assert main(["stop", "last", "--json"]) == Exit.OK, capsys.readouterr().err
+    told = json.loads(capsys.readouterr().out)
+    assert (sorted(told["ranks"]), told["survivors"], told["not_asked"]) == (["0", "1", "2", "3"], {}, [])
+    # One that is asked to end a moment later may have noticed that another one is gone.
+    assert set(told["ranks"].values()) <= {"killed by SIGTERM", "exited 1"}
+    process.wait(PATIENCE_S)
+    demos.assert_nothing_left()
+    assert list_runs() == []
+
+
+@pytest.mark.slow
 def test_a_hang_tells_by_itself_without_torch_and_kill_9_leaves_nothing(demos: Demos) -> None:
     process = demos.start(*LONG, "--fault", "hang", "--hang-after", "2", "--step-time", "0.2", "--json")
     until(lambda: '"stalled"' in demos.text(), "the stall")

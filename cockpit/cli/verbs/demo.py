@@ -8,6 +8,7 @@ import os
 import time
 
 from cockpit import paths
+from cockpit.base.events import StopRequested
 from cockpit.base.shell import quote
 from cockpit.cli import terminal
 from cockpit.cli.output import say
@@ -15,6 +16,7 @@ from cockpit.cli.parsing import Parser, add_flag, add_seconds, whole
 from cockpit.cli.verbs import run
 from cockpit.demo import training
 from cockpit.demo.cluster import Cluster, cluster
+from cockpit.demo.ending import await_others
 from cockpit.demo.keepsakes import saved_by_hand
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.names import new_name
@@ -34,6 +36,12 @@ GRACE_S = 5.0
 
 HANG_AFTER_S = 10.0
 """Seconds without a step after which ranks are looked at: who tries it out should not have to wait."""
+
+OTHERS_S = 5.0
+"""Longest wait for a `cockpit stop` of another shell, which still asks what has become of the ranks."""
+
+_OURSELVES = "cockpit demo"
+"""Who asks for a stop here."""
 
 STOP_S = 15.0
 """Seconds a stop may take before the cluster is ended regardless."""
@@ -70,6 +78,8 @@ def main(words: list[str]) -> int:
             if (paths.runs() / name).is_dir():
                 folder = RunFolder.find(name)
                 asyncio.run(_stop(folder))
+                if _stopped_elsewhere(folder):
+                    await_others(made.folder, OTHERS_S)
                 if args.keep:
                     left = f"what was recorded is kept: cockpit logs {quote(name)}"
                 elif there := [str(path) for path in saved_by_hand(folder)]:
@@ -137,6 +147,12 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
     ]
 
 
+def _stopped_elsewhere(folder: RunFolder) -> bool:
+    """Whether somebody else asked for the run's stop: it still reads what became of it."""
+    facts = (event.fact for node in folder.manifest.nodes for event in folder.recorded(node))
+    return any(isinstance(fact, StopRequested) and fact.by != _OURSELVES for fact in facts)
+
+
 async def _stop(folder: RunFolder) -> None:
     """Stop the run if it has not ended yet, and watch until it has, so that its record here is complete."""
     if folder.model().done:
@@ -148,7 +164,7 @@ async def _stop(folder: RunFolder) -> None:
     try:
         await session.rejoin()
         session.watch(policy=False)
-        await session.stop("the demo ends", by="cockpit demo")
+        await session.stop("the demo ends", by=_OURSELVES)
         while not session.model.done and time.monotonic() < deadline:
             await session.wait(0.2)
     finally:
