@@ -5,12 +5,13 @@ A field is written as ``type: what it is``. One whose name ends in ``?`` is not 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from cockpit.base.events import OWN, RECORD
+from cockpit.base.events import OWN, RECORD, Fact
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.pace.series import COLUMNS
 from cockpit.core.report.goodput import MEANINGS
@@ -1382,21 +1383,69 @@ SCHEMAS: dict[str, Schema] = {
             **{f"{name}?": {"description": "of a gap"} for name in ("at", "size", "why")},
         },
     ),
-    "run": {
-        "description": "a line of `cockpit run … --json`, or attach: an event (docs/protocol.md)",
-        "type": "object",
-        "properties": {
-            "event": {
-                "description": "its kind",
-                "enum": sorted({*RECORD, *OWN, "log", "gap", "over", "stacks", "collected"}),
-            },
-            "t": of("number: unix seconds"),
-            "node": of("string: a node; empty: of the run"),
-        },
-        "required": ["event"],
-    },
 }
 """By the name of the file."""
+
+_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null"}
+
+
+def types_of(hint: Any) -> list[str]:
+    """The types that a field of an event has in JSON, by its annotation."""
+    if get_origin(hint) is Union:
+        return [name for one in get_args(hint) for name in types_of(one)]
+    if get_origin(hint) in (tuple, list):
+        return ["array"]
+    return [_TYPES.get(hint, "object")]
+
+
+def event(kind: str, fact: type[Fact]) -> Schema:
+    """An event of a run; its description says what its fields are."""
+    hints = get_type_hints(fact)
+    fields = {one.name: {"type": types_of(hints[one.name])} for one in dataclasses.fields(fact)}
+    own = {
+        "event": {"const": kind},
+        "t": of("number: unix seconds"),
+        "node": of("string: a node; empty: of the run"),
+    }
+    return {
+        "description": " ".join((fact.__doc__ or "").split()),
+        "type": "object",
+        "properties": {**fields, **own},
+        "required": ["event", "t", "node"],
+        "additionalProperties": False,
+    }
+
+
+SCHEMAS["run"] = {
+    "description": "a line of `cockpit run … --json`, or attach: an event (docs/protocol.md)",
+    "anyOf": [
+        {
+            **SCHEMAS["logs"],
+            "description": "a line of a log",
+            "properties": {
+                **SCHEMAS["logs"]["properties"],
+                "event": {"description": "a line", "const": "log"},
+            },
+        },
+        *(event(kind, fact) for kind, fact in sorted({**RECORD, **OWN}.items())),
+        obj(
+            "the last one: the run is over, or the cockpit leaves",
+            {
+                "event": {"description": "it is the last", "const": "over"},
+                "run": "string: its name",
+                "exit": "integer: exit code",
+                "first_failure": obj(
+                    "the rank that failed first; null: none has",
+                    {"rank": "integer: its number", "node": "string: its node", "how": "string: exited 1"},
+                    null=True,
+                ),
+                "job_end": "string: why whoever lent the nodes ended the run; empty: they did not",
+                "cause?": {"description": "why it failed", **obj("one", FINDING)},
+                "gone?": {"description": "where it has gone", **obj("one", FINDING)},
+            },
+        ),
+    ],
+}
 
 
 def schema(name: str) -> Schema:
