@@ -1315,7 +1315,7 @@ SCHEMAS: dict[str, Schema] = {
                     "a run",
                     {
                         "run": "string: its name",
-                        "state": "string: running, done, failed, stopped, unended, damaged",
+                        "state": "string: running, ended, failed, stopped, unended, damaged",
                         "text": "string: the same in words",
                         "age_s": "number: seconds since it ended, or since something of it was written here",
                         "here": "integer: bytes on this machine",

@@ -70,14 +70,14 @@ def on_nodes(world: Verbs) -> list[str]:
 def test_lists_then_removes(world: Verbs) -> None:
     listed = world.call("clean", "--older-than", "0s")
     assert listed.code == Exit.OK
-    assert "nothing was removed; which ones?" in listed.err
+    assert "nothing removed; select runs with" in listed.err
     assert [line.split()[:2] for line in listed.out.splitlines()] == [
         ["RUN", "STATE"],
-        ["well", "done"],
+        ["well", "ended"],
         ["badly", "failed"],
     ]
     listed = world.call("clean", "--state", "failed")  # nobody can be asked
-    assert "nothing was removed; to remove what doesn't stay, add --yes" in listed.err
+    assert "nothing removed; to remove what doesn't stay, add --yes" in listed.err
     assert on_nodes(world) == ["badly", "well"]
     done = world.call("clean", "--state", "failed", "--yes", "--json")
     told = json.loads(done.out)
@@ -98,7 +98,7 @@ def test_a_run_that_is_known_nowhere_goes_only_by_its_name(world: Verbs) -> None
     assert here.code == Exit.OK, here.both
     assert on_nodes(world) == ["badly", "well"]
     listed = world.call("clean", "--keep", "1", "--yes")
-    assert "on nodes, of runs that are not known here" not in listed.out  # no node was asked
+    assert "run folders on nodes" not in listed.out  # no node was asked
     look = ("clean", "--keep", "5", "-w", "localhost", "--transport", "local", "--node-dir")
     where = str(world.work / "nodes")
     listed = world.call(*look, where, "--yes")

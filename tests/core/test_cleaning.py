@@ -35,7 +35,7 @@ OVER: list[tuple[str, str, dict[str, Any]]] = [("ended", "gpu01", {}), ("ended",
         ([], "unended"),
         ([("link", "gpu01", {"state": "ok"})], "running"),
         ([exited("gpu01", 0), ("ended", "gpu01", {})], "unended"),
-        ([exited("gpu01", 0), exited("gpu02", 0), *OVER], "done"),
+        ([exited("gpu01", 0), exited("gpu02", 0), *OVER], "ended"),
         ([exited("gpu01", 0), exited("gpu02", 3), *OVER], "failed"),
         ([("node_lost", "gpu01", {"why": "x"}), ("ended", "gpu02", {})], "failed"),
     ],
@@ -46,7 +46,7 @@ def test_states(events: list[Any], state: str) -> None:
 
 def old(run: str = "a", **changes: Any) -> Old:
     parts = {"gpu01": Part(True, 1000, ended=True), "gpu02": Part(True, 500, ended=True)}
-    return replace(Old(run, "done", "ended", 10 * DAY, 100, parts), **changes)
+    return replace(Old(run, "ended", "ended", 10 * DAY, 100, parts), **changes)
 
 
 def test_options_narrow_each_other_down() -> None:

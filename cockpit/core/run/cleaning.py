@@ -10,7 +10,7 @@ from cockpit.core.run.failure import failure
 from cockpit.core.run.model import RunModel
 from cockpit.core.text import counted
 
-STATES = ("done", "failed", "stopped", "unended", "damaged")
+STATES = ("ended", "failed", "stopped", "unended", "damaged")
 """What a run may be that does not run."""
 
 
@@ -22,7 +22,7 @@ def state_of(model: RunModel) -> str:
     first = model.judged or failure(model, "")
     if first is None and (model.hung or any(node.stop_requested_at for node in model.nodes.values())):
         return "stopped"
-    return "failed" if first is not None or model.exit_code() else "done"
+    return "failed" if first is not None or model.exit_code() else "ended"
 
 
 @dataclass(frozen=True)
