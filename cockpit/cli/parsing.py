@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, NoReturn
 
 from cockpit.cli.output import out_lines, say
@@ -81,11 +81,14 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(HELP_ALL, action=_Help, nargs=0, help=text)
 
     def brief(self) -> str:
-        """The help with the options that are used most."""
+        """The help with the options that are used most, and the examples with no others."""
         shown = {"--help", HELP_ALL, *self._usual}
+        hidden: set[str] = set()
         for action in self._actions if self._usual else ():
             if action.option_strings and not shown.intersection(action.option_strings):
                 action.help = argparse.SUPPRESS
+                hidden.update(action.option_strings)
+        self.epilog = _without(hidden, self.epilog or "")
         for group in self._action_groups:
             if all(action.help == argparse.SUPPRESS for action in group._group_actions):
                 group.description = None
@@ -127,6 +130,20 @@ class Parser(argparse.ArgumentParser):
             meant = near(choice[1], re.findall(r"[\w-]+", choice[2]))
         say(f"{message}; {f'did you mean: {meant}' if meant else f'see: {self.prog} --help'}")
         sys.exit(Exit.USAGE)
+
+
+def _without(options: Set[str], text: str) -> str:
+    """A text without the examples that have one of these options, and what is said of them."""
+    lines: list[str] = []
+    drops = False
+    for line in text.split("\n"):
+        if line.startswith("  ") and not line.startswith("     "):
+            drops = not options.isdisjoint(line.partition(" -- ")[0].split())
+        elif not line.startswith(" "):
+            drops = False
+        if not drops:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def split_program(words: list[str]) -> tuple[list[str], list[str]]:

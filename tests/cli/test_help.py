@@ -46,6 +46,22 @@ def test_the_help_of_a_verb_has_a_dozen_options_at_most_and_its_whole_help_all(
 
 
 @pytest.mark.parametrize("verb", VERBS)
+def test_an_example_has_options_that_the_same_help_shows(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown(capsys, verb, "--help")
+    listed = {
+        word.rstrip(",") for line in text.splitlines() if line.startswith("  -") for word in line.split()
+    }
+    examples = re.findall(rf"^  cockpit {verb}( .+)$", text.partition("examples:")[2], re.MULTILINE)
+    typed = [
+        re.split(r" -- |   ", line)[0].split() for line in examples
+    ]  # what it is for is far to the right
+    used = {word for words in typed for word in words if word.startswith("-")}
+    assert used - listed - {"-", "--"} == set()
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_help_fits_a_terminal(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

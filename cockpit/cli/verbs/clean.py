@@ -45,8 +45,8 @@ def parser() -> Parser:
         "  cockpit clean --keep 20 --larger-than 1G\n"
         "  cockpit clean -w 'gpu[01-04]'                   run folders that nobody here knows\n"
         "  cockpit clean -w gpu01 --unknown 20261121-040441-otter",
-        usual="--older-than --larger-than --state --keep --here --unended --uncollected --unknown --yes "
-        "--json",
+        usual="--nodelist --older-than --larger-than --state --keep --here --unended --uncollected --unknown "
+        "--yes --json",
     )
     made.add_argument("runs", metavar="RUN", nargs="*", help="only these runs, by full name")
     made.add_argument(
@@ -219,7 +219,7 @@ def _listed(
     if args.json:
         out_json(_json(found, kept, strays, []))
     elif going or leaving:
-        say("nothing was removed; to remove what doesn't stay, add --yes")
+        say("nothing removed; to remove what doesn't stay, add --yes")
     elif found.runs and not any(kept[run.run] == "" for run in found.runs):
         say("nothing to remove")
     elif found.runs:

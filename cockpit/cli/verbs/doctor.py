@@ -38,7 +38,8 @@ EPILOG = """examples:
   cockpit doctor hostfile -- train.py        also compares the Python files beside train.py
   cockpit doctor hostfile --deep             also: test torch between all nodes, and its speed
 
-Takes the options of `cockpit run` and checks the nodes for such a run. Without --deep, nothing is started.
+Takes the options of `cockpit run` (--help-all) and checks the nodes for such a run. Without --deep, nothing
+is started.
 Exit codes: 0 fit, 1 warnings, 3 unfit.
 """
 
