@@ -128,7 +128,7 @@ PARTS: dict[str, Said] = {
 STEP = obj(
     "one step",
     {
-        "command": "string: to type in a shell, or an option to add",
+        "command": "string: to type in a shell; empty: none, see reason",
         "reason": "string: what it shows or mends",
         "node": "string: where to type it; empty: here",
         "action": "string: the app's command that does it; empty: none",

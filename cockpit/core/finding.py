@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cockpit.core.ranks import mask_text
@@ -20,12 +20,15 @@ PROOFS = {
 }
 """Facts because of which ranks cannot go on by themselves: nothing else makes it sure that they are stuck."""
 
+_BEFORE_COMMANDS = frozenset(("try", "see", "type"))
+"""What a hint begins with whose rest can be typed."""
+
 
 @dataclass(frozen=True)
 class Step:
     """What to do next.
 
-    :param command: what to type; options alone go with the command that was typed
+    :param command: what to type; options alone go with the command that was typed; empty: see the reason
     :param reason: what it is for
     :param node: where to type it; empty: here
     :param action: the app's command that does the same, by its id; empty: none does
@@ -40,6 +43,13 @@ class Step:
     def text(self) -> str:
         """``gpu01: dmesg -T | grep -i oom``, ``--samples 3: what moves``."""
         return ": ".join(filter(None, (self.node, self.command, self.reason)))
+
+    @classmethod
+    def hinted(cls, hint: str) -> Step:
+        """The step that an error's hint is: a command where it is one, such as ``try: ssh gpu01 true``."""
+        text = one_line(hint, limit=400)
+        word, _, command = text.partition(": ")
+        return cls(command) if command and word in _BEFORE_COMMANDS else cls("", text)
 
     def in_app(self, keys: Callable[[str], str]) -> str:
         """The step as the app shows it: with the key alone, if there is one.
@@ -94,6 +104,18 @@ class Finding:
     proof: str = ""
     rule: str = ""
     meaning: str = ""
+
+    def completed(self, command: str) -> Finding:
+        """The finding with steps that can be typed as they are.
+
+        :param command: what options alone go with; empty if nobody can be asked any more
+        """
+        steps = [
+            replace(step, command=f"{command} {step.command}") if step.command.startswith("-") else step
+            for step in self.steps
+            if command or not step.command.startswith("-")
+        ]
+        return replace(self, steps=tuple(steps))
 
     @property
     def sureness(self) -> str:

@@ -164,7 +164,7 @@ def _unfit(job: LaunchJob, host: Host, answer: FactsAnswer) -> list[Finding]:
 
 
 def _found(id: str, error: CockpitError) -> Finding:
-    steps = (Step(error.hint),) if error.hint else ()
+    steps = (Step.hinted(error.hint),) if error.hint else ()
     return Finding(id, error.what, certainty="sure", steps=steps)
 
 

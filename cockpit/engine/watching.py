@@ -16,7 +16,6 @@ from typing import Any
 
 from cockpit.base.events import Watched
 from cockpit.base.gate import Malformed
-from cockpit.core.finding import Finding, Step
 from cockpit.core.logs.sources import Nccl, Writer
 from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import nodes_text
@@ -247,7 +246,7 @@ def seen(snapshot: Snapshot, command: str) -> Inspection:
     goers = [part for part in (*case.others, *case.waits) if part.ranks & stand.moving]
     silent = snapshot.samples[-1].silent
     return Inspection(
-        _in_shell(verdict(snapshot), command),
+        verdict(snapshot).completed(command),
         stand.frozen | stand.polling,
         stand.moving,
         stand.missing,
@@ -260,15 +259,6 @@ def seen(snapshot: Snapshot, command: str) -> Inspection:
 def _place(parts: list[ClassPart]) -> str:
     """``evaluate.py:31``: where the first of them are, of which that is known."""
     return next((part.where.partition(" ")[0] for part in parts if part.where), "")
-
-
-def _in_shell(found: Finding, command: str) -> Finding:
-    """The finding with steps that can be typed as they are."""
-    steps = [
-        replace(step, command=f"{command} {step.command}") if step.command.startswith("-") else step
-        for step in found.steps
-    ]
-    return replace(found, steps=tuple[Step, ...](steps))
 
 
 async def _read_along(session: Session) -> None:

@@ -608,6 +608,6 @@ def test_a_failed_login_means_what_it_means_in_a_log() -> None:
     (found,) = diagnosis(looks({3: look(machine="", facts=None, errors=(refused,))}))
     assert (found.what, found.rule) == ("login refused", "ssh-refused")
     assert [step.command for step in found.steps] == [
-        "try: ssh-copy-id gpu03",
+        "ssh-copy-id gpu03",
         "ssh -v NODE true 2>&1 | grep -E 'Offering|as user'",
     ]

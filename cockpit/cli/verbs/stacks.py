@@ -289,7 +289,7 @@ def _tell(
 ) -> Exit:
     if args.json:
         told = recorder_text.as_json(heard.look, heard.silent) if heard else None
-        out_json({**_as_json(snapshot, found, folder), "collectives": told})
+        out_json({**_as_json(snapshot, found.completed(command), folder), "collectives": told})
     elif args.folded is not None:
         _put(args.folded, to_folded(snapshot))
     elif args.speedscope is not None:

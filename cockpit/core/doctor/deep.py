@@ -322,7 +322,7 @@ def _port(attempt: Attempt) -> Finding:
     found = _finding("deep_port", what, attempt.unreached, evidence=evidence)
     first = node_of(attempt.group[0])
     return recognised(
-        found, typed=lambda step: (replace(step, node=first if step.command[0] != "-" else ""),)
+        found, typed=lambda step: (replace(step, node=first if step.command[:1] != "-" else ""),)
     )
 
 

@@ -35,7 +35,7 @@ def _refused(looks: Looks) -> Iterator[Fault]:
 
 def _errors(node: str, look: Look) -> Iterator[Fault]:
     for error in look.errors:
-        step = Step(clean(error.hint, LONG)) if error.hint else Step("--timeout 60", "if it is only slow")
+        step = Step.hinted(error.hint) if error.hint else Step("--timeout 60", "if it is only slow")
         place = f"{error.where}: " if error.where not in ("", node) else ""  # a jump host
         what = clean(f"{place}{error.what}", LONG)
         yield Fault(node, what, _NOT_HERE, about=error.about, steps=(step,))

@@ -131,7 +131,7 @@ def unheard(case: Case) -> Finding | None:
         (case.wait_fact(), state_fact(dump) if dump is not None else ""),
         # In state D it does not answer because it is stuck.
         "likely" if few and state_of(dump) == "D" else "unsure",
-        (Step(hint),) if hint else (),
+        (Step.hinted(hint),) if hint else (),
     )
 
 
