@@ -183,7 +183,7 @@ class Look:
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
-        return {**asdict(self), "found": self.found.as_json(), "stacks": list(self.stacks)}
+        return {**asdict(self), "found": self.found.completed("").as_json(), "stacks": list(self.stacks)}
 
 
 @dataclass(frozen=True)

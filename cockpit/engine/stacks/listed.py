@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cockpit.base.shell import quote
 from cockpit.core.finding import Finding
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.stacks import saved
@@ -40,5 +41,7 @@ def listed(root: Path) -> list[Listed]:
         # One that is damaged hides no other.
         with suppress(CockpitError):
             head = saved.head(file.parent)
-            found.append(Listed(file.parent, head, verdict(saved.load(file.parent))))
+            snapshot = saved.load(file.parent)
+            command = f"cockpit stacks {quote(snapshot.run)}" if snapshot.run else ""
+            found.append(Listed(file.parent, head, verdict(snapshot).completed(command)))
     return sorted(found, key=lambda one: (one.head.at or 0.0, one.path.name))
