@@ -79,6 +79,20 @@ def config() -> Path:
     return Path(platformdirs.user_config_dir(APP)) / "config.toml"
 
 
+def shipped_themes() -> Path:
+    """Folder of the themes that come with cockpit."""
+    here = Path(__file__).parent
+    # An installed cockpit carries its themes inside; a checkout has them in its top folder.
+    return next(
+        (place for place in (here / "themes", here.parent / "themes") if place.is_dir()), here / "themes"
+    )
+
+
+def theme_files() -> list[Path]:
+    """The files of all themes, shipped ones first: a person's own of the same name wins."""
+    return [*sorted(shipped_themes().glob("*.toml")), *sorted(themes().glob("*.toml"))]
+
+
 def themes() -> Path:
     """Folder of this person's own themes (docs/themes.md)."""
     return Path(platformdirs.user_config_dir(APP)) / "themes"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 
+from cockpit import paths
 from cockpit.errors import CockpitError
 
 Candidate = tuple[str, str]
@@ -119,6 +120,8 @@ def _values(option: argparse.Action, given: Sequence[str], begun: str) -> Iterab
     """What an option may be given."""
     if option.choices is not None:
         return ((str(choice), "") for choice in option.choices)
+    if option.dest == "theme":
+        return ((path.stem, "") for path in paths.theme_files())
     if option.dest in _RANKS:
         ranks = ((str(rank), node) for node, ranks in _nodes(given).items() for rank in ranks)
         return _in_set(ranks, begun)

@@ -10,8 +10,9 @@ import textwrap
 from collections.abc import Callable, Sequence, Set
 from typing import Any, NoReturn
 
+from cockpit import paths
 from cockpit.cli.output import out_lines, say
-from cockpit.errors import CockpitError, Exit, near
+from cockpit.errors import CockpitError, Exit, near, near_or_all
 from cockpit.slurm import own_job
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
@@ -262,6 +263,20 @@ def add_word(
 def add_seconds(group: argparse._ActionsContainer, option: str, default: float | None, text: str) -> None:
     """An option that takes a number of seconds, not negative."""
     group.add_argument(option, type=seconds, default=default, metavar="S", help=text)
+
+
+def theme(text: str) -> str:
+    """The name of a theme that is there."""
+    names = list(dict.fromkeys(path.stem for path in paths.theme_files()))
+    if text not in names:
+        raise argparse.ArgumentTypeError(f"no theme {text!r}, {near_or_all(text, names)}")
+    return text
+
+
+def add_theme(group: argparse._ActionsContainer) -> None:
+    """In which theme the app is drawn."""
+    text = "draw the app in this theme (default: that of your settings); cockpit help themes"
+    group.add_argument("--theme", type=theme, metavar="NAME", default="", help=text)
 
 
 def whole(what: str, least: int = 0, most: int | None = None) -> Callable[[str], int]:

@@ -10,13 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from cockpit.cli import heap
 from cockpit.cli.narration import mute, say_left
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_word
+from cockpit.cli.parsing import Parser, add_flag, add_seconds, add_theme, add_word
 from cockpit.core.run.summary import summary
 from cockpit.errors import CockpitError, Exit
 
@@ -37,6 +38,7 @@ def add_options(parser: Parser) -> None:
     add_flag(group, "--headless", "live lines, no questions; SIGTERM stops the run, SIGHUP leaves it")
     add_flag(group, "--json", "an event stream, one JSON object per line")
     add_flag(group, "--read-only", "the app can't change the run")
+    add_theme(group)
     add_word(
         group,
         "--notify",
@@ -115,14 +117,15 @@ def needed() -> None:
         raise CockpitError("--tui needs a terminal", hint="leave it out to print text")
 
 
-def fly(flight: Flight, *, read_only: bool, notify: str | None = None) -> int:
+def fly(flight: Flight, *, read_only: bool, theme: str, notify: str | None = None) -> int:
     """Open the app, as :func:`flown` does, where no event loop runs yet."""
-    return asyncio.run(flown(flight, read_only=read_only, notify=notify))
+    return asyncio.run(flown(flight, read_only=read_only, theme=theme, notify=notify))
 
 
-async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -> int:
+async def flown(flight: Flight, *, read_only: bool, theme: str, notify: str | None = None) -> int:
     """Open the app and wait until it is left; return the exit code.
 
+    :param theme: in which it is drawn; empty: in that of the settings
     :param notify: the command that gets calls; None: that of the settings
 
     :raises CockpitError: the start failed, or the config is wrong
@@ -130,7 +133,9 @@ async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -
     from cockpit import config
     from cockpit.tui.app import CockpitApp  # everything else saves a fifth of a second
 
-    app = CockpitApp(flight, config.load(), read_only=read_only, notify=notify)
+    settings = config.load()
+    settings = replace(settings, theme=theme or settings.theme)
+    app = CockpitApp(flight, settings, read_only=read_only, notify=notify)
     app.settled = heap.settle
     with of_app(app):
         code = await app.run_async()

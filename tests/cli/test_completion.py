@@ -39,6 +39,8 @@ def next_words(*words: str) -> list[str]:
         (["run", "--launcher-"], ["--launcher-args"]),
         (["run", "--launcher", "c"], ["command"]),
         (["run", "--on-failure", ""], ["stop", "wait"]),
+        (["run", "--theme", "high"], ["high-contrast"]),
+        (["replay", "otter", "--theme", "li"], ["light"]),
         (["stacks", ""], ["last", "heron", "otter"]),
         (["attach", "o"], ["otter"]),
         (["logs", "otter", "--rank", ""], ["0", "1", "2", "3"]),

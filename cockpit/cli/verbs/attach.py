@@ -81,7 +81,7 @@ async def _watched(folder: RunFolder, args: argparse.Namespace, known: Known | N
         from cockpit.tui.run.purpose import Joining
 
         flight = Joining(folder, known, stalls=stalls)
-        return await terminal.flown(flight, read_only=args.read_only, notify=args.notify)
+        return await terminal.flown(flight, read_only=args.read_only, theme=args.theme, notify=args.notify)
     from cockpit.cli.joined import join  # the app does without
 
     return await join(folder, known, args, stalls)

@@ -59,9 +59,7 @@ def _check(found: config.Config) -> None:
 
         keymap(found.keys, found.where)
     if found.theme != config.Settings.theme:
-        from cockpit.tui.look.themes import files
-
-        names = [path.stem for path in files()]
+        names = [path.stem for path in paths.theme_files()]
         if found.theme not in names:
             what = f"no theme {found.theme!r}"
             complain(

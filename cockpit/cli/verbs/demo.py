@@ -134,6 +134,7 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
     }
     words += [f"--{option}" for option, given in watching.items() if given]
     words += [] if args.notify is None else ["--notify", args.notify]
+    words += ["--theme", args.theme] if args.theme else []
     words += ["--no-watch"] * args.no_watch
     words += ["--hang-after", f"{args.hang_after or HANG_AFTER_S:g}"]
     words += [] if args.on_hang is None else ["--on-hang", args.on_hang]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cockpit.base.shell import quote
 from cockpit.cli.output import out, out_json, out_lines, table
-from cockpit.cli.parsing import Parser, add_flag, add_word, whole
+from cockpit.cli.parsing import Parser, add_flag, add_theme, add_word, whole
 from cockpit.cli.slurm_options import add_run, run_folder
 from cockpit.core.replay.places import HINT, place_of
 from cockpit.core.replay.player import SPEEDS
@@ -45,6 +45,7 @@ def parser() -> Parser:
     )
     add_flag(made, "--plain", "print the states at --at, also on a terminal")
     add_flag(made, "--json", "the same as one JSON object")
+    add_theme(made)
     return made
 
 
@@ -57,7 +58,7 @@ def main(words: list[str]) -> int:
     if terminal.wanted(plain=args.plain, headless=False, json=args.json):
         from cockpit.tui.run.purpose import Replaying
 
-        return terminal.fly(Replaying(folder, args.at, args.speed), read_only=True)
+        return terminal.fly(Replaying(folder, args.at, args.speed), read_only=True, theme=args.theme)
     if not args.at:
         what = "there is no terminal to show it on"
         if args.plain or args.json:

@@ -51,7 +51,7 @@ def main(words: list[str], leaving: str = "") -> int:
 
         collects = bool(launch.job.profiler) and not args.no_collect
         flight = Launching(request(launch), collects, leaving, stalls)
-        code = terminal.fly(flight, read_only=args.read_only, notify=args.notify)
+        code = terminal.fly(flight, read_only=args.read_only, theme=args.theme, notify=args.notify)
         _report(launch, leaving)
         return code
     times = Times(args.grace, args.finalise_wait)

@@ -9,19 +9,13 @@ from textual.app import App
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
-import cockpit
 from cockpit import config, paths
 from cockpit.errors import CockpitError, near_or_all
 
 if TYPE_CHECKING:
     from cockpit.checked import Table
 
-_HERE = Path(cockpit.__file__).parent
-SHIPPED = next(
-    # An installed cockpit carries its themes inside; a checkout has them in its top folder.
-    (folder for folder in (_HERE / "themes", _HERE.parent / "themes") if folder.is_dir()),
-    _HERE / "themes",
-)
+SHIPPED = paths.shipped_themes()
 """Folder of the themes that come with cockpit."""
 
 DEFAULT = "dark"
@@ -96,11 +90,6 @@ SELECTED = 0.3
 def defaults() -> dict[str, str]:
     """Every variable of ours with a colour: what an app needs before it has read a theme."""
     return dict(read(SHIPPED / f"{DEFAULT}.toml").variables)
-
-
-def files() -> list[Path]:
-    """The files of all themes, shipped ones first: a person's own of the same name wins."""
-    return [*sorted(SHIPPED.glob("*.toml")), *sorted(paths.themes().glob("*.toml"))]
 
 
 def read(path: Path) -> Theme:
@@ -211,7 +200,7 @@ class Themes:
         :return: one sentence per wrong file, once for each change of it
         """
         problems = []
-        found = files()
+        found = paths.theme_files()
         self._forget(app, found)
         for path in found:
             try:
