@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
-from tests.tui.scenes import Scene, fails, healthy, notes, played, settled, text_of, until
+from tests.tui.scenes import SCENES, Scene, fails, healthy, notes, played, settled, text_of, until
 from tests.tui.stage import Stage
 
 SIZE = (140, 45)
@@ -60,6 +60,16 @@ def test_ranks_by_state_as_it_changes() -> None:
             assert await shown(app, pilot) == ["gpu02"]
             await pilot.press("down", "right")
             assert grid(app).selected == ("gpu02", 13)
+
+    asyncio.run(main())
+
+
+def test_who_is_marked_is_named_whole_where_the_counts_are_long() -> None:
+    async def main() -> None:
+        async with played(SCENES["stalled"], SIZE) as (app, pilot, _):
+            await until(pilot, lambda: "8 · ranks 64 · ▲ rank 13 ─" in text_of(app), "all of both")
+            await pilot.press("1", "slash", *"13", "enter")
+            await until(pilot, lambda: "1/8 · ranks 1/64 · ▲ rank 13 ─" in text_of(app), "shorter counts")
 
     asyncio.run(main())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
@@ -39,7 +40,7 @@ from cockpit.tui.run.nccl_output import NcclSaid
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.stall import standing, stands_still
 from cockpit.tui.run.stall_banner import StallBanner
-from cockpit.tui.run.tabs import Tabs
+from cockpit.tui.run.tabs import FRAME, Tabs
 from cockpit.tui.run.top_bar import Head, TopBar
 
 
@@ -194,8 +195,10 @@ class Drawing:
 
     def _title_grid(self) -> None:
         """How many nodes and ranks; a filter hides some, so it must be noticeable."""
-        counts = f"{self.narrowed.counts}{self._named()}"
-        entitle(self._grid, f"{self.screen.app.key_of('nodes')} nodes", counts)
+        head, named = f"{self.screen.app.key_of('nodes')} nodes", self._named()
+        room = self._grid.outer_size.width - FRAME - cell_len(f"{head} {named}")
+        counts = self.narrowed.counts
+        entitle(self._grid, head, next((one for one in counts if len(one) <= room), counts[-1]) + named)
         text = one_line(self.narrowed.text, limit=30)
         kept = Content.styled(f" /{text}/ ", "bold reverse") if text else Content("")
         if self._grid.border_subtitle != kept.markup:

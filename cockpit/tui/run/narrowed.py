@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.narrowing import Narrowing, Search
@@ -55,13 +55,14 @@ class Narrowed:
             grid.select(*chosen)
 
     @property
-    def counts(self) -> str:
-        """How many nodes and ranks there are, and how many of them are shown."""
+    def counts(self) -> Sequence[str]:
+        """How many nodes and ranks there are, and how many of them are shown: whole, and ever shorter."""
         nodes, ranks = f"{len(self._model.nodes)}", f"{len(self._model.ranks)}"
-        if self._shown is not None:
-            nodes = f"{len(self._shown)} of {nodes}"
-            ranks = f"{sum(map(len, self._shown.values()))} of {ranks}"
-        return f"{nodes} · ranks {ranks}"
+        if self._shown is None:
+            return f"{nodes} · ranks {ranks}", nodes
+        some = f"{len(self._shown)}", f"{sum(map(len, self._shown.values()))}"
+        whole = f"{some[0]} of {nodes} · ranks {some[1]} of {ranks}"
+        return whole, f"{some[0]}/{nodes} · ranks {some[1]}/{ranks}", f"{some[0]}/{nodes}"
 
     def _found(self) -> dict[str, tuple[int, ...]]:
         nodes = self._model.nodes
