@@ -7,6 +7,8 @@ its beginning: its end goes, but the middle of a long path in it first. Lines of
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from itertools import pairwise
 
 from cockpit.core.text import clip, columns
 
@@ -15,6 +17,7 @@ SIGN = "…"
 LEAST = 16
 """Columns that a path in a sentence keeps; with fewer it would say no more than the sentence's end."""
 
+_SETS = re.compile(r"\w+=")
 _BETWEEN_WORDS = re.compile(r"[\s'\"`(),;=]+")
 
 
@@ -38,6 +41,52 @@ def cut_middle(text: str, width: int, sign: str = SIGN) -> str:
         tail = tail[directory:]
         head = _beginning(text, room - columns(tail))
     return head + sign + tail
+
+
+def cut_command(text: str, width: int, sign: str = SIGN) -> str:
+    """A command in at most this many columns: its program and its script keep their names.
+
+    ``bash …/train.sh --epochs 3``. The script is the first of Python, else a module, else the first of a
+    shell.
+
+    :param text: without controls
+    """
+    cut = cut_middle(text, width, sign)
+    words = list(re.finditer(r"\S+", text))
+    program = next((word for word in words if not _SETS.match(word[0])), None)
+    if cut == text or program is None:
+        return cut
+    after = words[words.index(program) :]
+    modules = [word for before, word in pairwise(after) if before[0] == "-m"]
+    found = [*filter(_ends(".py"), after), *modules, *filter(_ends(".sh"), after)]
+    script = found[0] if found else None
+    name = _name((script or program)[0])
+    runs = _name(program[0])
+    if script is None or script == program:
+        heads = [name if text.startswith(name) else f"{sign}{name}"]
+    else:
+        between = text[program.end() : script.end()].strip(" '\"")
+        gap = " " if between == name else f" {sign}/" if between == script[0].strip("'\"") else f" {sign} "
+        heads = [f"{runs}{gap}{name}", f"{sign}{name}"]
+    rest = text[(script or program).end() :]
+    for head in heads:
+        room = width - columns(head)
+        if columns(rest) <= room:
+            return head + rest
+        if room >= columns(sign) + 1:
+            return f"{head} {cut_middle(rest.lstrip(), room - 1, sign)}"
+        if room >= 0:
+            return head
+    return cut
+
+
+def _ends(suffix: str) -> Callable[[re.Match[str]], bool]:
+    return lambda word: word[0].strip("'\"").endswith(suffix) and not word[0].startswith("-")
+
+
+def _name(word: str) -> str:
+    """The last part of the path of a program, without quotes."""
+    return word.strip("'\"").rsplit("/", 1)[-1]
 
 
 def cut_sentence(text: str, width: int) -> str:

@@ -39,7 +39,7 @@ from cockpit.tui.look.units import BINARY, DECIMAL, clock_text, number_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane, fold
 from cockpit.tui.run.command_list import CommandList, Ran, launched_commands
-from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.detail import Detail, detail_lines
 from cockpit.tui.run.detail_paper import About, Part
 from cockpit.tui.run.event_list import EventList
 from tests.happened import happened
@@ -161,10 +161,15 @@ def drive(pane: TextPane, size: tuple[int, int], script: Script) -> None:
     asyncio.run(main())
 
 
+def about(run: Run, rank: int | None, node: str = "gpu02", **more: Any) -> About:
+    """What a detail of gpu02 or a rank of it is made of."""
+    fields: dict[str, Any] = {"entry": ENTRY, "plan": PLAN, "environ": None, "now": T0 + 120, **more}
+    return About(node, rank, run.model, run.trends, run.metrics, **fields)
+
+
 def show(pane: Detail, run: Run, rank: int | None, node: str = "gpu02", **more: Any) -> None:
     """Show gpu02 or a rank of it."""
-    fields: dict[str, Any] = {"entry": ENTRY, "plan": PLAN, "environ": None, "now": T0 + 120, **more}
-    pane.show(About(node, rank, run.model, run.trends, run.metrics, **fields))
+    pane.show(about(run, rank, node, **more))
 
 
 def drive_detail(
@@ -270,6 +275,19 @@ def test_between_two_looks_at_recorders_a_slow_rank_is_compared_by_its_last_know
     lines = shown(Run().running(), 3, pace=pace)
     assert lines[0].endswith("▲ slow")
     assert row(lines, "work").endswith("3.00 s  others 2.00 s")
+    assert row(lines, "Pace") == "from the probe, work 42 s ago"
+    fresh = shown(Run().running(), 3, pace=phased(works=True))
+    assert row(fresh, "Pace") == "from the probe"
+
+
+def test_the_work_of_a_rank_is_that_of_the_map() -> None:
+    pace = Pace(range(4))
+    for step in range(40):
+        for rank in range(4):
+            pace.stepped(rank, step, T0 + 2.0 * step, span=2.0)
+            pace.worked(rank, step, 1.9 if step == 39 and rank == 3 else 1.0)
+    assert pace.of(3).work == 1.0
+    assert row(shown(Run().running(), 3, pace=pace), "work").endswith("1.00 s  others 1.00 s")
 
 
 def test_a_rank_whose_steps_nobody_tells_says_when_it_went_on() -> None:
@@ -315,11 +333,38 @@ def test_a_running_rank(width: int) -> None:
 
 def test_the_small_pane_leaves_what_stays_to_the_tab() -> None:
     lines = shown(Run().running(), 3, 45, more="3")
-    assert lines[-3].startswith("started    ")
-    assert row(lines, "command") == "deepspeed … train.py --name 'a b'"
+    assert lines[-5].startswith("started    ")
+    assert lines[-4:-1] == [
+        "command    deepspeed --no_ssh --node_rank 1",
+        "           --master_addr gpu01 train.py",
+        "           --name 'a b'",
+    ]
     assert lines[-1] == "3: process, environment, files"
     assert not any("Environment" in line or "threads" in line for line in lines)
     assert shown(Run().running(), None, 45, more="3")[-1] == "3: what was found on it, environment, files"
+
+
+def test_a_command_is_cut_only_where_rows_are_missing_and_then_names_its_script() -> None:
+    sight = about(Run().running(), 3, more="3")
+    least = len(detail_lines(sight, 44))
+    fits: dict[int, list[str]] = {}
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        for rows in range(least, least + 3):
+            await pilot.resize_terminal(45, rows)
+            await pilot.pause()
+            at = next(at for at, line in enumerate(pane.lines) if line.text.startswith("command"))
+            fits[rows] = [line.text[11:] for line in pane.lines[at:-1]]
+            assert len(pane.lines) == rows
+            assert pane.get_content_height(None, None, 45) == least
+            assert pane.rows_cut(45) == 2
+
+    pane = Detail()
+    drive_detail(pane, Run().running(), 3, script, (45, 60), more="3")
+    first, whole = "deepspeed --no_ssh --node_rank 1 ", "--master_addr gpu01 train.py "
+    assert fits[least] == ["deepspeed … train.py --name 'a b'"]
+    assert [fits[least + 1][0], fits[least + 2]] == [first, [first, whole, "--name 'a b'"]]
+    assert "train.py" in fits[least + 1][1]
 
 
 def test_no_time_is_left_to_a_run_that_stands_still_or_stops() -> None:
@@ -455,8 +500,9 @@ def test_a_node(width: int) -> None:
 def test_two_panes_beside_each_other_share_it_without_repeating(rank: int | None) -> None:
     run = Run().running()
     run.tell(123, "survivors", "gpu02", procs=[{"pid": 7, "name": "python", "state": "D"}])
-    whole, now, rest = ({*shown(run, rank, part=part)[1:]} - {""} for part in (Part.ALL, Part.NOW, Part.REST))
-    assert now | rest == whole
+    whole, now, rest = ({*shown(run, rank, part=part)} - {""} for part in (Part.ALL, Part.NOW, Part.REST))
+    head = "gpu02" if rank is None else f"rank {rank}"  # whose it is, and no more
+    assert now | rest == whole | {head}
     assert not now & rest
     changing = "rss   " if rank is not None else "python  pid 7  state D"
     assert any(line.startswith(changing) for line in now)
@@ -471,13 +517,19 @@ def test_what_the_probe_says() -> None:
     told = {"source": "deepspeed", "step": 1234, "age_s": 2.0, "step_s": 0.5, "steps": []}
     ranks = {"3": {"rss_bytes": 1, "progress": told}}
     run.tell(123, "sample", "gpu02", sample={}, ranks=ranks)
-    lines = shown(run, 3)
-    assert "step       1,234 of 5,000, ended 2.0 s ago" in lines
+    lines = shown(run, 3, now=T0 + 124)
+    assert "step       1,234 of 5,000, ended 3.0 s ago" in lines, "it ages after its sample"
+    told_of = phased(works=False)
+    counted = shown(run, 3, now=T0 + 124, pace=told_of)
+    assert "step       1,234 of 5,000" in counted
+    assert row(counted, "last step").endswith(" ago"), "its pace says it, and only that"
     assert "step time  500 ms" in lines
     assert any(line.startswith("probe      on: no recorder: ") for line in lines)
     told["source"] = "optimizer"
     run.tell(124, "sample", "gpu02", sample={}, ranks=ranks)
-    assert "step       29 of 5,000, ended 2.0 s ago" in shown(run, 3), "the log's own count goes on"
+    assert "step       29 of 5,000, ended 2.0 s ago" in shown(run, 3, now=T0 + 124), (
+        "the log's own count goes on"
+    )
 
 
 # What nodes send may be anything

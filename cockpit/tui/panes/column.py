@@ -9,6 +9,8 @@ from textual.geometry import Region, Size
 from textual.layout import Layout, WidgetPlacement
 from textual.widget import Widget
 
+from cockpit.tui.panes.text_pane import TextPane
+
 
 def shared_out(needs: Sequence[int], parts: Sequence[float], room: int) -> list[int]:
     """So many rows for each; where there are too few, who needs less than its part leaves the rest to others.
@@ -33,7 +35,7 @@ def shared_out(needs: Sequence[int], parts: Sequence[float], room: int) -> list[
 
 
 class _Shares(Layout):
-    """What none fills goes to the last one whose height is a fraction."""
+    """What none fills goes to what is cut, and then to the last one whose height is a fraction."""
 
     name = "vertical"
 
@@ -52,9 +54,15 @@ class _Shares(Layout):
             needs.append(rows + gutter.height)
         parts = [self._parts.get(child.id or "", 1.0) for child in children]
         tall = shared_out(needs, parts, size.height) if size.height else needs
+        spare = max(0, size.height - sum(tall))
+        for at, child in enumerate(children):
+            if spare and isinstance(child, TextPane):
+                more = min(spare, child.rows_cut(size.width - child.styles.gutter.width))
+                tall[at] += more
+                spare -= more
         stretched = [at for at, child in enumerate(children) if _is_fraction(child)]
         if greedy and stretched:
-            tall[stretched[-1]] += max(0, size.height - sum(tall))
+            tall[stretched[-1]] += spare
         placed: list[WidgetPlacement] = []
         y = 0
         for child, height in zip(children, tall, strict=True):

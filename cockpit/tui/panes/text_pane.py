@@ -164,6 +164,10 @@ class TextPane(MovingPane):
         width -= self.scrollbar_size_vertical
         return len(self.lines if width in (0, self.scrollable_size.width) else self.build(width))
 
+    def rows_cut(self, width: int) -> int:
+        """How many lines more it would fill if there were rows for what it cuts."""
+        return 0
+
     def rebuild(self) -> None:
         """Build the lines again; nothing is drawn if those on the screen are the same."""
         width = self.scrollable_size.width

@@ -10,7 +10,7 @@ from typing import Any
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import GpuSample, NodeSample
-from cockpit.core.cutting import cut_middle
+from cockpit.core.cutting import cut_command
 from cockpit.core.finding import Finding
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.sources import Output
@@ -92,10 +92,14 @@ class About:
 
 
 class Paper:
-    """Lays out lines for a width."""
+    """Lays out lines for a width.
 
-    def __init__(self, width: int, ascii_only: bool, *, plain: bool = False) -> None:
+    :param rows: of a command of which only the beginning and the end are shown if it needs more
+    """
+
+    def __init__(self, width: int, ascii_only: bool, *, plain: bool = False, rows: int = 1) -> None:
         self.width = width
+        self.rows = rows
         self._letters = ascii_only or plain
         self._ascii = ascii_only
         self.glyphs = ASCII if ascii_only else UNICODE
@@ -208,10 +212,16 @@ def page_lines(sight: About, paper: Paper) -> Iterator[Line]:
 
 
 def more_lines(sight: About, what: str, paper: Paper) -> Iterator[Line]:
-    """The beginning of the command, and where ``what`` is."""
+    """The command, cut where it needs more rows than there are, and where ``what`` is."""
     sign = "~" if paper.glyphs.ascii else "…"
     room = max(8, paper.width - LABEL)
-    yield from paper.row("command", cut_middle(safe(_command(sight), 4000), room, sign))
+    pieces = fold(safe(_command(sight), 4000), room)
+    last = paper.rows - 1
+    if len(pieces) > paper.rows:
+        pieces[last:] = [cut_command("".join(pieces[last:]), room, sign)]
+    for at, piece in enumerate(pieces if pieces[0] else ()):
+        head = Piece(("" if at else "command").ljust(LABEL), "label" if not at else "")
+        yield Line((head, Piece(piece)), LABEL if at else 0, joins=at > 0)
     yield from paper.text(f"{sight.more}: {what}", "label")
 
 

@@ -33,12 +33,13 @@ def node_lines(sight: About, node: Node, paper: Paper) -> Iterator[Line]:
     states = Counter(
         (paper.glyphs.of(rank), rank.text, state_name(rank)) for rank in sight.model.on(node.name)
     )
-    yield from paper.flow(
-        Piece(safe(node.name), "title"),
+    about = [
         Piece(f"  {ranks_named(node.ranks) if node.ranks else 'no ranks'}", "label"),
         *(Piece(f"  {sign} {n} {safe(text, 200)}", role) for (sign, text, role), n in states.most_common()),
-    )
-    if sight.part is not Part.REST:
+    ]
+    rest = sight.part is Part.REST
+    yield from paper.flow(Piece(safe(node.name), "title"), *([] if rest else about))
+    if not rest:
         yield from measured_ago(node, None, sight.now, paper)
         yield from _node_measures(sight, node, paper)
         yield from _gpus(sight, node, paper)

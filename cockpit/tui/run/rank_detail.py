@@ -12,9 +12,9 @@ from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import RankSample
 from cockpit.base.record import rank_log
 from cockpit.core.pace.log_steps import resumed
-from cockpit.core.pace.pace import RankPace
+from cockpit.core.pace.pace import FRESH_STEPS, RankPace
 from cockpit.core.pace.signs import Sign
-from cockpit.core.pace.slow import Slow
+from cockpit.core.pace.slow import LOOKED_AT, Slow
 from cockpit.core.run.model import LIVE, Node, Rank, RankState
 from cockpit.core.run.probes import probe_text
 from cockpit.core.run.trends import LIMIT
@@ -46,6 +46,7 @@ from cockpit.tui.run.stall import may_finish, standing
 def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[Line]:
     local = node.ranks.index(rank.rank) if rank.rank in node.ranks else 0
     slow, late = _slow(sight, rank)
+    rest = sight.part is Part.REST
     pid = f"  pid {safe(rank.pid)}" if rank.pid else ""
     said = "missing" if rank.rank in standing(sight.model)[0] else None if slow is None else "slow"
     state = Piece(f"  {paper.glyphs.of(rank)} {safe(rank.text, 500)}", state_name(rank))
@@ -53,11 +54,11 @@ def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[L
     plain = said == "missing" and rank.state is RankState.RUNNING
     yield from paper.flow(
         Piece(f"rank {rank.rank}", "title"),
-        Piece(f"  {safe(node.name)}:{local}{pid}", "label"),
-        *([] if plain else [state]),
-        *([] if said is None else [Piece(f"  {paper.glyphs.look} {said}", "pace-slow")]),
+        *([] if rest else [Piece(f"  {safe(node.name)}:{local}{pid}", "label")]),
+        *([] if plain or rest else [state]),
+        *([] if said is None or rest else [Piece(f"  {paper.glyphs.look} {said}", "pace-slow")]),
     )
-    if sight.part is not Part.REST:
+    if not rest:
         yield from measured_ago(node, rank, sight.now, paper)
         yield from _work(sight, rank.rank, slow or late, paper)
         yield from _rank_measures(sight, node, rank, local, paper)
@@ -127,7 +128,12 @@ def _work(sight: About, rank: int, slow: Slow | None, paper: Paper) -> Iterator[
     values, typical = steps[-1].compared
     points = [step.compared[0][place] for step in steps]
     name = "step" if not steps[-1].works else "queue" if sight.pace.lags else "work"
-    value = f"{seconds(values[place])}  others {seconds(typical)}"
+    pace = sight.pace.of(rank)
+    usual = {"step": pace.span, "work": pace.work}.get(name)
+    took = values[place]
+    if usual is not None:  # as the map says it; the strip has each step
+        took, typical = usual, median(step.compared[1] for step in steps[-LOOKED_AT:])
+    value = f"{seconds(took)}  others {seconds(typical)}"
     # Equal steps are drawn at half height, so that a slow one stands out.
     high = max(2 * median(step.compared[1] for step in steps), *points)
     yield from paper.measure(name, points, value, "pace-slow" if slow else "rank", high=high)
@@ -137,13 +143,18 @@ def _work(sight: About, rank: int, slow: Slow | None, paper: Paper) -> Iterator[
 
 def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper: Paper) -> Iterator[Line]:
     """How far the rank is."""
-    pace = RankPace() if sight.pace is None else sight.pace.of(rank.rank)
+    pace = _pace_of(sight, rank)
     if pace.sign is not None and rank.state in LIVE:
         yield from _sign(pace.sign, sight.now, paper)
-    if pace.step is None or pace.at is None or (pace.estimated and pace.behind < 2):
-        return  # what its log says of the step is below
+    if pace.step is None or pace.at is None or not _tells_step(pace):
+        return  # what its log and its probe say of the step is below
     about = "~" if pace.estimated else ""
-    yield from paper.heading("Pace", "from its log" if pace.estimated else "from the probe")
+    phases = None if sight.pace is None else sight.pace.phases_of(rank.rank)
+    source = "from its log" if pace.estimated else "from the probe"
+    looked = _looked_ago(sight, rank, pace, phased=phases is not None)
+    if looked and paper.width < len(f"Pace  {source}, {looked}"):
+        source = source.split()[-1]
+    yield from paper.heading("Pace", f"{source}, {looked}" if looked else source)
     age = f", {about}{span_text(max(0.0, sight.now - pace.at))} ago" if rank.state in LIVE else ""
     counted = sight.pace is not None and resumed(sight.pace, sight.metrics.latest.step)
     since = " since it started" if counted and not pace.estimated else ""
@@ -153,7 +164,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
         yield from paper.row("behind", text, "warning" if pace.behind > 1 else "")
     elif pace.behind_s is not None and rank.sample is not None and rank.sample.progress is not None:
         yield from paper.row("behind", f"{seconds(pace.behind_s)} behind the first")
-    if sight.pace is not None and (phases := sight.pace.phases_of(rank.rank)) is not None:
+    if sight.pace is not None and phases is not None:
         yield from paper.phases(phases, sight.pace.about)
     apart = slow or late
     more = ""
@@ -172,6 +183,26 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if late is not None:
         yield from paper.row("enqueues late", more, "pace-slow")
         yield from paper.row("next", "a profile: NCCL's recorder does not say how long GPUs compute")
+
+
+def _looked_ago(sight: About, rank: Rank, pace: RankPace, *, phased: bool) -> str:
+    """How old the work and the phases are, where some steps have ended since the last one with any."""
+    front = None if sight.pace is None else sight.pace.front
+    if sight.pace is None or front is None or pace.work_at is None or rank.state not in LIVE:
+        return ""
+    if front[1] - pace.work_at <= FRESH_STEPS * (sight.pace.usual() or 0.0):
+        return ""
+    what = "enqueue lag" if sight.pace.lags else "work"
+    return f"{what}{' and phases' if phased else ''} {span_text(max(0.0, sight.now - pace.work_at))} ago"
+
+
+def _pace_of(sight: About, rank: Rank) -> RankPace:
+    return RankPace() if sight.pace is None else sight.pace.of(rank.rank)
+
+
+def _tells_step(pace: RankPace) -> bool:
+    """Whether the last step, and how long ago it ended, is said of its pace."""
+    return pace.step is not None and pace.at is not None and (not pace.estimated or pace.behind > 1)
 
 
 def _sign(sign: Sign, now: float, paper: Paper) -> Iterator[Line]:
@@ -246,7 +277,11 @@ def _readings(sight: About, rank: int, paper: Paper) -> Iterator[Line]:
     number_now = progress.step if progress is not None and counted else reading.step
     step = "" if number_now is None else f"{number_now:,}"
     total = f" of {reading.total:,}" if step and reading.total is not None else ""
-    age = "" if progress is None else f", ended {span_text(max(0.0, progress.age_s))} ago"
+    age = ""
+    if progress is not None and not _tells_step(_pace_of(sight, state)):
+        measured = sight.model.nodes[state.node].sampled_at
+        since = progress.age_s + (0.0 if measured is None else sight.now - measured)
+        age = f", ended {span_text(max(0.0, since))} ago"
     took = reading.step_s if progress is None or progress.step_s is None else progress.step_s
     goes_on = live and may_finish(sight.model) and not sight.model.watch.stalled
     left = sight.metrics.time_left_of(rank, sight.now) if goes_on else None
