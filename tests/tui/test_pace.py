@@ -445,7 +445,7 @@ def test_only_lines_that_are_looked_at_are_made() -> None:
 
 
 def test_node_ranges_are_whole_at_80_columns() -> None:
-    shown = drawn(sight(run(1024, 12, slow=13, since=0), 128), 74, 12)
+    shown = drawn(sight(run(1024, 12, slow=13, since=0), 128), 74, 14)
     assert any("gpu[110-127] 880-1023" in line for line in shown)
     assert not any("…" in line for line in shown)
 
@@ -483,3 +483,35 @@ def test_the_rank_that_failed_has_a_row_with_its_sign(every: bool, over: bool) -
     assert cells[-1].role == "pace-0", "no step went on there"
     assert any(line.startswith("X") for line in drawn(replace(seen, ascii_only=True), 100, 30))
     assert any("~59" in line and "12-14" in line for line in drawn(replace(seen, every=False), 100, 7))
+
+
+@pytest.mark.parametrize("stretch", STRETCHES)
+@pytest.mark.parametrize("took", [0.5, 2.0])
+def test_a_run_younger_than_what_would_be_shown_has_the_whole_width(
+    stretch: float | None, took: float
+) -> None:
+    pace = Pace(range(4))
+    for step in range(20):
+        for rank in range(4):
+            pace.stepped(rank, step, START + took * step, exact=False)
+    now = START + took * 19 + 0.3
+    seen = Sight(pace, Metrics(), {"gpu001": range(4)}, now, stretch=stretch)
+    shown = drawn(seen, 160)
+    (row,) = [line for line in shown if "gpu001" in line]
+    (axis,) = [line for line in shown if line.endswith("now")]
+    assert row.count(CELL) >= 0.85 * (len(axis) - row.index(CELL))
+    assert min(axis.split()[:-1]) >= time.strftime("%H:%M:%S", time.localtime(START - took))
+    assert ("whole run" in "".join(shown)) == (stretch is not None)
+
+
+@pytest.mark.parametrize("standing", [50.0, 3000.0])
+@pytest.mark.parametrize("height", [8, 40])
+def test_the_last_steps_before_a_stall_stay_on_the_screen(standing: float, height: int) -> None:
+    seen = replace(sight(run(8, 3000), 1), now=START + 5998 + standing, stalled=True)
+    shown = drawn(seen, 80, height)
+    (row,) = [line for line in shown if "gpu000" in line]
+    assert any("no step" in line for line in shown)
+    assert row.count(CELL) > 20
+    text = replace(seen, plain=True)
+    (row,) = [line for line in drawn(text, 80, height) if "gpu000" in line]
+    assert row.count(SHADES[1]) >= 10

@@ -10,7 +10,7 @@ from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.heat import Heat, Window
 from cockpit.core.pace.pace import Pace
 from cockpit.tui.pace.curves import beside
-from cockpit.tui.pace.lines import lines_at_most, pace_lines
+from cockpit.tui.pace.lines import LEAST_S, lines_at_most, pace_lines
 from cockpit.tui.pace.map_lines import CELL, HALF
 from cockpit.tui.pace.view_model import WHOLE, Frame, Sight
 from cockpit.tui.panes.text_pane import Line, Piece
@@ -55,7 +55,7 @@ def test_a_curve_with_nothing_to_draw_takes_no_lines() -> None:
     metrics = logged(pace)
     seen = replace(sight(pace, 2), metrics=metrics)
     for now, names in ((START + 30, ["loss", "work", "tokens/s"]), (START + 10_000, [])):
-        shown = drawn(replace(seen, now=now), 100, 30)
+        shown = drawn(replace(seen, now=now, stretch=600.0), 100, 30)
         assert [line.split()[0] for line in shown if line[1:5] in ("loss", "work", "toke")] == names
         assert any("gpu000" in line for line in shown)
 
@@ -163,8 +163,12 @@ def test_the_whole_run_takes_the_whole_width(steps: int) -> None:
 
 
 def test_before_the_first_step_nothing_is_drawn() -> None:
-    (row,) = [line for line in drawn(replace(sight(run(16, 5), 2), now=START + 9)) if "gpu000" in line]
-    assert 5 <= row.count(CELL) <= 6, row
+    pace = Pace(range(16))
+    for step in range(5):
+        for rank in range(16):
+            pace.stepped(rank, step, START + 0.3 * step)
+    (row,) = [line for line in drawn(replace(sight(pace, 2), now=START + 1.2)) if "gpu000" in line]
+    assert 1.5 / LEAST_S <= row.count(CELL) <= 1.5 / LEAST_S + 1, row
 
 
 @pytest.mark.parametrize("every", [False, True])
@@ -172,7 +176,7 @@ def test_a_pane_is_as_high_as_what_it_draws_while_the_run_stands_still(every: bo
     pace = run(16)
     seen = replace(sight(pace, 8, every=every), metrics=logged(pace), stalled=True, missing=frozenset([13]))
     for now in (START + 119, START + 10_000):
-        still = replace(seen, now=now)
+        still = replace(seen, now=now, stretch=600.0)
         assert lines_at_most(still, 90) == len(drawn(still, 90, 60)), "of a high pane no row stays empty"
         for height in range(3, 40):
             shown = drawn(still, 90, height)

@@ -44,7 +44,8 @@ def test_it_is_as_high_as_there_is_room(rows: int, lines: int) -> None:
 
 def test_it_ends_in_one_sentence_of_what_is_known() -> None:
     assert said(sight())[-1] == " 2.00 s a step; ranks alike within 2 %"
-    assert said(sight(works=False))[-1] == " ", "whole steps are alike on all ranks, and said beside the bars"
+    whole = said(sight(works=False))[-1]
+    assert whole == " steps alike within 1 %", "how long one takes is beside the bars"
     assert said(sight(saves=(60, 160)))[-1].endswith("; a checkpoint takes 12 s")
     slow = said(sight(range(150, 201)))
     assert slow[-1] == " 3.00 s a step; rank 3 works 49 % longer since step 150"
@@ -75,6 +76,33 @@ def test_of_steps_that_only_logs_tell_none_is_left_out(took: float) -> None:
     bars = next(line for line in said(seen) if line.startswith(" step time"))[11:72]
     assert " " not in bars.strip()
     assert len(bars.strip()) > 40
+
+
+def told(*spans: float) -> Sight:
+    """Four ranks whose logs alone tell of steps that took so long."""
+    pace, at = Pace(range(4)), NOW
+    for step, span in enumerate(spans, 1):
+        at += span
+        for rank in range(4):
+            pace.stepped(rank, step, at, exact=False)
+    return Sight(pace, Metrics(), {"a": range(4)}, at, stretch=WHOLE, tall=9)
+
+
+def test_how_long_steps_take_is_said_where_only_logs_tell() -> None:
+    assert said(told(*[0.5] * 60))[-1] == " steps alike within 1 %"
+    for before, now, how in ((0.5, 1.5, "200 % longer"), (3.0, 2.0, "33 % shorter"), (2.0, 2.2, "alike")):
+        steps = told(*[before] * 20, *[now] * 20)
+        assert f" steps {how}" in said(steps)[-1]
+        assert not steps.pace.slow()
+    assert said(told(*[2.0] * 20, *[3.0] * 20))[-1].endswith(" since step 21")
+    assert said(told(*[3.0] * 20, *[2.0] * 12, 2.5))[-1].endswith(" shorter since step 21"), "but the last"
+    assert said(told(*[2.0] * 20, 30.0, *[2.0] * 9))[-1] == " steps alike within 1 %", "but for a pause"
+    assert said(told(*[2.0, 3.0] * 10))[-1] == " the last 10 steps took ~2.00 s to 3.00 s"
+
+
+def test_it_is_there_as_soon_as_there_are_some_steps() -> None:
+    assert [strip_height(told(*[1.0] * steps), 45) for steps in (0, 1, 3, 5)] == [0, 0, 0, 11]
+    assert [strip_height(told(*[60.0] * steps), 45) for steps in (1, 2, 3)] == [0, 0, 11]
 
 
 def test_beside_the_bars_is_what_a_step_usually_takes() -> None:

@@ -24,6 +24,8 @@ WIDTHS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14
 
 GROWTH = 1.02
 """Columns of the whole run are the next power of this wide: at most one in fifty is before its first step."""
+LEAST_S = 0.1
+"""Seconds of a column of the whole run at least: two times of day below the columns are not the same."""
 FRAME = ("notes and the names of columns", "times of day")
 """The lines around the rows of the map."""
 ROOM = 1000
@@ -32,6 +34,9 @@ FEWEST = 24
 """Columns that the map keeps where phases are beside it."""
 UNKNOWN_S = 1.0
 """Seconds of a column while nobody knows how long a step takes."""
+STANDING = 2 / 3
+"""The part of the columns that the time since the last step takes at most, unless it is chosen how much is
+shown."""
 
 
 EMPTY = (
@@ -210,15 +215,25 @@ def _frame(sight: Sight, width: int, found: Shown) -> Frame:
 
 
 def column_width(sight: Sight, columns: int) -> float:
-    """Seconds of a column."""
+    """Seconds of a column; of a run that is younger than what is to be shown, those of the whole run."""
     least = sight.pace.usual() or UNKNOWN_S
-    if sight.stretch is None:
-        return next((each for each in WIDTHS if each >= least), least)
-    if sight.stretch < WHOLE:
-        return sight.stretch / columns
-    exact = max(WIDTHS[0], (sight.now - (sight.pace.began_at or sight.now) + least) / columns)
+    exact = max(LEAST_S, (sight.now - (sight.pace.began_at or sight.now) + least) / columns)
     # What was drawn is of use again only while columns are as wide.
-    return float(WIDTHS[0] * GROWTH ** math.ceil(math.log(exact / WIDTHS[0], GROWTH)))
+    whole = float(WIDTHS[0] * GROWTH ** math.ceil(math.log(exact / WIDTHS[0], GROWTH)))
+    if sight.stretch is not None:
+        return min(whole, sight.stretch / columns)
+    last = sight.pace.last_at
+    if last is not None:
+        least = max(least, (sight.now - last) / (STANDING * columns))
+    return min(whole, next((each for each in WIDTHS if each >= least), least))
+
+
+def _stretch_name(sight: Sight, frame: Frame) -> str:
+    """How much of the past is shown, where that was chosen."""
+    chosen = sight.stretch
+    if chosen is not None and frame.window.wide < chosen / frame.window.columns:
+        chosen = WHOLE
+    return STRETCHES[chosen]
 
 
 def _heading(sight: Sight, frame: Frame) -> Line:
@@ -229,7 +244,7 @@ def _heading(sight: Sight, frame: Frame) -> Line:
         notes += slowing(sight.pace, frame)
     return Line(
         (
-            Piece(f" {STRETCHES[sight.stretch]}".ljust(frame.label + 1)[: frame.label + 1], "label"),
+            Piece(f" {_stretch_name(sight, frame)}".ljust(frame.label + 1)[: frame.label + 1], "label"),
             *placed(notes, frame.window.columns),
             heading(frame.columns, work=sight.pace.works),
         )

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby, islice, takewhile
 from statistics import median
 
-from cockpit.core.pace.heat import Window
+from cockpit.core.pace.heat import STALL, Window
 from cockpit.core.pace.medians import middle
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.pauses import Pause, pauses
@@ -39,10 +39,13 @@ NONE, LOW, ROW = 30, 36, 4
 curve has one more line for so many."""
 STACKED = 22
 """Rows of a screen with stacked panes below which there is none; from there on it is one line."""
-FEWEST_S = 5.0
-"""Seconds of steps below which there is no past to draw."""
+FEWEST = 3
+"""Steps below which there is no past to draw."""
 MANY = 4
 """A column in so many may be a checkpoint; of more, none is drawn, since no step would be seen."""
+CHANGED, LOOKED_BACK = 0.25, 1000
+"""By how much steps must be longer or shorter than before to be said so, where no work is known, and how many
+are looked at."""
 SAMPLES = 3
 """Of the steps looked at, so many in a row in which one rank was slow are worth a mark."""
 
@@ -56,8 +59,7 @@ def strip_height(sight: Sight, rows: int, *, narrow: bool = False) -> int:
         return 0
     if sight.doing and not narrow:
         return min(len(sight.doing), rows - NONE + 3)
-    began, front = sight.pace.began_at, sight.pace.front
-    if began is None or front is None or front[1] - began < FEWEST_S:
+    if len(sight.pace.steps) < FEWEST or _alike(sight.pace) is None:
         return 0
     if narrow:
         return int(rows >= STACKED)
@@ -274,6 +276,9 @@ def sentence(sight: Sight, paused: Sequence[Pause], *, timed: bool = False) -> l
     """
     pace = sight.pace
     said = []
+    changed = None if pace.works else _changed(pace)
+    if changed is not None:
+        said.append(changed)
     if not timed and (usual := pace.usual()) is not None:
         said.append(f"{'' if pace.exact else '~'}{seconds(usual)} a step")
     slow = pace.slow()
@@ -287,10 +292,52 @@ def sentence(sight: Sight, paused: Sequence[Pause], *, timed: bool = False) -> l
         said.append(by.text)
     if not slow and (apart := _apart(pace)) is not None and apart < EXCESS:
         said.append(f"ranks alike within {max(1, math.ceil(100 * apart))} %")
+    if not said and (alike := _alike(pace)) is not None:
+        said.append(alike)
     saved = [pause.seconds for pause in paused if pause.saved]
     if saved:
         said.append(f"a checkpoint takes {span_text(median(saved))}")
     return said
+
+
+def _changed(pace: Pace) -> str | None:
+    """By how much steps are longer or shorter than before, and since which one; None: they are not.
+
+    Whole steps are alike on all ranks: that says nothing of who makes them so.
+    """
+    late = STALL * (pace.usual() or math.inf)
+    newest = [one for one in _spans(pace, LOOKED_BACK) if one[1] <= late]
+    usual = median([span for _, span in newest[:LOOKED_AT]]) if len(newest) >= LOOKED_AT else 0.0
+    many = sum(1 for _ in takewhile(lambda one: abs(one[1] / usual - 1) <= CHANGED, newest)) if usual else 0
+    earlier = [span for _, span in newest[many : many + LOOKED_AT]]
+    if many < NEEDED or len(earlier) < LOOKED_AT // 2:
+        return None
+    before = median(earlier)
+    if max(usual, before) < (1 + CHANGED) * min(usual, before):
+        return None
+    # Times of lines in a log are blurred: the first ones are on their way to what is usual now.
+    many += sum(1 for _ in takewhile(lambda one: abs(one[1] / before - 1) > EXCESS, newest[many:]))
+    how = "longer" if usual > before else "shorter"
+    return f"steps {100 * abs(usual / before - 1):.0f} % {how} since step {newest[many - 1][0]:,}"
+
+
+def _alike(pace: Pace) -> str | None:
+    """How far the last steps are apart, without those that began late; None: not known."""
+    spans = [span for _, span in _spans(pace, LOOKED_AT)]
+    if len(spans) < FEWEST - 1:
+        return None
+    usual = median(spans)
+    known = [span for span in spans if span <= STALL * usual]
+    least, most = min(known), max(known)
+    if most - least < EXCESS * usual:
+        return f"steps alike within {max(1, math.ceil(100 * (most - least) / usual))} %"
+    return f"the last {len(known)} steps took {'' if pace.exact else '~'}{seconds(least)} to {seconds(most)}"
+
+
+def _spans(pace: Pace, count: int) -> list[tuple[int, float]]:
+    """Of so many last steps those whose length is known, newest first, and how long each took."""
+    newest = ((step.step, step.typical_span) for step in islice(pace.steps.newest(), count))
+    return [(step, span) for step, span in newest if span > 0]
 
 
 def _apart(pace: Pace) -> float | None:
