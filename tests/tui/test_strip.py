@@ -13,7 +13,7 @@ from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.pace import Pace
 from cockpit.tui.pace.strip import strip_height, strip_lines
 from cockpit.tui.pace.view_model import WHOLE, Sight
-from tests.tui.scenes import SCENES, Scene, goes_well, healthy, paces, played, settled, text_of
+from tests.tui.scenes import SCENES, Scene, goes_well, healthy, nothing, paces, played, settled, text_of
 from tests.tui.stage import NOW, Stage
 
 WIDTH = 90
@@ -190,26 +190,34 @@ def test_the_rank_that_failed_is_marked_in_the_map() -> None:
     assert row[46:].split()[2] == "13"
 
 
+def launched() -> Stage:
+    stage = Stage(["gpu01", "gpu02"], 8, created=time.time() - 34)
+    for entry in stage.manifest.nodes:
+        stage.happens(entry.name, kind="supervisor_started", at=time.time() - 30, probe="auto")
+        stage.happens(entry.name, kind="link", at=time.time() - 34, state="ok")
+    for rank in range(8):
+        stage.happens("gpu01", kind="rank_started", at=time.time() - 12, rank=rank, pid=7 + rank)
+    return stage
+
+
 def test_before_the_first_step_it_says_what_ranks_do() -> None:
     def imports(stage: Stage) -> None:
-        for rank in range(8):
+        for rank in range(7):
             stage.prints(rank, "FutureWarning: pynvml is deprecated\n")
-
-    def launched() -> Stage:
-        stage = Stage(["gpu01", "gpu02"], 8, created=time.time() - 34)
-        for entry in stage.manifest.nodes:
-            stage.happens(entry.name, kind="supervisor_started", at=time.time() - 30, probe="auto")
-            stage.happens(entry.name, kind="link", at=time.time() - 34, state="ok")
-        for rank in range(8):
-            stage.happens("gpu01", kind="rank_started", at=time.time() - 12, rank=rank, pid=7 + rank)
-        return stage
 
     (text,) = shown(Scene(launched, imports), (140, 45))
     assert "◌ starting" in text.splitlines()[0]
     assert "starting, 34 s after the launch" in text
-    assert "ranks 0-7: started 12 s ago, torch not imported" in text
+    assert "ranks 0-6: started 12 s ago, torch not imported  " in text
+    assert "rank 7: started 12 s ago, torch not imported, no output yet" in text
     assert "ranks 8-15: waiting for the launcher" in text
     assert "FutureWarning" in text
+
+
+def test_that_nobody_has_printed_anything_is_said_once() -> None:
+    (text,) = shown(Scene(launched, nothing), (140, 45))
+    assert "ranks 0-7: started 12 s ago, torch not imported" in text
+    assert text.count("no output") == 1
 
 
 def is_slow(stage: Stage) -> None:

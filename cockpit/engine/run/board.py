@@ -263,12 +263,15 @@ class Board:
     def doing(self, now: float) -> list[str]:
         """What ranks do before the first step, in lines.
 
+        Who has not printed anything is said only where others have.
+
         :param now: unix seconds
         """
         logs, homes = self.book.logs, {rank: each.node for rank, each in self.model.ranks.items()}
 
         def printed(rank: int) -> bool:
-            return self.manifest.foreign is not None or logs.size(logs.number((homes[rank], rank))) > 0
+            known = self.manifest.foreign is None and self.book.lines
+            return not known or logs.size(logs.number((homes[rank], rank))) > 0
 
         builds = {rank: name for rank, (name, _) in self.building.items()}
         return doing(self.model, now, builds=builds, entered=self._entered, printed=printed)
