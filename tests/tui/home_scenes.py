@@ -64,8 +64,8 @@ def measure(folder: RunFolder) -> None:
     """The memory of a GPU, which fills up."""
     began, gib, dice = folder.manifest.created, 1 << 30, random.Random("vram")
     for at in range(1, 42):
-        used = 70 + 0.24 * at - dice.uniform(0, 0.4) * (at < 41)
-        gpu = GpuSample(0, memory_bytes=round(used * gib), memory_total_bytes=80 * gib)
+        used = 130 + 0.24 * at - dice.uniform(0, 0.4) * (at < 41)
+        gpu = GpuSample(0, memory_bytes=round(used * gib), memory_total_bytes=140 * gib)
         with (folder.path / FILE).open("ab") as file:
             file.write(measured(began + 60 * at, "gpu01", Sample(NodeSample(), {}, (gpu,))).line())
 

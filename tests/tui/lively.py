@@ -77,7 +77,7 @@ def samples(node: str, ranks: Sequence[int], stuck: int) -> Iterator[tuple[float
                 "index": index,
                 "name": "H200",
                 "utilisation_percent": dice.randint(4, 20) if saving else dice.randint(91, 99),
-                "memory_bytes": round((112 + index * 0.3 + dice.uniform(-3, 3)) * (1 << 30)),
+                "memory_bytes": round((133 + index * 0.3 + dice.uniform(-1, 1)) * (1 << 30)),
                 "memory_total_bytes": 140 << 30,
                 "processes": {},
             }

@@ -128,14 +128,15 @@ def sized(names: Sequence[str], slots: int, age_s: float = 700.0, stuck: int = -
     return stage
 
 
-def trains(stage: Stage, steps: int = 26, *, ago_s: float = 0.3, lost: str = "") -> None:
+def trains(stage: Stage, steps: int = 26, *, ago_s: float = 0.3, lost: str = "", fills: bool = False) -> None:
     """Some output: of rank 0, and of all ranks at once.
 
     :param ago_s: in a picture, how long ago the last step was over
     :param lost: there, a node that nothing has come from for 14 s
+    :param fills: there, the memory of GPUs fills up
     """
     if stage.lively:
-        trains_lively(stage, ago_s, lost)
+        trains_lively(stage, ago_s, lost, fills=fills)
         return
     for step in range(1190, 1190 + steps):
         loss = 2.4 - (step - 1190) * 0.004
@@ -155,14 +156,15 @@ def goes_well(stage: Stage) -> None:
     stage.samples("gpu06", gpu=89)
 
 
-def trains_lively(stage: Stage, ago_s: float, lost: str) -> None:
+def trains_lively(stage: Stage, ago_s: float, lost: str, *, fills: bool) -> None:
     """Every rank prints each step, when it is over."""
     for step, took, ago in lively.steps(ago_s):
         for rank in stage.model.ranks.values():
             if rank.node != lost or ago > 14:
                 stage.prints(rank.rank, lively.said(step, rank.rank, took))
         if step % 10 == 0:
-            stage.prints(0, f"[INFO] [timer.py:264] global_step={step}, MemAllocated=9.71GB\n")
+            used = max(124.31, 136.4 - 0.31 * (lively.LAST - step) if fills else 0.0)
+            stage.prints(0, f"[INFO] [timer.py:264] global_step={step}, MemAllocated={used:.2f}GB\n")
         stage.printed(ago)
 
 
@@ -368,7 +370,7 @@ def everyone_trains(stage: Stage) -> None:
 
 def fails(stage: Stage) -> None:
     """Rank 13 fails, and its launcher ends the other ranks of its node."""
-    trains(stage, ago_s=4.9)
+    trains(stage, ago_s=4.9, fills=True)
     stage.fails_first(13)
     stage.printed(4.4)
     for rank in (8, 9, 10, 11, 12, 14, 15):

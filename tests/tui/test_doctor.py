@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from cockpit.base.checkup_answers import GpuUser
 from cockpit.config import Config
 from cockpit.core.doctor.diagnosis import diagnosis
-from cockpit.core.doctor.node_checks import Looks
+from cockpit.core.doctor.node_checks import Look, Looks
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError
@@ -44,7 +45,7 @@ class App(BaseApp):
 def sick() -> Looks:
     unreached = CockpitError("connection refused", where="gpu08", hint="start sshd there")
     busy = gpu(3, memory_bytes=38 * GB, users=(GpuUser(4711, 38 * GB, "python", "ada"),))
-    return looks(
+    found = looks(
         {
             3: facts(torch="2.11.0"),
             7: facts(torch="2.11.0"),
@@ -54,6 +55,14 @@ def sick() -> Looks:
             8: look(machine="", errors=(unreached,)),
         }
     )
+    return replace(found, nodes={name: h200(one) for name, one in found.nodes.items()})
+
+
+def h200(one: Look) -> Look:
+    """The GPUs of all other pictures."""
+    for index in range(8 if one.condition is not None else 0):
+        one = gpu(index, name="NVIDIA H200", memory_total_bytes=150 * GB)(one)
+    return one
 
 
 def saying(found: Looks) -> Callable[[], Awaitable[Diagnosis]]:
