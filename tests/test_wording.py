@@ -53,8 +53,17 @@ def test_messages(folder: str) -> None:
     assert not found, "\n".join(found)
 
 
-def test_readme() -> None:
-    assert _FOUND.findall((REPO / "README.md").read_text()) == []
+PAGES = sorted([REPO / "README.md", REPO / "CHANGELOG.md", *(REPO / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages(page: Path) -> None:
+    text = " ".join(page.read_text().split())
+    found = [
+        f"…{text[max(0, one.start() - 40) : one.end() + 40]}…: rather {PHRASES[one[0].lower()]!r}"
+        for one in _FOUND.finditer(text)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_a_phrase_is_found() -> None:

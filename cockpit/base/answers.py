@@ -257,7 +257,7 @@ class FoldersAnswer(Definition):
 
 class RemoveAnswer(Definition):
     """whether the folder is `gone`, the `bytes` that were freed, why something is `left` of it, and whether
-    asking again goes on (`late`)"""
+    asking again continues (`late`)"""
 
     gone: bool = bound(gate.FLAG)
     bytes: int = bound(gate.SIZE, 0)
@@ -374,7 +374,7 @@ class OtherJob(Definition):
 
 
 class Stuck(Definition):
-    """A process that cannot be looked at."""
+    """A process that cannot be inspected."""
 
     pid: int = bound(gate.PID)
     name: str = bound(Text(255))
@@ -383,7 +383,7 @@ class Stuck(Definition):
 
 class SeekAnswer(Definition):
     """the ranks' main processes, jobs of other users, their other Python programs, processes that cannot be
-    looked at; `why` a program that was named is not among them"""
+    inspected; `why` a program that was named is not among them"""
 
     ranks: Tuple[FoundRank, ...] = bound(ListOf(Of(FoundRank), gate.RANKS_A_NODE))
     others: Tuple[OtherJob, ...] = bound(ListOf(Of(OtherJob), 1000), ())

@@ -84,7 +84,7 @@ def refused_login(error: asyncssh.PermissionDenied, target: Target, missing: lis
     """Whom sshd has refused, and what may be missing."""
     user, text, about = target.config.user, str(error).lower(), ""
     if "trivial" in text:
-        what, hint = "login refused: it lets anybody in, and asks for no key", "ask its admin"
+        what, hint = "login refused: its sshd accepts anyone without authentication", "ask its admin"
     elif "too many" in text:
         what = f"too many keys offered as {user}"
         about = "many-keys"

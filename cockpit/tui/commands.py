@@ -112,7 +112,7 @@ EVERY: tuple[Command, ...] = (
     _home(
         "look_nodes",
         "o",
-        "look on nodes for runs and jobs that are not known here: a hostfile, or names",
+        "search nodes for runs and jobs that are not known here: a hostfile, or names",
         "other nodes",
         "A job that cockpit did not start is listed too; enter watches it.",
         55,

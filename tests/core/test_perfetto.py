@@ -98,9 +98,9 @@ def test_what_is_not_whole_and_what_is_too_large_is_said_with_its_rank(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cut = gzip.compress(MADE.text().encode())[:-20]
-    with pytest.raises(TraceError, match="the trace of rank 7 is not whole: "):
+    with pytest.raises(TraceError, match="the trace of rank 7 is incomplete: "):
         written(RankTrace(7, "a", io.BytesIO(cut)))
-    with pytest.raises(TraceError, match="the trace of rank 7 is not whole: "):
+    with pytest.raises(TraceError, match="the trace of rank 7 is incomplete: "):
         written(RankTrace(7, "a", io.BytesIO(b"\x1f\x8bx")))
     monkeypatch.setattr(perfetto, "MOST", 100)
     with pytest.raises(TraceError, match="the trace of rank 7 is larger than "):

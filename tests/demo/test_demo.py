@@ -124,7 +124,7 @@ def test_what_is_kept_if_that_was_wanted_and_that_without_torch_no_rank_is_calle
     demos.assert_nothing_left()
     (kept,) = list_runs()
     assert kept.model().done
-    assert f"what was recorded is kept: cockpit logs {kept.name}" in demos.text()
+    assert f"the recorded run is saved: cockpit logs {kept.name}" in demos.text()
 
 
 @pytest.mark.slow

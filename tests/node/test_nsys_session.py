@@ -110,7 +110,7 @@ def test_what_is_broken_is_said(folder: Path, how: str) -> None:
 
 
 def test_a_job_that_cockpit_has_not_started_has_none() -> None:
-    assert "cockpit has not started it" in why("")
+    assert "cockpit did not start it" in why("")
 
 
 def test_an_nsys_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -534,7 +534,7 @@ def test_windows(played: Played) -> None:
     why = "its probe counts no steps: there is no memory file system at /dev/shm"
     assert asked(targets=other).ranks[0].why == why
     assert asked("cpu", targets=other).ranks[0].why == ""
-    assert asked(dir="").ranks[0].why == "cockpit has not started it, so there is no probe in it"
+    assert asked(dir="").ranks[0].why == "cockpit did not start it, so it has no probe"
     data = played.path.read_bytes()
     played.path.write_bytes(data[:8] + (2).to_bytes(8, sys.byteorder) + data[16 : ring.ORDER])
     assert (asked().ranks[0].step, asked().ranks[0].why) == (3, "its probe is that of an earlier cockpit")

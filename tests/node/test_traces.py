@@ -481,12 +481,12 @@ TRACE = Made().step(1, 0, 100).op("aten::mm", 0, 10).text()
         (b'{"traceEvents": 7}', "it is not a trace: it has no traceEvents"),
         (b'{"traceEvents": []}', "it has no operation in it"),
         (b'{[]: []}', "it is not JSON"),
-        (TRACE[:-40].encode(), "it is not whole: it ends in the middle"),
-        (TRACE[:300].encode(), "it is not whole: it ends in the middle"),
+        (TRACE[:-40].encode(), "it is incomplete: it ends in the middle"),
+        (TRACE[:300].encode(), "it is incomplete: it ends in the middle"),
         (b'{"a": %s1%s}' % (200_000 * b"[", 200_000 * b"]"), "one of its values is nested too deep"),
         (b'{"traceEvents": [%s' % (200_000 * b'{"a":'), "one of its values is nested too deep"),
-        (gzip.compress(TRACE.encode())[:-30], "it is not whole: Compressed file ended"),
-        (b"\x1f\x8bnot really", "it is not whole: "),
+        (gzip.compress(TRACE.encode())[:-30], "it is incomplete: Compressed file ended"),
+        (b"\x1f\x8bnot really", "it is incomplete: "),
     ],
 )  # fmt: skip
 def test_what_is_no_whole_trace_is_refused_in_a_sentence(data: bytes, why: str) -> None:

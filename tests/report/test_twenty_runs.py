@@ -275,13 +275,13 @@ def _sentences(told: dict[str, Any]) -> list[str]:
         f"2 ranks on 1 node (localhost), {told['launcher']}",
         f", after {_lasted(told['took_s'])}, exit code {told['code']}",
         f"{pace['steps']} steps, {pace['first']} to {pace['last']}{span}",
-        f"first step over after {about}{_lasted(pace['begun_s'])}",
+        f"first step finished after {about}{_lasted(pace['begun_s'])}",
     ]
     for one in told["curves"]:
         first, last, least, most = (
             _value(one[name], one["unit"]) for name in ("first", "last", "least", "most")
         )
-        line = f"{one['name']}: {first} to {last}, least {least}, most {most} at step {one['most_at']}"
+        line = f"{one['name']}: {first} to {last}, min {least}, max {most} at step {one['most_at']}"
         many = f"{one['odd']} step{'' if one['odd'] == 1 else 's'}"
         found.append(
             line + (f"; not a number in {many}, from step {one['odd_from']} on" if one["odd"] else "")

@@ -23,7 +23,7 @@ from cockpit.errors import CockpitError, Exit
 if TYPE_CHECKING:
     from argparse import Namespace
 
-CHOOSE = "which ones? RUN, --older-than, --larger-than, --state or --keep"
+CHOOSE = "select runs with RUN, --older-than, --larger-than, --state or --keep"
 
 
 def parser() -> Parser:
@@ -174,7 +174,7 @@ def _show(found: Survey, kept: Mapping[str, str], strays: Strays, wanted: Wanted
             out(f"{run.run}: {where}")
     if found.strays and (strays or not wanted.names):
         why = {id(place): text for place, text in strays}
-        out_lines(["", "on nodes, of runs that are not known here:"] if found.runs else [])
+        out_lines(["", "run folders on nodes that this machine has no record of:"] if found.runs else [])
         rows = [("RUN", "NODE", "OWNER", "AGE", "SIZE", "FOLDER", "")]
         table([*rows, *(_stray_row(place, why.get(id(place), "")) for place in found.strays)])
     if found.more:
@@ -223,7 +223,7 @@ def _listed(
     elif found.runs and not any(kept[run.run] == "" for run in found.runs):
         say("nothing to remove")
     elif found.runs:
-        say(f"nothing was removed; {CHOOSE}")
+        say(f"nothing removed; {CHOOSE}")
     return Exit.OK
 
 

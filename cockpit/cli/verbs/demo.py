@@ -81,7 +81,7 @@ def main(words: list[str]) -> int:
                 if _stopped_elsewhere(folder):
                     await_others(made.folder, OTHERS_S)
                 if args.keep:
-                    left = f"what was recorded is kept: cockpit logs {quote(name)}"
+                    left = f"the recorded run is saved: cockpit logs {quote(name)}"
                 elif there := [str(path) for path in saved_by_hand(folder)]:
                     left = f"its run is kept with the stacks and files taken in it: {', '.join(there)}"
                 else:

@@ -130,7 +130,8 @@ def _lines(report: Report, lang: str) -> Iterator[str]:
         for step in report.row.steps(lang):
             yield f"  {said('next: {}', step.text)}"
     if report.waited:
-        yield said("only followed: {}", named(report.waited, lang))
+        text = "waiting for it: {}" if report.how == "stalled" else "failed as a consequence: {}"
+        yield said(text, named(report.waited, lang))
     if report.ended_too:
         yield said("failed after it: {}", named(report.ended_too, lang))
     for found in notable(report.nccl, lang):

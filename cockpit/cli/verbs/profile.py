@@ -102,7 +102,7 @@ def parser() -> Parser:
         help="a run's name, a part of it, or: last; a hostfile (-: stdin), for any job; show RUN [N]: what "
         "profile N of a run says (default: the newest)",
     )
-    made.add_argument("more", metavar="RUN [N]", nargs="*", help="after show")
+    made.add_argument("more", metavar="RUN [N]", nargs="*", help="with show: the run, and which profile")
     group = made.add_argument_group("what to profile")
     group.add_argument(
         "--kind",

@@ -43,7 +43,7 @@ def parser() -> Parser:
         metavar="N",
         help=f"play at once, N times as fast as it was (1 to {SPEEDS[-1]})",
     )
-    add_flag(made, "--plain", "print the states at --at, also on a terminal")
+    add_flag(made, "--plain", "print the state at --at as text, even on a terminal")
     add_flag(made, "--json", "the same as one JSON object")
     add_theme(made)
     return made

@@ -94,7 +94,7 @@ def parser() -> Parser:
     add_flag(
         group,
         "--git-diff",
-        "keep the changes to tracked files (at most 1 MB) for report and compare; by default only their hash",
+        "save the diff of tracked files at launch (at most 1 MB) for report and compare; else only its hash",
     )
     add_flag(group, "--no-collect", "leave a profiled run's reports on the nodes")
     terminal.add_options(made)

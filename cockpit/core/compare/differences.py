@@ -31,7 +31,7 @@ def differences(before: RunReport, after: RunReport) -> tuple[Difference, ...]:
     """All of them, without those that any two runs have."""
     was, now = before.what, after.what
     program = changes(_unnamed(was.program, before.run), _unnamed(now.program, after.run))
-    launch = changes(_launch(before), _launch(after), word="host file or nodes")
+    launch = changes(_launch(before), _launch(after), word="hostfile")
     versions = list(_values("version", was.versions, now.versions, before.run, after.run))
     code = [_code(one, now.cwd) for one in versions if one.name == GIT]
     driver = [one._replace(kind="driver") for one in versions if one.name == DRIVER]

@@ -68,7 +68,7 @@ def measures(before: RunReport, after: RunReport) -> tuple[Measure, ...]:
             for one in found
             if one.name in THROUGHPUT.values()
         ]
-    found.append(Measure("first step over after", "s", before.course.begun_s, after.course.begun_s))
+    found.append(Measure("first step finished after", "s", before.course.begun_s, after.course.begun_s))
     return tuple(one for one in found if one.before is not None or one.after is not None)
 
 

@@ -68,8 +68,8 @@ def loss_table(found: Losses) -> Table | None:
         for row in found.rows
     ]
     return Table(
-        f"loss by {found.by}: medians of a stretch from there on",
-        (f"  {found.by}", "before", "after", "more"),
+        f"loss by {found.by} (medians, each up to the next row)",
+        (f"  {found.by}", "before", "after", "change"),
         rows,
         1,
     )

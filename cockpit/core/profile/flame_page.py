@@ -53,7 +53,7 @@ def _page(
     yield f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
     yield f'<h1>{escape(title)}</h1><p class="dim">{escape(facts)}</p>'
     for rank, frames in differ.items():
-        yield f'<h2>Where <span class="odd">rank {rank}</span> is for longer than the others</h2><table>'
+        yield f'<h2>Where <span class="odd">rank {rank}</span> spends more time than the others</h2><table>'
         yield "<tr><th>rank</th><th>others</th><th>more</th><th>in</th></tr>"
         for one in frames:
             share, others, more = (f"{100 * part:.0f} %" for part in (one.share, one.others, one.more))

@@ -128,7 +128,7 @@ def _unpacked(trace: RankTrace) -> Iterator[bytes]:
         while piece := file.read(_PIECE):
             yield piece
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceError(f"the trace of rank {trace.rank} is not whole: {error}") from None
+        raise TraceError(f"the trace of rank {trace.rank} is incomplete: {error}") from None
 
 
 def _header(name: str, length: int) -> bytes:

@@ -33,7 +33,7 @@ def plot(curve: Curve) -> Iterator[str]:
     yield f'<span class="{top}">{escape(number(high, curve.unit))}</span>'
     yield f'<span class="low">{escape(number(low, curve.unit))}</span></div>' if high > low else "</div>"
     yield f'<div class="axis"><span>step {begin:,.0f}</span><span>{end:,.0f}</span></div>'
-    said = f"least {least}, most {most} at step {curve.most_at:,.0f}"
+    said = f"min {least}, max {most} at step {curve.most_at:,.0f}"
     if curve.odd and curve.odd_from is not None:
         said += f"; not a number {curve.odd:,} times, from step {curve.odd_from:,.0f} on"
     yield f'<p class="dim">{escape(said)}</p></figure>'

@@ -84,7 +84,8 @@ def why_lines(why: Why) -> Iterator[str]:
         yield f"means: {why.meaning}"
     yield from (f"next: {step.text}" for step in why.steps)
     if why.waited:
-        yield f"only followed: {ranks_named(why.waited)}"
+        label = "waiting for it" if why.how == "stalled" else "failed as a consequence"
+        yield f"{label}: {ranks_named(why.waited)}"
     if why.failed_too:
         yield f"failed after it: {ranks_named(why.failed_too)}"
 
@@ -128,7 +129,7 @@ def course_lines(course: Course) -> Iterator[str]:
     if course.mean_s is None:
         yield "how long a step takes is not known: no two of them have times of their own"
     if course.begun_s is not None:
-        yield f"first step over after {about}{lasted(course.begun_s)}"
+        yield f"first step finished after {about}{lasted(course.begun_s)}"
 
 
 def phase_lines(course: Course) -> Iterator[str]:
@@ -151,8 +152,8 @@ def wall_lines(wall: Goodput | None) -> Iterator[str]:
     )
     yield f"wall time {lasted(wall.wall_s)}: {parts}"
     if wall.lost_steps is None:
-        else_ = "else " if wall.parts.get("lost") else ""
-        yield f"what {else_}was lost is not known: no checkpoint is"
+        other = "other " if wall.parts.get("lost") else ""
+        yield f"{other}lost steps unknown: no checkpoint was seen"
     elif wall.lost_steps:
         about = "~" if "lost" in wall.estimated else ""
         yield f"lost: {about}{counted(wall.lost_steps, 'step')} since the last checkpoint"
@@ -181,11 +182,11 @@ def series_lines(series: Lineage | None) -> Iterator[str]:
 
 
 def curve_line(curve: Curve) -> str:
-    """``loss: 10.9 to 2.31, least 2.29, most 10.9 at step 1``."""
+    """``loss: 10.9 to 2.31, min 2.29, max 10.9 at step 1``."""
     first, last, least, most = (
         number(value, curve.unit) for value in (curve.first, curve.last, curve.least, curve.most)
     )
-    text = f"{curve.name}: {first} to {last}, least {least}, most {most} at step {curve.most_at:,.0f}"
+    text = f"{curve.name}: {first} to {last}, min {least}, max {most} at step {curve.most_at:,.0f}"
     if curve.odd and curve.odd_from is not None:
         text += f"; not a number in {counted(curve.odd, 'step')}, from step {curve.odd_from:,.0f} on"
     return text

@@ -39,7 +39,7 @@ def tails(
     matter(ranks_of(model.watch.culprits), "it holds up the others")
     matter([rank.rank for rank in islice(model.failures(), 2)], "it failed")
     if speaks is not None:
-        whys.setdefault(speaks, "its log says most about the training")
+        whys.setdefault(speaks, "its log reports training progress")
     matter(sorted(model.ranks)[:1], "the first rank")
     with closing(SpooledLogs(folder)) as logs:
         found = [_tail(logs, source, why) for source, why in list(whys.items())[:most]]

@@ -127,13 +127,13 @@ class Trace:
         """The next piece, as long as what is not understood yet: each character is tried twice at most."""
         rest = len(self._text) - self._at
         if self._ended:
-            raise BadTrace("it is not whole: it ends in the middle" if self._text else "it is empty")
+            raise BadTrace("it is incomplete: it ends in the middle" if self._text else "it is empty")
         if rest > LONGEST:
             raise BadTrace("it is not JSON, or one of its values is longer than %d MB" % (LONGEST >> 20))
         try:
             data = self._file.read(max(_PIECE, rest))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise BadTrace("it is not whole: %s" % (str(error) or "gzip")) from None
+            raise BadTrace("it is incomplete: %s" % (str(error) or "gzip")) from None
         self._left -= len(data)
         if self._left < 0:
             raise BadTrace("it has more than %s, unpacked" % _size(self._most_bytes))

@@ -120,7 +120,7 @@ class Finder:
             except NodeError as error:
                 self._why = error.what
         else:
-            self._why = "cockpit has not started it, so there is no probe in it"
+            self._why = "cockpit did not start it, so it has no probe"
         self._rings = Rings(place)
         self._rings.look()
 
@@ -171,7 +171,7 @@ def ready(said: Ring) -> None:
     if said.broken:
         raise Unable("its probe has stopped: %s" % said.broken)
     if not said.steps:
-        raise Unable("it has not ended a step yet")
+        raise Unable("it has not finished a step yet")
 
 
 def usual_s(said: Ring, before: int = ring.MOST_STEP, last: int = LAST) -> Optional[float]:

@@ -139,7 +139,7 @@ def find(folder: str, file: str, pid: int) -> Session:
 
 def _profile(folder: str) -> Mapping[str, Any]:
     if not folder:
-        raise NoSession("cockpit has not started it, so it is in no session of nsys")
+        raise NoSession("cockpit did not start it, so it is in no nsys session")
     try:
         profile: Mapping[str, Any] = read_record(folder).get("profile") or {}
     except NodeError as error:

@@ -26,13 +26,13 @@ LABEL, SPARK, SPARK_LEAST = 11, 30, 8
 
 WELCOME: Sequence[tuple[str, str, str]] = (
     ("d", "cockpit demo", "a healthy run of 4 ranks"),
-    ("h", "cockpit demo --fault hang", "one rank hangs: who, and where"),
-    ("c", "cockpit demo --fault crash", "one rank fails: who, and why"),
+    ("h", "cockpit demo --fault hang", "a rank hangs: which one, and where"),
+    ("c", "cockpit demo --fault crash", "a rank fails: which one, and why"),
 )
 OWN: Sequence[tuple[str, str]] = (
     ("cockpit doctor HOSTFILE", "are they fit, what to type if not"),
     ("cockpit run HOSTFILE -- train.py", "launch on every node and watch"),
-    ("cockpit attach HOSTFILE", "watch what runs there already"),
+    ("cockpit attach HOSTFILE", "watch a job already running there"),
 )
 
 

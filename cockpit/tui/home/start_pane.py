@@ -8,7 +8,7 @@ from cockpit.tui.panes.text_pane import Line, Piece, TextPane, hanging
 
 START: Sequence[tuple[str, str]] = (
     ("cockpit run HOSTFILE -- train.py ARGS", "launch on every node and watch"),
-    ("cockpit attach HOSTFILE | --slurm JOB", "watch what runs already, whoever started it"),
+    ("cockpit attach HOSTFILE | --slurm JOB", "watch a job that is already running"),
     ("cockpit doctor HOSTFILE", "are these nodes fit to run"),
     ("cockpit demo --fault hang", "try it here: real training, 4 ranks, no GPU"),
 )

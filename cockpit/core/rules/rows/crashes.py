@@ -222,7 +222,7 @@ ROWS: tuple[Row, ...] = (
         checks=frozenset({"gpu Xid"}),
         signs=(r"\bNVRM: Xid \([^)\n]{1,40}\): \d",),
         severity="warning",
-        means="The NVIDIA driver reported an error of a GPU (Xid): the number tells program from hardware.",
+        means="The NVIDIA driver reported a GPU error (Xid); its number shows whether program or hardware is at fault.",
         zh="NVIDIA 驱动报告了 GPU 错误（Xid）：看编号可以区分程序问题和硬件问题。",
         next=(XIDS_SAID,),
         source="NVIDIA Xid catalogue",
@@ -300,7 +300,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="sigsegv-silent",
         ends=frozenset({"SIGSEGV", "silent"}),
-        means="It crashed in native code (a segmentation fault) without a word.",
+        means="It crashed in native code (a segmentation fault), without any message.",
         zh="原生代码发生段错误（SIGSEGV）而崩溃，没有任何输出。",
         next=(_FAULTHANDLER, _CORE),
         source="Linux signal(7)",
@@ -308,7 +308,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="sigabrt-silent",
         ends=frozenset({"SIGABRT", "silent"}),
-        means="Native code aborted it (SIGABRT) without a word: a failed check in a library, or a watchdog.",
+        means="Native code aborted it (SIGABRT) without a message: a failed check in a library, or a watchdog.",
         zh="被原生代码中止（SIGABRT），没有任何输出：库里某项检查失败，或 watchdog 触发。",
         next=(_FAULTHANDLER, _CORE),
         source="SimpleTuner#759",

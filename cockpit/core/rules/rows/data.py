@@ -47,7 +47,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="loader-exited",
         signs=(r"\bDataLoader worker \(pid\(s\) [\d, ]{1,400}\) exited unexpectedly\b",),
-        means="A data loader's worker is gone without a word: killed, out of memory, or it crashed.",
+        means="A data loader's worker exited without a message: killed, out of memory, or it crashed.",
         zh="DataLoader worker 退出了，没有留下任何输出：被杀、内存不足或崩溃。",
         next=(
             Next("dmesg -T | tail -30", "killed for memory, or a crash?", "看是内存不足还是崩溃"),

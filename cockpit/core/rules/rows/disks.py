@@ -90,7 +90,7 @@ ROWS: tuple[Row, ...] = (
             ),
             Next(
                 "",
-                "The same second on many nodes: it was the server. Else: who replaced the file?",
+                "If many nodes failed in the same second, it was the file server; otherwise find what replaced the file.",
                 "如果许多节点在同一秒出错，就是服务器的问题；否则查是谁替换了文件。",
             ),
         ),

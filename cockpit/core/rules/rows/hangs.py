@@ -62,7 +62,7 @@ ROWS: tuple[Row, ...] = (
         next=(
             Next(
                 "py-spy dump --native --pid PID",
-                "on that rank: who holds the GIL, in which call?",
+                "on that rank: shows which thread holds the GIL, and in which call",
                 "看谁占着 GIL、停在哪个调用",
             ),
             Next("dmesg -T | grep -i xid", "has its GPU failed?", "看 GPU 是否出错"),

@@ -287,12 +287,12 @@ ROWS: tuple[Row, ...] = (
             r"Software caused connection abort|Connection reset by peer|Connection closed by (?:remote )?peer"
             r"|remote process exited or there was a network error",
         ),
-        means="The rank at the other end has ended, and who says so is not the cause.",
+        means="The peer rank exited; the rank that reports it is not the cause.",
         zh="对端 rank 已经退出；报这个错的 rank 不是起因。",
         next=(
             Next(
                 "",
-                "Look for the rank that failed first: who prints this only lost the connection to it.",
+                "Look for the rank that failed first: a rank that prints this only lost its connection.",
                 "找最先出错的 rank；打印这句的 rank 只是和它断了连接。",
             ),
             Next(
@@ -333,17 +333,17 @@ ROWS: tuple[Row, ...] = (
             r"\bEI0002: ",
             r"\bEI0006: ",
         ),
-        means="An Ascend NPU waited for another rank until HCCL's timeout: that rank ended, or did not come.",
+        means="An Ascend NPU waited for another rank until HCCL's timeout: that rank exited, or did not join.",
         zh="昇腾 NPU 等待其他 rank 直到 HCCL 超时：对方已退出或没有进入通信。",
         next=(
             Next(
                 "",
-                "Look for the rank that failed first, or that says nothing.",
+                "Look for the rank that failed first, or that printed nothing.",
                 "找最先出错或没有输出的 rank。",
             ),
             Next(
                 "export HCCL_CONNECT_TIMEOUT=1800 HCCL_EXEC_TIMEOUT=1800",
-                "if ranks only come late, as after a long compile",
+                "if ranks are only late, as after a long compile",
                 "如果只是来得晚（如编译很久），就加大超时",
             ),
             Next(

@@ -24,7 +24,7 @@ ROWS: tuple[Row, ...] = (
                 *("numpy", "triton", "transformers", "flash_attn"),
             )
         ),
-        means="Ranks with other versions of Python or of a package may fail, hang or compute something else.",
+        means="Ranks with other versions of Python or of a package may fail, hang or compute different results.",
         zh="各 rank 的 Python 或软件包版本不一致，可能导致出错、卡住或计算结果不同。",
         next=(_SAME_PACKAGE, Next("--python PATH", "the same Python everywhere", "所有节点用同一个 Python")),
         severity="warning",
@@ -33,7 +33,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="code-differs",
         checks=frozenset({"differs_code"}),
-        means="Ranks with other code than the rest hang in collectives, or compute something else.",
+        means="Ranks with other code than the rest hang in collectives, or compute different results.",
         zh="代码和其他节点不一致的 rank 会卡在 collective 里，或计算结果不同。",
         next=(
             Next(

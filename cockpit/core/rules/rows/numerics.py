@@ -53,7 +53,7 @@ ROWS: tuple[Row, ...] = (
             _nan("grad norm"),
         ),
         severity="warning",
-        means="The loss or the gradients are no numbers: what was learned after that is lost.",
+        means="The loss or gradients are NaN or infinite; training after that point is lost.",
         zh="loss 或梯度变成了 NaN/Inf，之后的训练都白费了。",
         next=(
             Next(

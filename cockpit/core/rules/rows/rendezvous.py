@@ -154,7 +154,7 @@ ROWS: tuple[Row, ...] = (
             r"\b[Tt]imed out after \d{1,6} seconds waiting for clients\. \d{1,6}/\d{1,6} clients joined",
             r"\bRanks? [\d, ]{1,400} failed to pass monitoredBarrier\b",
         ),
-        means="Some ranks never came: they died at their start, were not launched, or cannot reach rank 0.",
+        means="Some ranks never joined: they died at startup, were not launched, or cannot reach rank 0.",
         zh="有 rank 一直没有来：启动时就退出了、没有被启动，或连不上 rank 0。",
         next=(
             Next(
@@ -186,7 +186,7 @@ ROWS: tuple[Row, ...] = (
         id="reverse-lookup-fails",
         signs=(r"\bThe hostname of the client socket cannot be retrieved\. err=",),
         severity="info",
-        means="Addresses of nodes have no names (reverse DNS): the start is slower, nothing else.",
+        means="Node addresses have no reverse DNS; this only slows startup.",
         zh="节点的 IP 地址没有反向解析：只会让启动变慢，没有其他影响。",
         next=(
             Next(

@@ -1,4 +1,4 @@
-"""Rules of the verdict, by what they look at: ends, steps, recorders, stacks.
+"""Rules of the verdict, by what they read: ends, steps, recorders, stacks.
 
 Their order, and what holds for every verdict, is in ``core.stacks.verdict``.
 """

@@ -110,7 +110,7 @@ def together(case: Case) -> Finding | None:
         detail = "They wait for their GPUs; what those wait for is not in the stacks."
         steps = (Step("nvidia-smi", "are the GPUs busy?"), *STEPS)
     elif part.kind == "rendezvous":
-        detail = "The ranks are there and do not find each other: address, port, or firewall."
+        detail = "The ranks are running but cannot reach each other: check address, port, firewall."
     headline = f"{every_text(case.waiting, 'waits', 'wait')} in {part.what}"
     facts = (case.wait_fact(), case.unheard_fact())
     return Finding("together", headline, 0, part.where, detail, facts, steps=steps)
