@@ -276,7 +276,7 @@ def theme(text: str) -> str:
 def add_theme(group: argparse._ActionsContainer) -> None:
     """In which theme the app is drawn."""
     text = "draw the app in this theme (default: that of your settings); cockpit help themes"
-    group.add_argument("--theme", type=theme, metavar="NAME", default="", help=text)
+    group.add_argument("--theme", type=theme, metavar="NAME", help=text)
 
 
 def whole(what: str, least: int = 0, most: int | None = None) -> Callable[[str], int]:

@@ -117,15 +117,15 @@ def needed() -> None:
         raise CockpitError("--tui needs a terminal", hint="leave it out to print text")
 
 
-def fly(flight: Flight, *, read_only: bool, theme: str, notify: str | None = None) -> int:
+def fly(flight: Flight, *, read_only: bool, theme: str | None, notify: str | None = None) -> int:
     """Open the app, as :func:`flown` does, where no event loop runs yet."""
     return asyncio.run(flown(flight, read_only=read_only, theme=theme, notify=notify))
 
 
-async def flown(flight: Flight, *, read_only: bool, theme: str, notify: str | None = None) -> int:
+async def flown(flight: Flight, *, read_only: bool, theme: str | None, notify: str | None = None) -> int:
     """Open the app and wait until it is left; return the exit code.
 
-    :param theme: in which it is drawn; empty: in that of the settings
+    :param theme: in which it is drawn; None: in that of the settings
     :param notify: the command that gets calls; None: that of the settings
 
     :raises CockpitError: the start failed, or the config is wrong
