@@ -432,7 +432,7 @@ WHY = obj(
         "rule": "string: the rule that explains it; empty: none does",
         "meaning": "string: what happened, in one sentence; empty: no rule explains it",
         "steps": each("what to do next, best first", STEP),
-        "waited": "string: ranks that only followed",
+        "waited": "string: ranks that failed as a consequence, or waited for it",
         "failed_too": "string: ranks that failed after it",
     },
     null=True,
@@ -1287,7 +1287,7 @@ SCHEMAS: dict[str, Schema] = {
                 "what to do, the most likely to help first",
                 obj("one", {"command": "string: to type; empty: none", "reason": "string: what it is for"}),
             ),
-            "waited": "string: ranks that only followed, such as 0-3,7",
+            "waited": "string: ranks that failed as a consequence, or waited for it, such as 0-3,7",
             "failed_too": "string: ranks that failed after it",
             "findings": each(
                 "what else is wrong, by what NCCL says: none of it need be why", obj("a finding", FINDING)

@@ -15,6 +15,7 @@ from cockpit.core.finding import Finding, Rule
 from cockpit.core.masks import mask_of
 from cockpit.core.run.watch_messages import packed, unpacked
 from cockpit.core.stacks import verdict as verdicts
+from cockpit.core.stacks.case import state_fact
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import KINDS, RULES, verdict
 from tests.core.fates import end
@@ -172,7 +173,12 @@ WAITERS = {"all_reduce": ALL_REDUCE, "deepspeed": DEEPSPEED, "ddp": BACKWARD}
         (still(USER, threads=[Thread("holder", 2, False, False, HOLDER)]), "lock", "sure", "lock"),
         (still(USER, state="T", call=""), "stopped", "sure", "kill -CONT 41001"),
         (still(USER, gil=True, call="clock_nanosleep"), "gil", "sure", "GIL"),
-        (still(USER, state="D", call="read", wchan="nfs_wait"), "io", "sure", "state D, in read"),
+        (
+            still(USER, state="D", call="read", wchan="nfs_wait"),
+            "io",
+            "sure",
+            "read() and cannot be interrupted",
+        ),
         (
             still(QUEUE, call="read", target="pipe", children=(Child(7, "python3", "Z"),)),
             "loader",
@@ -199,6 +205,25 @@ def test_the_rank_that_all_others_wait_for_is_named(
     assert "rank 1 " in found.what
     if waiters != "ddp":
         assert "all_reduce" in "".join([found.what, *found.evidence])
+
+
+@pytest.mark.parametrize(
+    ("state", "call", "beside", "words"),
+    [
+        ("S", "clock_nanosleep", "", "rank 0: sleeps in clock_nanosleep"),
+        ("S", "clock_nanosleep", "It sleeps.", "rank 0: in clock_nanosleep"),
+        ("S", "", "It sleeps.", ""),
+        ("R", "", "", "rank 0: runs"),
+        ("D", "read", "", "rank 0: cannot be interrupted (D), in read"),
+        ("D", "read", "It is in read() on /data and cannot be interrupted: a disk.", ""),
+        ("T", "", "", "rank 0: stopped (T)"),
+        ("Z", "", "", "rank 0: dead, not reaped (Z)"),
+    ],
+)
+def test_the_state_of_a_process_is_a_word_that_is_not_said_twice(
+    state: str, call: str, beside: str, words: str
+) -> None:
+    assert state_fact(dump(0, USER, state=state, call=call), beside) == words
 
 
 def test_it_is_said_where_the_rank_is_and_who_waits() -> None:

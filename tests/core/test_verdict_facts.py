@@ -81,6 +81,15 @@ def polling(frames: Sequence[Frame], **facts: object) -> Told:
 # Steps
 
 
+def test_ranks_that_do_the_same_at_one_place_are_in_one_fact() -> None:
+    deeper = (*USER[:1], Frame("outer", "./train.py", 20), *USER[1:])
+    sleep = still(USER, call="clock_nanosleep")
+    found = verdict(knowing(snapshot(4, sleep, {1: still(deeper, call="clock_nanosleep")}), 0.2))
+    assert [fact for fact in found.evidence if "data.py" in fact] == [
+        "ranks 0-3: sleep at data.py:118 read_shard"
+    ]
+
+
 def test_while_steps_go_on_nobody_hangs() -> None:
     sleeper = snapshot(4, still(ALL_REDUCE), {1: SLEEPS})
     assert named(verdict(sleeper), "absent", 1, certainty="sure")

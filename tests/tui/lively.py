@@ -33,7 +33,6 @@ FOUND = {
     "evidence": [
         "63 ranks in all_reduce for 50 s, same in 2 of 2 samples, 1.0 s apart",
         "rank 13 has not moved either",
-        "rank 13: state D, in read",
     ],
 }
 """What the watch finds there: the same as the stack screen beside it."""

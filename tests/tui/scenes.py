@@ -213,7 +213,7 @@ READS = {
     "evidence": [
         "flight recorder: #4210 complete on all 64, #4211 entered by 63, not by 13",
         "63 ranks in all_reduce, same in 2 of 2 samples, 1.8 s apart",
-        "rank 13: state D, waits in nfs_wait_bit_killable",
+        "rank 13 has not moved either",
     ],
     "certainty": "sure",
     "severity": "error",

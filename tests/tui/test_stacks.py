@@ -14,7 +14,7 @@ from textual.binding import Binding
 from textual.pilot import Pilot
 
 from cockpit import paths
-from cockpit.base.stacks.dump import Frame
+from cockpit.base.stacks.dump import Frame, Thread
 from cockpit.config import Config
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_within
@@ -32,6 +32,7 @@ from cockpit.tui.stacks import recompute
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.screen import StackScreen
+from cockpit.tui.stacks.thread_list import ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
 from cockpit.tui.stacks.verdict_bar import BarText, VerdictBar
 from cockpit.tui.stacks.view_model import filtered, look
@@ -340,15 +341,23 @@ def test_leaving_is_called_what_it_does_to_the_run(monkeypatch: pytest.MonkeyPat
     asyncio.run(main())
 
 
+def test_the_name_of_a_thread_is_cut_only_where_it_does_not_fit() -> None:
+    thread = Thread("Thread-1 (_count_steps)", 7, False, False, (Frame("_heard", "./train.py", 3),))
+    (line,) = ThreadList().item_lines(thread, None, 44)
+    assert line.text == "Thread-1 (_count_steps) sleeps _heard"
+    (line,) = ThreadList().item_lines(thread, None, 34)
+    assert len(line.text) <= 34
+
+
 def test_in_a_low_terminal_a_key_shows_the_whole_verdict() -> None:
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-64"], (80, 24)) as (app, pilot, _):
-            assert "rank 13: state D, in read" not in text_of(app)
+            assert "rank 13 has not moved either" not in text_of(app)
             await pilot.press("v")
-            await until(pilot, lambda: "rank 13: state D, in read" in text_of(app), "all of it")
+            await until(pilot, lambda: "rank 13 has not moved either" in text_of(app), "all of it")
             assert "a network file system." in text_of(app)
             await pilot.press("v")
-            await until(pilot, lambda: "rank 13: state D, in read" not in text_of(app), "in short")
+            await until(pilot, lambda: "rank 13 has not moved either" not in text_of(app), "in short")
 
     asyncio.run(main())
 

@@ -95,7 +95,7 @@ class Report:
     :param end: how it ended
     :param row: what that means
     :param end_line: where its launcher says how it ended
-    :param waited: ranks that only followed: they waited for it, or were stopped
+    :param waited: ranks that failed as a consequence: they waited for it, or were stopped
     :param ended_too: ranks that failed after it
     :param nccl: what NCCL says it uses
     """

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.kinds import python_frames
 from cockpit.core.masks import mask_of, ranks_of
-from cockpit.core.stacks.class_facts import ClassPart
+from cockpit.core.stacks.class_facts import ClassPart, union
 from cockpit.core.stacks.facts import Facts
-from cockpit.core.stacks.words import does_words, number_text, ranks_words
+from cockpit.core.stacks.words import USUAL, does_words, number_text, ranks_words, state_text
 from cockpit.core.time_text import rounded_span
 
 EVIDENCE = 6
@@ -67,6 +70,14 @@ class Case(Facts):
         at = f" at {part.where}" if part.where not in ("", beside) else ""
         return f"{ranks_words(part.ranks)}: {does_words(part.text, part.ranks)}{at}"
 
+    def part_facts(self, parts: Iterable[ClassPart]) -> Iterator[str]:
+        """What classes do, as evidence: those that do the same at the same place in one fact."""
+        alike: dict[tuple[str, str], list[ClassPart]] = defaultdict(list)
+        for part in parts:
+            alike[part.text, part.where].append(part)
+        for same in alike.values():
+            yield self.part_fact(replace(same[0], ranks=union(same)))
+
     def suspect_fact(self, part: ClassPart) -> str:
         """Whether a suspect moves, as evidence that comes after :meth:`wait_fact`."""
         if self.looks < 2:
@@ -90,13 +101,22 @@ class Case(Facts):
         return f"no answer from {ranks_words(mask_of(self.unheard))}: {told}"
 
 
-def state_fact(dump: Dump) -> str:
-    """The state of a rank's process, as evidence."""
+def state_fact(dump: Dump, beside: str = "") -> str:
+    """The state of a rank's process, as evidence: ``rank 7: sleeps in clock_nanosleep``.
+
+    :param beside: the sentence beside it, of which nothing is repeated
+    """
     process = dump.process
     if process is None or not process.state:
         return ""
-    told = f"rank {dump.rank}: state {process.state}"
-    return f"{told}, in {process.call}" if process.call else told
+    state = USUAL.get(process.state) or state_text(process.state)
+    word = state.partition(" (")[0]
+    told = "" if re.search(rf"\b{word}\b", beside) else state
+    call = "" if f"in {process.call}()" in beside else process.call
+    if not told and not call:
+        return ""
+    join = ", " if state != word else " "
+    return f"rank {dump.rank}: {join.join(filter(None, (told, call and f'in {call}')))}"
 
 
 def kept(told: Iterable[str]) -> tuple[str, ...]:

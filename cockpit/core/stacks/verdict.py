@@ -69,7 +69,7 @@ def verdict(snapshot: Snapshot) -> Finding:
 
 def _unknown(case: Case) -> Finding:
     """What is left."""
-    facts = [case.part_fact(one) for one in [*case.others, *case.waits]]
+    facts = [*case.part_facts([*case.others, *case.waits])]
     detail = "A single sample can't show which ranks are moving." if case.looks < 2 else ""
     facts.append(case.unheard_fact())
     return Finding("unknown", "Inconclusive", 0, "", detail, tuple(facts), steps=(MORE,))

@@ -26,8 +26,25 @@ _OF_ONE = re.compile(
     r"|\bits\b(?= (device|data loader|event loop|end,|own code))"
 )
 
+STATES = {
+    "D": "cannot be interrupted (D)",
+    "T": "stopped (T)",
+    "t": "stopped by a debugger (t)",
+    "Z": "dead, not reaped (Z)",
+    "X": "dead",
+}
+"""States of a process that are worth mentioning."""
+
+USUAL = {"R": "runs", "S": "sleeps"}
+"""The other ones."""
+
 WORDS = 40
 """Characters a set of ranks may take in a sentence; longer ones are counted."""
+
+
+def state_text(state: str) -> str:
+    """What the kernel says about a process: ``sleeps (S)``."""
+    return STATES.get(state) or (f"{USUAL[state]} ({state})" if state in USUAL else f"state {state}")
 
 
 def place_text(frame: Frame | None) -> str:

@@ -10,9 +10,10 @@ from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.cutting import cut_sentence
 from cockpit.core.inferred import with_mark
 from cockpit.core.stacks.classes import RankClass
+from cockpit.core.stacks.words import STATES
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
-from cockpit.tui.stacks.labels import STATES, count_text, cut, frame_text
+from cockpit.tui.stacks.labels import count_text, cut, frame_text
 
 CLOSE = 12
 """With this many classes or more, there are no empty lines between them."""

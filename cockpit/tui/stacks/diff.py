@@ -14,11 +14,12 @@ from cockpit.core.cutting import cut_middle
 from cockpit.core.inferred import MARK
 from cockpit.core.masks import count
 from cockpit.core.stacks.snapshot import Snapshot
+from cockpit.core.stacks.words import STATES
 from cockpit.core.time_text import span_text
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.meanings import MEANINGS
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane
-from cockpit.tui.stacks.labels import STATES, cut
+from cockpit.tui.stacks.labels import cut
 from cockpit.tui.stacks.view_model import Sight
 
 FOLD = 3

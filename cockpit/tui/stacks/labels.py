@@ -1,4 +1,4 @@
-"""How stacks are written for people: rank sets, frames, states."""
+"""How stacks are written for people: rank sets and frames."""
 
 from __future__ import annotations
 
@@ -8,23 +8,6 @@ from cockpit.base.stacks.dump import Frame
 from cockpit.core.inferred import words
 from cockpit.core.masks import count
 from cockpit.core.stacks.snapshot import Place
-
-STATES = {
-    "D": "cannot be interrupted (D)",
-    "T": "stopped (T)",
-    "t": "stopped by a debugger (t)",
-    "Z": "dead, not reaped (Z)",
-    "X": "dead",
-}
-"""States of a process that are worth mentioning."""
-
-USUAL = {"R": "runs (R)", "S": "sleeps (S)"}
-"""The other ones."""
-
-
-def state_text(state: str) -> str:
-    """What the kernel says about a process: ``sleeps (S)``."""
-    return STATES.get(state) or USUAL.get(state, f"state {state}")
 
 
 def count_text(mask: int) -> str:

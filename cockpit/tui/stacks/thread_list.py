@@ -6,17 +6,20 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from rich.cells import cell_len
+
 from cockpit.base.stacks.dump import Child, Dump, Frame, Thread
 from cockpit.core.cutting import cut_middle
 from cockpit.core.inferred import MARK
 from cockpit.core.stacks.recursion import folded
 from cockpit.core.stacks.snapshot import Place
+from cockpit.core.stacks.words import STATES, state_text
 from cockpit.core.time_text import span_text
 from cockpit.engine.stacks.ask import option_words
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
-from cockpit.tui.stacks.labels import STATES, cut, home_text, state_text
+from cockpit.tui.stacks.labels import cut, home_text
 
 FOLD = 3
 """This many library frames in a row or more become one line."""
@@ -59,12 +62,15 @@ class ThreadList(ListPane[Thread]):
 
     def item_lines(self, item: Thread, before: Thread | None, width: int) -> Sequence[Line]:
         """Its name, its state, its innermost frame."""
-        state, role = thread_state(item)
-        name = cut(item.name, max(8, width // 2 - 4))
-        pieces = [Piece(f"{name:<12} ", ""), Piece(f"{state:<6}", role)]
-        left = width - sum(len(piece.text) for piece in pieces) - 1
-        if item.frames and left > 6:
-            pieces.append(Piece(f" {cut(item.frames[-1].name, left)}", "label"))
+        dump = self._sight.dump if self._sight is not None else None
+        state, role = thread_state(item, state_of(item, dump))
+        does = f"{state:<6}"
+        frame = f" {item.frames[-1].name}" if item.frames else ""
+        name = cut(item.name, max(8, width // 2 - 4, width - len(does) - 1 - cell_len(frame)))
+        pieces = [Piece(f"{name:<12} ", ""), Piece(does, role)]
+        left = width - sum(cell_len(piece.text) for piece in pieces)
+        if left > 7:
+            pieces.append(Piece(cut(frame, left), "label"))
         return [Line(tuple(pieces))]
 
     def empty_lines(self, width: int) -> Sequence[Line]:
@@ -72,10 +78,25 @@ class ThreadList(ListPane[Thread]):
         return list(_nothing(self._sight, width))
 
 
-def thread_state(thread: Thread) -> tuple[str, str]:
-    """A thread's state in a word, and its role."""
+def state_of(thread: Thread, dump: Dump | None) -> str:
+    """The kernel's letter for a thread of a rank; empty where it is not known: it is asked for some only."""
+    if dump is None or dump.process is None:
+        return ""
+    if dump.deputy is not None and thread.tid and thread.tid == dump.deputy.thread.tid:
+        return dump.deputy.process.state
+    # A signal stops all threads at once.
+    return dump.process.state if thread is dump.threads[0] or dump.process.state == "T" else ""
+
+
+def thread_state(thread: Thread, kernel: str = "") -> tuple[str, str]:
+    """A thread's state in a word, and its role.
+
+    :param kernel: the kernel's letter for it; empty: not known
+    """
     if thread.gil:
         return "GIL", "warning"
+    if kernel in STATES:
+        return STATES[kernel], "warning"
     return ("runs", "running") if thread.active else ("sleeps", "label")
 
 
@@ -136,16 +157,18 @@ def _rank_items(
     if dump is None or not dump.threads:
         return
     for number, thread in enumerate(dump.threads):
-        yield from _thread_items(
-            ("thread", number), thread, kinds[number] if number < len(kinds) else (), library, width
-        )
+        state = state_of(thread, dump)
+        own = kinds[number] if number < len(kinds) else ()
+        yield from _thread_items(("thread", number), thread, state, own, library, width)
     children = dump.process.children if dump.process is not None else ()
     if "children" in sight.asked and not children:
         yield Shown("no child", (Line.of("it has no child processes", "label"),))
     for child in children:
         yield Shown(("child", child.pid), (_child_line(child),))
         for number, thread in enumerate(child.threads):
-            yield from _thread_items(("child", child.pid, number), thread, (), library, width, indent=2)
+            state = "" if number else child.state
+            key = ("child", child.pid, number)
+            yield from _thread_items(key, thread, state, (), library, width, indent=2)
 
 
 def _child_line(child: Child) -> Line:
@@ -201,12 +224,13 @@ def _nothing(sight: RankSight | None, width: int) -> Iterator[Line]:
 def _thread_items(
     key: tuple[Hashable, ...],
     thread: Thread,
+    kernel: str,
     kinds: Sequence[str],
     library: bool,
     width: int,
     indent: int = 0,
 ) -> Iterator[Shown]:
-    state, role = thread_state(thread)
+    state, role = thread_state(thread, kernel)
     pad = " " * indent
     words = [Piece(f"{pad}{thread.name}", "title"), Piece(f"  {state}", role)]
     if thread.tid:

@@ -28,7 +28,7 @@ def at_one_place(case: Case) -> Finding | None:
     kind, detail, steps = story(case, part, case.dumps(rank)[-1])
     facts = (
         f"{number_text(ranks)}{case.lasting()}, {case.still()}",
-        *(case.part_fact(one) for one in still),
+        *case.part_facts(still),
         case.unheard_fact(),
     )
     waits = every_text(group, "waits", "wait") if group == case.live else ranks_words(group, "waits", "wait")
@@ -124,7 +124,7 @@ def loop(case: Case) -> Finding | None:
     if ranks != case.live:
         headline = f"{ranks_words(ranks, 'is', 'are')} busy in one function, and no step completes"
     detail = f"It is in: {dump.loop}" if dump.loop else "An endless loop, or a step that takes much longer."
-    facts = (f"{case.looks} samples, {case.span}", *(case.part_fact(one) for one in going))
+    facts = (f"{case.looks} samples, {case.span}", *case.part_facts(going))
     return Finding("loop", headline, ranks, where, detail, facts, "likely", STEPS)
 
 
@@ -138,7 +138,7 @@ def moving(case: Case) -> Finding | None:
     facts = [f"{case.looks} samples, {case.span}", case.unheard_fact()]
     if not still and case.busy == going:
         headline = f"{every_text(going, 'is', 'are')} busy, at the same place in {case.looks} samples"
-        facts = [case.span, *(case.part_fact(one) for one in [*case.others, *case.waits])]
+        facts = [case.span, *case.part_facts([*case.others, *case.waits])]
         detail = "A long step, an endless loop, or a wait for a GPU that keeps a core busy."
         return Finding("moving", headline, 0, "", detail, tuple(facts), steps=STEPS)
     if not still:
@@ -149,6 +149,6 @@ def moving(case: Case) -> Finding | None:
     if count(still) > count(going):
         return None
     headline = f"{number_text(going, 'is', 'are')} moving, {ranks_words(still, 'has', 'have')} not moved"
-    facts += [case.part_fact(one) for one in parts]
+    facts += case.part_facts(parts)
     where = parts[0].where if parts else ""
     return Finding("moving", headline, still, where, evidence=tuple(facts), steps=(MORE,))

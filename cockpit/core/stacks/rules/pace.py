@@ -83,7 +83,7 @@ def goes_on(case: Case) -> Finding | None:
     if case.progress is None or not case.goes_on:
         return None
     evidence = [_step_fact(case.progress), case.unheard_fact()]
-    evidence += [case.part_fact(one) for one in [*case.others, *case.waits]]
+    evidence += case.part_facts([*case.others, *case.waits])
     # Somebody who stands still just now may have begun to hang a moment ago.
     whole = case.live == case.snapshot.world and case.going == case.live
     return Finding(

@@ -138,8 +138,8 @@ def missing(case: Case) -> Finding | None:
     if case.looks < 2:
         verb = ("is not in", "are not in")
     headline = f"{ranks_words(ranks, *verb)} {wait.op}"
-    facts = [_wait_words(wait), case.wait_fact(timed=False), case.suspect_fact(first), state_fact(dump)]
-    facts += [case.part_fact(one) for one in parts if one is not first]
+    facts = [_wait_words(wait), case.wait_fact(timed=False), case.suspect_fact(first)]
+    facts += [state_fact(dump, detail), *case.part_facts(one for one in parts if one is not first)]
     if recorded.heard & case.snapshot.world != case.snapshot.world:
         unknown = case.snapshot.world & ~recorded.heard
         facts.append(f"the recorder of {ranks_words(unknown)} did not answer")

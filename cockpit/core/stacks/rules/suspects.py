@@ -26,21 +26,22 @@ def gil(case: Case) -> Finding | None:
     headline = f"{ranks_words(ranks, 'holds', 'hold')} the GIL in C code"
     if case.waits:
         headline += f": {case.wait_words()}"
-    facts = (
-        f"GIL held by its {by}, asleep, {case.still()}",
-        state_fact(dump),
-        case.wait_fact(),
-        case.unheard_fact(),
-    )
     sure = case.all_frozen and case.heard and not case.others and not case.gpu_only
     act = doing(holder.frames, dump.process if main else None)
     does = act.text if main and act.kind == "io" else "sleeps"
+    detail = f"Its {by} {does} in a C function and keeps the GIL: no other Python thread of it can run."
+    facts = (
+        f"GIL held by its {by}, asleep, {case.still()}",
+        state_fact(dump, detail if main else ""),
+        case.wait_fact(),
+        case.unheard_fact(),
+    )
     return Finding(
         "gil",
         headline,
         ranks,
         place_text(act.frame or (holder.frames[-1] if holder.frames else None)),
-        f"Its {by} {does} in a C function and keeps the GIL: no other Python thread of it can run.",
+        detail,
         facts,
         "sure" if sure else "likely",
         (native_step(rank),),
@@ -68,12 +69,12 @@ def absent(case: Case) -> Finding | None:
         named = joined in COLLECTIVES and joined != "wait_tensor"
         joined = joined if named or not case.blocked else f"the others in {joined}"
         headline = f"{ranks_words(suspects)} did not join {joined}"
-    facts = [case.wait_fact(), case.suspect_fact(first), state_fact(dump)]
-    facts += [case.part_fact(one) for one in case.others[1:]]
+    kind, detail, steps = story(case, first, dump)
+    facts = [case.wait_fact(), case.suspect_fact(first), state_fact(dump, detail)]
+    facts += case.part_facts(case.others[1:])
     if case.absent:
         facts.append(f"{ranks_words(mask_of(case.absent))} not found")
     facts.append(case.unheard_fact())
-    kind, detail, steps = story(case, first, dump)
     return Finding(kind, headline, suspects, first.where, detail, tuple(facts), certainty(case), steps)
 
 
@@ -150,7 +151,7 @@ def few(case: Case) -> Finding | None:
         kind, detail, steps = story(case, first, case.dumps(next(ranks_of(first.ranks)))[-1])
         waits = ranks_words(case.waiting, "waits", "wait")
         headline = f"{ranks_words(ranks)} did not reach {case.blocked or 'collectives'}, where {waits}"
-        facts = (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact())
+        facts = (case.wait_fact(), *case.part_facts(case.others), case.unheard_fact())
         # At several places, some of them may only be between two steps of their own.
         one_place = len({one.where for one in sleepers}) == 1 and len(sleepers) == len(case.others)
         likely = one_place and case.all_frozen and case.heard and case.lasts
@@ -164,6 +165,6 @@ def few(case: Case) -> Finding | None:
         case.waiting,
         case.waits[0].where,
         "Either these few called what the others never reach, or the others are held up elsewhere.",
-        (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()),
+        (case.wait_fact(), *case.part_facts(case.others), case.unheard_fact()),
         steps=(MORE,),
     )
