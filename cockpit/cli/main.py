@@ -120,6 +120,7 @@ def _no_verb(word: str) -> CockpitError:
     # What ends a run is not to be tried on a guess.
     verbs = [verb for verb in VERBS if verb != "stop" or sure]
     meant = near(word, ("--help", "--version") if option else [*verbs, "help"])
+    meant = "help topics" if word == "topics" else meant
     hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
     return CockpitError(f"no {'option' if option else 'verb'} {word!r}", hint=hint)
 
