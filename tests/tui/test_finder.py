@@ -49,6 +49,15 @@ def test_letters_within_a_word_are_no_match_for_its_next_one() -> None:
     assert found([Item("stacks", title, print)], "scrnsht") == []
 
 
+@pytest.mark.parametrize("query", ["newt", "tern", "crane"])
+def test_single_letters_of_many_words_are_no_match(query: str) -> None:
+    title = "what differs between the nodes, when the run stalled, and what is wrong with them"
+    assert (
+        found([Item("d", title, print), Item("compare", "compare this run with another one", print)], query)
+        == []
+    )
+
+
 def test_what_begins_so_is_before_what_has_it_within_and_what_works_before_what_does_not() -> None:
     made = [
         Item("stall_stacks", "the stacks taken when the run stalled", print, why_not="it has not stalled"),
@@ -75,5 +84,5 @@ def test_what_has_not_the_letters_in_their_order_is_not_found(query: str) -> Non
 
 
 def test_letters_that_repeat_do_not_make_it_try_every_way() -> None:
-    assert found([Item("n", "ab" * 100, print)], "aabb" * 15) != []
-    assert found([Item("n", "ab" * 100, print)], "aabb" * 15 + "c") == []
+    assert found([Item("n", "ab" * 50, print)], "aabb" * 15) != []
+    assert found([Item("n", "ab" * 50, print)], "aabb" * 15 + "c") == []

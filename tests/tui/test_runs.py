@@ -85,6 +85,25 @@ def test_it_is_chosen_from_a_list_and_the_one_before_is_left(other: Stage) -> No
     asyncio.run(main())
 
 
+def test_the_palette_finds_the_run_on_the_screen_and_says_that_it_is_open() -> None:
+    async def main() -> None:
+        async with played(Scene(first), SIZE) as (app, pilot, stage):
+            await pilot.press("ctrl+p")
+            await until(pilot, lambda: isinstance(app.screen, Finder), "the palette")
+            await pilot.press(*stage.name.rpartition("-")[2])
+            await until(
+                pilot, lambda: f"run {stage.name}  · this run, open already" in text_of(app), "its line"
+            )
+            await pilot.press("enter")
+            await until(
+                pilot,
+                lambda: [f"run {stage.name} is open"] == [one.message for one in notes(app)],
+                "why nothing happens",
+            )
+
+    asyncio.run(main())
+
+
 def test_the_palette_finds_it_also_above_the_stacks(other: Stage) -> None:
     async def main() -> None:
         async with played(Scene(first), SIZE) as (app, pilot, stage):

@@ -130,6 +130,7 @@ def _likeness(letters: str, text: str) -> float:
     """How well a text has these letters in their order; 0: it has not.
 
     The first one is at the start of a word, and so is each that is not in the same word as the one before.
+    Of each word they are at least half, and there are at least five of them for two words.
     Textual's score, but of one place a word: its search tries all places of all letters, which takes for ever
     where they repeat.
     """
@@ -145,11 +146,22 @@ def _likeness(letters: str, text: str) -> float:
                 break
             places.append(begun.start() if begun else here)
         else:
-            best = max(best, _SEARCH.score(text, places))
+            if _means(text, places):
+                best = max(best, _SEARCH.score(text, places))
     return best
 
 
+def _means(text: str, places: Sequence[int]) -> bool:
+    """Whether who typed the letters at these places may mean the words that they are in."""
+    words = (
+        (sum(one.start() <= at < one.end() for at in places), len(one[0])) for one in _WORD.finditer(text)
+    )
+    typed = [(letters, size) for letters, size in words if letters]
+    return all(2 * letters >= size for letters, size in typed) and 2 * len(places) >= 5 * len(typed)
+
+
 _SEARCH = FuzzySearch()
+_WORD = re.compile(r"\w+")
 _WORD_END = re.compile(r"\W|$")
 
 

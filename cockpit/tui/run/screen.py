@@ -373,6 +373,9 @@ class RunScreen(CommandScreen):
                 )
         if self.board.model.profiles:
             yield from self.deeds.looks.profiles(self._no_new_profile)
+        name = self.board.folder.name
+        told = partial(self.notify, f"run {name} is open", timeout=4)
+        yield Item(name, f"run {name}", told, "", "Runs", why_not="this run, open already")
 
     def _do_bell(self) -> None:
         self.app.rings = not self.app.rings
