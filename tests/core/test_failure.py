@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from cockpit.base import events
@@ -13,6 +16,9 @@ from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.first import LoggedEnd
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.summary import summary
+from cockpit.core.stacks.fate import End, Fate
+from cockpit.core.stacks.verdict import verdict
+from tests.core.test_verdict import ALL_REDUCE, snapshot, still
 
 LOG = b"""step 3
 Traceback (most recent call last):
@@ -70,7 +76,7 @@ def besides_the_rule(told: Finding) -> tuple[Step, ...]:
 
 def test_the_cause_is_in_the_log() -> None:
     told = found(model(events.RankExited(5, code=3)), LOG)
-    assert (told.id, told.severity, told.certainty) == ("failed", "error", "likely")
+    assert (told.id, told.severity, told.certainty) == ("failed", "error", "sure")
     assert (told.what, told.detail) == ("rank 5 exited 3", "RuntimeError: CUDA out of memory")
     assert (told.nodes, told.ranks) == (("b",), 1 << 5)
     assert told.evidence == ("train.py:188 forward", "attention.py:71 softmax")
@@ -126,6 +132,29 @@ def test_of_two_that_fail_at_once_the_one_that_says_more_of_itself_is_why() -> N
 )
 def test_who_is_first_of_two(log: bytes, other: bytes, later: float, what: str) -> None:
     assert found(left_first((2, 50.0, 1), (3, later, 1)), log, r3=other).what == what
+
+
+@pytest.mark.parametrize(
+    ("others", "certainty"),
+    [
+        ((), "sure"),
+        (((3, 60.0, 1),), "sure"),
+        (((3, 50.7, 1),), "likely"),
+        (((3, 50.7, 0),), "likely"),
+    ],
+    ids=["alone", "long before another", "at once with another", "one had left"],
+)
+def test_who_failed_first_is_as_sure_as_the_stacks_of_that_moment_make_it(
+    others: Sequence[tuple[int, float, int]], certainty: str
+) -> None:
+    run = left_first((2, 50.0, 1), *others)
+    assert (found(run, LOG).what, found(run, LOG).certainty) == ("rank 2 exited 1", certainty)
+    taken = snapshot(4, still(ALL_REDUCE))
+    for rank, at, code in ((2, 50.0, 1), *others):
+        taken.ranks[rank] = replace(taken.ranks[rank], end=End(Fate.EXITED, code), ended_at=at)
+        for sample in taken.samples:
+            sample.dumps.pop(rank, None)
+    assert verdict(taken).certainty == certainty
 
 
 def own(rank: Rank) -> bool:

@@ -59,6 +59,7 @@ def failure(run: Run, name: str, listen: Listen | None = None, near: Near = _not
         detail=one_line(_why(run, first, ranks[0], told.what, read=read), limit=300),
         steps=_steps(run, ranks[0], name),
         nodes=tuple(dict.fromkeys(rank.node for rank in ranks)),
+        certainty="sure" if first.sure and first.cause and told is first.cause.found else told.certainty,
     )
     return meant(found, _explained(first, ranks[0], near)) if read or first.cause else found
 

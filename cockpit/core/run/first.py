@@ -29,6 +29,16 @@ CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFP
 _ENDED_BY_OTHERS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
+def any_at_once(ended: float | None, others: Iterable[float | None]) -> bool:
+    """Whether any of those that failed too ended no later than shortly after one, by records of both.
+
+    Who fails because of another one may be through with it sooner.
+
+    :param ended: when that one ended, unix seconds; None: not recorded
+    """
+    return ended is not None and any(at is not None and at - ended <= AT_ONCE_S for at in others)
+
+
 class LoggedEnd(NamedTuple):
     """What a rank's log says of its end.
 
@@ -51,11 +61,13 @@ class First(NamedTuple):
     :param how: ``broke``: it ended, or says that it broke; ``left``: it exited 0 while the others continued;
         ``absent``: others waited for it; ``unknown``
     :param cause: what it says; if it says nothing, what one of those says that waited for it
+    :param sure: its end is on record, it says what broke, and nobody else may have been first
     """
 
     ranks: int
     how: str
     cause: Cause | None = None
+    sure: bool = False
 
 
 def listened(run: Run) -> list[Rank]:
@@ -124,7 +136,16 @@ class _Ends:
             slack = AT_ONCE_S if silent.signal is None else 0.0
             if told is None or self._run.ended_at(silent) < self._at[told] - slack:
                 told = silent.rank
-        return None if told is None else First(1 << told, "broke", self._causes.get(told))
+        return None if told is None else First(1 << told, "broke", self._causes.get(told), self._sure(told))
+
+    def _sure(self, number: int) -> bool:
+        """Whether one that says that it broke did so before all others, by what is recorded of them."""
+        first, cause = self._run.ranks[number], self._causes.get(number)
+        if cause is None or cause.weight <= Weight.VICTIM or self._left:
+            return False
+        others = [rank for rank in self._failures if rank.rank != number and rank.signal != signal.SIGTERM]
+        soon = any_at_once(self._run.ended_at(first), map(self._run.ended_at, others))
+        return first.failed and first.recorded and first.state is not RankState.LOST and not soon
 
     def _silent(self) -> Iterator[Rank]:
         gave_up = self._at[self._waited[0]] if self._waited else math.inf

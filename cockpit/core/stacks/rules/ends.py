@@ -8,6 +8,7 @@ from signal import SIGKILL, SIGTERM
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
+from cockpit.core.run.first import AT_ONCE_S, any_at_once
 from cockpit.core.stacks.case import EVIDENCE, Case, state_fact
 from cockpit.core.stacks.class_facts import state_of, union
 from cockpit.core.stacks.collectives import Mismatch
@@ -17,8 +18,6 @@ from cockpit.core.stacks.rules.recorder import broke, mismatch_headline, mismatc
 from cockpit.core.stacks.sentences import MORE, story
 from cockpit.core.stacks.words import by_reason, ended_words, every_text, place_text, ranks_words
 
-AT_ONCE_S = 2.0
-"""That a rank leaves is seen by the others before its end is recorded: a program takes some time for that."""
 TOGETHER_S = 0.1
 """Clocks of nodes differ by some of this: ends that are closer have no order."""
 
@@ -113,7 +112,7 @@ def _lingers(case: Case) -> Finding:
     dump = case.dumps(next(ranks_of(first.ranks)))[-1]
     kind, detail, steps = story(case, first, dump)
     headline = f"{ranks_words(ranks, 'has', 'have')} not ended: the others exited 0"
-    facts = (*(case.part_fact(one) for one in case.others), state_fact(dump), case.unheard_fact())
+    facts = (*case.part_facts(case.others), state_fact(dump, detail), case.unheard_fact())
     likely = "likely" if case.lasts and case.heard else "unsure"
     return Finding(kind, headline, ranks, first.where, detail, facts, likely, steps)
 
@@ -133,12 +132,7 @@ def _at_once(case: Case, ranks: int, others: int) -> bool:
     """Whether one of these ended with an error shortly after those, by records of both."""
     ends = case.snapshot.ranks
     first = min((at for rank in ranks_of(ranks) if (at := ends[rank].ended_at) is not None), default=None)
-    soon = (
-        at - first <= AT_ONCE_S
-        for rank in ranks_of(others)
-        if first is not None and (at := ends[rank].ended_at) is not None
-    )
-    return any(soon)
+    return any_at_once(first, (ends[rank].ended_at for rank in ranks_of(others)))
 
 
 def _left(case: Case, ranks: int, others: int) -> bool:
@@ -260,7 +254,7 @@ def not_there(case: Case) -> Finding | None:
         ranks,
         "",
         detail,
-        (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()),
+        (case.wait_fact(), *case.part_facts(case.others), case.unheard_fact()),
         "likely" if likely else "unsure",
         steps,
     )
