@@ -22,7 +22,7 @@ def carriers(folder: Path) -> list[procfs.Stat]:
 
 
 def await_others(folder: Path, longest_s: float) -> None:
-    """Wait until no process is left behind the servers of a demo whose own cockpit has let go of its nodes."""
+    """Wait until nothing runs on the nodes of a demo that its own cockpit has left, for so long at most."""
     deadline = time.monotonic() + longest_s
     while carriers(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
