@@ -32,7 +32,9 @@ def nothing(case: Case) -> Finding | None:
         return Finding("unknown", "no rank has answered yet")
     hint = next((dump.hint for dump in case.sample.dumps.values() if dump.hint), "")
     why = next(iter(case.unheard.values()))
-    return Finding("unknown", "no rank could be inspected", detail=why, steps=(Step.hinted(hint),) if hint else ())
+    return Finding(
+        "unknown", "no rank could be inspected", detail=why, steps=(Step.hinted(hint),) if hint else ()
+    )
 
 
 def ended(case: Case) -> Finding | None:
