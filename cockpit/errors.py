@@ -101,37 +101,17 @@ def os_error(what: str, where: str | os.PathLike[str], error: OSError, *, hint: 
     return kind(f"{what}: {cause}", where=os.fspath(where), hint=hint)
 
 
-CLOSEST = 5
-"""Words that are compared letter by letter."""
+NEAR = 0.65
+"""How alike words are that one may have been mistyped for, 0 to 1: at 0.6 metrics is for topics."""
 
 
 def near(word: str, known: Iterable[str]) -> str:
     """The known word closest to a mistyped one, for a hint; empty if none is close. Never the word itself."""
     import difflib  # a correct word saves 5 ms
 
-    close = difflib.get_close_matches(word, [one for one in known if one != word], CLOSEST)
-    return next((one for one in close if _is_near(word.lstrip("-"), one.lstrip("-"))), "")
-
-
-def _is_near(word: str, other: str) -> bool:
-    """Whether a few mistakes make one word of another, for its length, or it is its beginning."""
-    size = len(word)
-    begins = size > 1 and other.startswith(word)
-    return begins or _mistakes(word, other) <= min(max(1, size // 3), (size - 1) // 2)
-
-
-def _mistakes(word: str, other: str) -> int:
-    """Letters to add, to leave out, to replace or to swap with their neighbours."""
-    before, row = list[int](), list(range(len(other) + 1))
-    for at, letter in enumerate(word, 1):
-        rows = before, row
-        before, row = row, [at]
-        for place, theirs in enumerate(other, 1):
-            cost = min(before[place] + 1, row[-1] + 1, before[place - 1] + (letter != theirs))
-            if at > 1 and place > 1 and letter == other[place - 2] and word[at - 2] == theirs:
-                cost = min(cost, rows[0][place - 2] + 1)
-            row.append(cost)
-    return row[-1]
+    bare = {one.lstrip("-"): one for one in known if one != word}  # dashes are alike in all options
+    close = difflib.get_close_matches(word.lstrip("-"), bare, 1, NEAR)
+    return bare[close[0]] if close else ""
 
 
 def near_or_all(word: str, known: Iterable[str]) -> str:
