@@ -16,11 +16,13 @@ help:  ## print this
 
 venv: $(STAMP)  ## make .venv with cockpit, the examples' torch and deepspeed, and the tools
 
+# An environment keeps its Python unless another one is given: two of them in one would break what it starts.
 # torch comes first and at its pinned version, so that no later step can pull another one in.
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "make: Python >= 3.10 is needed, and '$(PYTHON)' is not; type: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	@if [ '$(origin PYTHON)' != 'command line' ] && $(BIN)/python -m pip --version >/dev/null 2>&1; then exit; fi; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "make: Python >= 3.10 is needed, and '$(PYTHON)' is not; type: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }; \
+	echo '$(PYTHON) -m venv --clear $(VENV)'; $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev]'
 	@touch $@
