@@ -93,6 +93,11 @@ def theme_files() -> list[Path]:
     return [*sorted(shipped_themes().glob("*.toml")), *sorted(themes().glob("*.toml"))]
 
 
+def theme_names() -> list[str]:
+    """The names of all themes, each once."""
+    return list(dict.fromkeys(path.stem for path in theme_files()))
+
+
 def themes() -> Path:
     """Folder of this person's own themes (docs/themes.md)."""
     return Path(platformdirs.user_config_dir(APP)) / "themes"

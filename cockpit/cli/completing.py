@@ -121,7 +121,7 @@ def _values(option: argparse.Action, given: Sequence[str], begun: str) -> Iterab
     if option.choices is not None:
         return ((str(choice), "") for choice in option.choices)
     if option.dest == "theme":
-        return ((path.stem, "") for path in paths.theme_files())
+        return ((name, "") for name in paths.theme_names())
     if option.dest in _RANKS:
         ranks = ((str(rank), node) for node, ranks in _nodes(given).items() for rank in ranks)
         return _in_set(ranks, begun)

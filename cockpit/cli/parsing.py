@@ -267,7 +267,7 @@ def add_seconds(group: argparse._ActionsContainer, option: str, default: float |
 
 def theme(text: str) -> str:
     """The name of a theme that is there."""
-    names = list(dict.fromkeys(path.stem for path in paths.theme_files()))
+    names = paths.theme_names()
     if text not in names:
         raise argparse.ArgumentTypeError(f"no theme {text!r}, {near_or_all(text, names)}")
     return text

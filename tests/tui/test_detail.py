@@ -528,7 +528,7 @@ def test_what_the_probe_says() -> None:
     told["source"] = "optimizer"
     run.tell(124, "sample", "gpu02", sample={}, ranks=ranks)
     assert "step       29 of 5,000, ended 2.0 s ago" in shown(run, 3, now=T0 + 124), (
-        "the log's own count goes on"
+        "the log's own count continues"
     )
 
 

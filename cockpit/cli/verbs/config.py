@@ -59,7 +59,7 @@ def _check(found: config.Config) -> None:
 
         keymap(found.keys, found.where)
     if found.theme != config.Settings.theme:
-        names = [path.stem for path in paths.theme_files()]
+        names = paths.theme_names()
         if found.theme not in names:
             what = f"no theme {found.theme!r}"
             complain(
