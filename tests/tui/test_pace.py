@@ -380,15 +380,20 @@ def test_the_mark_is_in_the_column_in_which_it_began(step: int, text: str) -> No
     assert end - len(said) + said.index("▾") == column
 
 
-def test_what_it_would_be_without_the_slow_rank() -> None:
-    """Its step is 2 s; half a second of work less than the others' would be a quarter less."""
+@pytest.mark.parametrize("since", [0, 16])
+def test_what_it_would_be_without_the_slow_rank(since: int) -> None:
+    """Its step is 2 s, before it is slow 1.5 s; half a second of work less would be a quarter less."""
     pace = Pace(range(8))
-    for step in range(20):
+    at = START
+    for step in range(25):
         for rank in range(8):
-            pace.stepped(rank, step, START + 2.0 * step)
-            pace.worked(rank, step, 2.0 if rank == 3 else 1.5)
-    seen = replace(sight(pace, 1, left=1200.0), now=START + 40)
-    assert any("ETA 15 min 00 s without rank 3" in line for line in drawn(seen, 120))
+            pace.stepped(rank, step, at)
+            pace.worked(rank, step, 2.0 if rank == 3 and step >= since else 1.5)
+        at += 2.0 if step + 1 >= since else 1.5
+    seen = replace(sight(pace, 1, left=1200.0), now=at)
+    lines = drawn(seen, 120)
+    assert any("ETA 15 min 00 s without rank 3" in line for line in lines)
+    assert any("1.50 s median, 2.00 s a step" in line for line in lines)
     for other in (replace(seen, left=None), replace(seen, stalled=True)):
         assert not any("without rank 3" in line for line in drawn(other, 120))
 

@@ -142,6 +142,10 @@ class Pace(Reached):
         known = [span for span in spans if span > 0]
         return median(known) if known else None
 
+    def judged(self) -> float | None:
+        """The same of the last steps by which ranks are compared: those that their work is known of."""
+        return _middle([step.typical_span for step in islice(self._judging(), LOOKED_AT)])
+
     def longest(self) -> float | None:
         """Seconds of the longest of the last steps, for the median rank; None: not known.
 
@@ -331,9 +335,7 @@ class Pace(Reached):
         worked = next((step for step in self._newest(self.steps.limit) if step.works), None)
         if worked is None:
             return False
-        known = list(islice(self._judging(), LOOKED_AT)) if self.works else [worked]
-        spans = [step.typical_span for step in known]
-        before = _middle(spans)
+        before = self.judged() if self.works else _middle([worked.typical_span])
         since = list(takewhile(lambda step: step.key > worked.key, self._newest(LOOKED_AT)))
         if before is None or len(since) < NEEDED:
             return False

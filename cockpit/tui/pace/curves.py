@@ -111,7 +111,7 @@ def _before(pace: Pace, points: Sequence[tuple[float, float]], newest: float) ->
 def _without(sight: Sight) -> Iterator[tuple[Piece, ...]]:
     """How long it would last if the slow ranks worked like the slowest of the others."""
     pace, slow = sight.pace, {one.rank for one in sight.pace.slow()}
-    usual = pace.usual()
+    usual = pace.judged()
     if not slow or not usual or not pace.works or sight.left is None or sight.stalled:
         return
     works = {rank: work for rank in pace.steps.ranks if (work := pace.of(rank).work) is not None}
@@ -177,9 +177,9 @@ def _shown(sight: Sight, frame: Frame) -> Iterator[tuple[Step, Step]]:
 def _usual(pace: Pace) -> float | None:
     """Seconds that a step, or its work, takes the median rank: the median of some; None: not known.
 
-    Work that is known is some steps older, and noise must not make it longer than a step.
+    Noise must not make work longer than a step.
     """
-    usual = pace.usual()
+    usual = pace.judged() if pace.works else pace.usual()
     if usual is None or not pace.works:
         return usual
     judged = islice((step.typical_work for step in pace.steps.newest() if step.by_work), LOOKED_AT)
@@ -190,7 +190,7 @@ def _usual(pace: Pace) -> float | None:
 def _said_usual(sight: Sight, usual: float) -> tuple[Piece, ...]:
     """The median rank's time; beside its work, how long a whole step takes."""
     about = "" if sight.pace.exact else "~"
-    whole = sight.pace.usual() if sight.pace.works else None
+    whole = sight.pace.judged() if sight.pace.works else None
     more = "" if whole is None else f", {seconds(whole)} a step"
     return Piece(f" {about}{seconds(usual)}", "title"), Piece(f" median{more or ' rank'}", "label")
 
