@@ -103,7 +103,8 @@ snapshots: $(STAMP)  ## draw the pictures of the app anew for the tests; a page 
 	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py tests/tui/test_stacks.py tests/tui/test_doctor.py tests/tui/test_profile.py -k looks_as_designed
 	$(BIN)/python -m tests.tui.pictures
 
-screenshots: $(STAMP)  ## draw the pictures of the docs anew
+screenshots: $(STAMP)  ## take the stills of the docs anew, of the demo as it runs; a quarter of an hour
+	$(BIN)/python -m tests.tui.stills docs/screenshots
 	$(BIN)/python -m tests.tui.screenshots docs/screenshots
 
 recording: $(STAMP)  ## record the demo of 64 ranks anew, as an asciicast and a GIF; two minutes

@@ -78,6 +78,14 @@ def test_pictures_are_small() -> None:
     assert too_large == []
 
 
+def test_stills_are_dark_and_light_and_name_no_folder_of_their_maker() -> None:
+    stills = {path.stem for path in ROOT.glob("docs/screenshots/*.svg")}
+    dark = {name for name in stills if not name.endswith("-light")}
+    assert stills - dark == {f"{name}-light" for name in dark} != set()
+    texts = (path.read_text() for path in ROOT.glob("docs/screenshots/*.svg"))
+    assert [text for text in texts if str(ROOT) in text or "/root/" in text] == []
+
+
 def test_the_cast_is_one() -> None:
     """Its times rise to 20 s, it shows the demo's command first, and no path of its maker's is in it."""
     header, *events = map(json.loads, (ROOT / "docs/screenshots/demo.cast").read_text().splitlines())

@@ -6,38 +6,18 @@ played faster where they would last longer than they are worth; the cast becomes
 
 from __future__ import annotations
 
-import codecs
-import contextlib
-import fcntl
 import json
-import os
-import pty
-import re
-import select
-import shlex
-import struct
-import subprocess
 import sys
-import tempfile
-import termios
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyte
-
 from tests.tui import terminal_gif
-
-COLUMNS, LINES = 140, 40
+from tests.tui.terminal import SIZE, Home, Terminal
 
 COMMAND = "cockpit demo --nodes 8 --slots 8 --launcher command --fault hang"
 
 PATIENCE_S = 180.0
 """How long an act may take before the recording is given up."""
-
-QUIT_S = 10.0
-"""How long the demo may take after each of three ``q``."""
 
 PROMPT_S = 0.8
 """Seconds for which the command alone is shown."""
@@ -76,100 +56,32 @@ Event = tuple[float, str, str]
 """Seconds, ``o`` for output or ``m`` for a marker, and its text."""
 
 
-class Recorded:
-    """A program on a pseudo-terminal, with what it wrote and when.
+def play(terminal: Terminal, act: Act) -> list[Event]:
+    """Play an act; its events, from 0 on.
 
-    :raises AssertionError: the screen does not come to show what an act waits for
+    :raises AssertionError: the screen does not come to show what it waits for
     """
-
-    def __init__(self, words: Sequence[str], env: dict[str, str], cwd: Path) -> None:
-        self.events: list[Event] = []
-        self.screen = pyte.Screen(COLUMNS, LINES)
-        self._stream = pyte.Stream(self.screen)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-        self._begin = time.monotonic()
-        self._process = subprocess.Popen(
-            ["setsid", "--ctty", *words], env=env, cwd=cwd, stdin=slave, stdout=slave, stderr=slave
-        )
-        os.close(slave)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.screen.display)
-
-    def listen(self, seconds: float) -> bool:
-        """Take in what is written within so many seconds; False: the program has closed the terminal."""
-        if not select.select([self._master], [], [], seconds)[0]:
-            return True
-        try:
-            data = os.read(self._master, 1 << 16)
-        except OSError:  # how Linux says that no program has it open any more
-            return False
-        if text := self._decoder.decode(data):
-            self.events.append((time.monotonic() - self._begin, "o", text))
-            self._stream.feed(terminal_gif.understood(text))
-        return True
-
-    def play(self, act: Act) -> list[Event]:
-        """Play an act; its events, from 0 on."""
-        first, self._begin = len(self.events), time.monotonic()
-        os.write(self._master, act.key.encode())
-        while not re.search(act.until, self.text):
-            alive = self.listen(0.1)
-            late = time.monotonic() - self._begin > PATIENCE_S
-            if not alive or late:
-                raise AssertionError(f"act {act.name!r} does not come to {act.until!r}:\n{self.text}")
-        took = time.monotonic() - self._begin
-        while time.monotonic() - self._begin < took + act.stays_s:
-            self.listen(0.1)
-        slower = min(1.0, act.most_s / took)
-        return [
-            (at * slower if at < took else at - took + took * slower, kind, text)
-            for at, kind, text in self.events[first:]
-        ]
-
-    def close(self) -> None:
-        """Quit the program, which ends all that it started."""
-        for _ in range(3):
-            with contextlib.suppress(OSError):
-                os.write(self._master, b"q")
-            deadline = time.monotonic() + QUIT_S
-            while self._process.poll() is None and time.monotonic() < deadline:
-                if not self.listen(0.1):
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self._process.wait(QUIT_S)
-        if self._process.poll() is None:
-            self._process.terminate()
-        self._process.wait()
-        os.close(self._master)
+    first, begin = len(terminal.written), terminal.now
+    terminal.type(act.key)
+    terminal.wait_for(act.until, PATIENCE_S)
+    took = terminal.now - begin
+    terminal.watch(act.stays_s)
+    slower = min(1.0, act.most_s / took)
+    return [
+        (at * slower if at < took else at - took + took * slower, "o", text)
+        for at, text in ((at - begin, text) for at, text in terminal.written[first:])
+    ]
 
 
 def record() -> list[Event]:
     """Play every act on a terminal."""
-    with tempfile.TemporaryDirectory() as home:
-        venv = Path(home) / "venv"
-        venv.symlink_to(sys.prefix)  # the ranks' command is on the screen: whose checkout it is is not
-        words = [str(venv / "bin/python"), "-m", *shlex.split(COMMAND)]
-        env = {
-            "PATH": f"{venv}/bin:{os.environ['PATH']}",
-            "HOME": home,
-            "LANG": "C.UTF-8",
-            "TERM": "xterm-256color",
-            "COLORTERM": "truecolor",
-            "TZ": "UTC",
-        }
+    with Home.made() as home, home.typed(COMMAND) as terminal:
         at, events = PROMPT_S, [(0.0, "o", f"$ {COMMAND}\r\n")]
-        recorded = Recorded(words, env, Path(home))
-        try:
-            for act in ACTS:
-                played = recorded.play(act)
-                events += [(at, "m", act.name), *((at + when, kind, text) for when, kind, text in played)]
-                at = max(events[-1][0], at)
-                print(f"{act.name}: over at {at:.1f} s", file=sys.stderr)
-        finally:
-            recorded.close()
+        for act in ACTS:
+            played = play(terminal, act)
+            events += [(at, "m", act.name), *((at + when, kind, text) for when, kind, text in played)]
+            at = max(events[-1][0], at)
+            print(f"{act.name}: over at {at:.1f} s", file=sys.stderr)
     return [*events, (at + REST_S, "o", "")]
 
 
@@ -177,10 +89,11 @@ def main(folder: Path) -> None:
     """Write ``demo.cast`` and ``demo.gif``."""
     font = terminal_gif.Font.find()
     events = record()
-    header = {"version": 2, "width": COLUMNS, "height": LINES, "title": COMMAND}
-    lines = [json.dumps(header), *(json.dumps([round(at, 3), *what]) for at, *what in events)]
+    columns, lines = SIZE
+    header = {"version": 2, "width": columns, "height": lines, "title": COMMAND}
+    rows = [json.dumps(header), *(json.dumps([round(at, 3), *what]) for at, *what in events)]
     cast, gif = folder / "demo.cast", folder / "demo.gif"
-    cast.write_text("\n".join(lines) + "\n")
+    cast.write_text("\n".join(rows) + "\n")
     terminal_gif.write(gif, cast, font)
     for path in (cast, gif):
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB", file=sys.stderr)

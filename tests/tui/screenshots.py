@@ -1,4 +1,7 @@
-"""Pictures of the app for the docs, played by the same scenes as the snapshots: ``make screenshots``."""
+"""Pictures of the docs that the demo cannot give: GPUs, 1,024 ranks, nodes that differ: ``make screenshots``.
+
+They are of the same scenes as the snapshots; all others are taken by :mod:`tests.tui.stills`.
+"""
 
 from __future__ import annotations
 
@@ -7,91 +10,60 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from cockpit.config import Config
-from tests.tui import lively, profile_scenes, stack_scenes
-from tests.tui.home_scenes import at_home
-from tests.tui.profile_scenes import SCENES as PROFILE_SCENES
-from tests.tui.profile_scenes import profiled
-from tests.tui.recorded_scenes import examined, kept, played_again, side_by_side
-from tests.tui.scenes import SCENES, Scene, goes_well, played
+from tests.tui import lively, stack_scenes, test_doctor
+from tests.tui.scenes import SCENES, played, text_of, until
 from tests.tui.stack_scenes import STACK_SCENES, stacked
 from tests.tui.stage import NOW, Stage
 
-SHOTS = (
-    "running",
-    "failed",
-    "rank-chosen",
-    "detail",
-    "stale",
-    "finalising",
-    "stop-question",
-    "help",
-    "palette",
-    "events",
-    "pace",
-    "phases",
-    "stalled",
-)
-"""The scenes that are worth a picture."""
-
-PLAYED = {
-    **SCENES,
-    "events": Scene(SCENES["running"].make, goes_well, keys=("4",)),
-    "palette": Scene(keys=("colon", *"sta")),
-}
+PLAYED = {"gpus": SCENES["running"], **{name: SCENES[name] for name in ("stale", "finalising", "pace-1024")}}
 """Scenes of a live run."""
 
-PACE_SHOTS = ("pace-4", "pace", "pace-1024")
-"""Ranks × time of 4, 64 and 1,024 ranks: each at the least and at a usual size."""
+USUAL = (140, 40)
 
-PACE_SIZES = ((80, 24), (140, 45))
-
-STACK_SHOTS = ("stacks-64", "stacks-rank", "stacks-missing")
-"""Those of the stack screen."""
-
-PROFILE_SHOTS = ("profile-goes-on",)
-"""Those of the profile screen; :data:`PROFILES`: each at the least and at a usual size."""
-
-PROFILES = ("profile-4", "profile-64")
-
-WHOLE: dict[str, Callable[..., AbstractAsyncContextManager[tuple[Any, ...]]]] = {
-    "home": at_home,
-    "compare": side_by_side,
-    "replay": played_again,
-    "doctor": examined,
-    "evidence": kept,
-}
-"""Screens other than that of a live run: home, two runs side by side, a run played again, the doctor's,
-and what was saved."""
+SHOTS = (
+    ("gpus", USUAL),
+    ("stale", USUAL),
+    ("finalising", USUAL),
+    ("stacks-missing", USUAL),
+    ("doctor", USUAL),
+    ("pace-1024", (80, 24)),
+    ("pace-1024", (140, 45)),
+)
+"""Names, with the size in columns and rows; that of a picture says it, where it is not the usual one."""
 
 THEMES = ("dark", "light")
-SIZE = (140, 40)
 
 
-async def _shoot(folder: Path, name: str, theme: str, size: tuple[int, int] | None = None) -> None:
-    config = Config(ascii=False, theme=theme)
-    async with _shown(name, size or SIZE, config) as (app, *_):
-        more = "" if theme == THEMES[0] else f"-{theme}"
-        wide = "" if size is None else f"-{size[0]}x{size[1]}"
-        path = folder / f"{name}{wide}{more}.svg"
+async def _shoot(folder: Path, name: str, theme: str, size: tuple[int, int]) -> None:
+    async with _shown(name, size, Config(ascii=False, theme=theme)) as (app, *_):
+        wide = "" if size == USUAL else f"-{size[0]}x{size[1]}"
+        path = folder / f"{name}{wide}{'' if theme == THEMES[0] else f'-{theme}'}.svg"
         path.write_text(app.export_screenshot(title="cockpit"))
-        print(path)
+        print(path, file=sys.stderr)
 
 
 def _shown(name: str, size: tuple[int, int], config: Config) -> AbstractAsyncContextManager[tuple[Any, ...]]:
     """A scene, whichever screen it is of."""
-    if name in WHOLE:
-        return WHOLE[name](size, config)
-    if name in STACK_SHOTS:
+    if name == "doctor":
+        return _examined(size, config)
+    if name in STACK_SCENES:
         return stacked(STACK_SCENES[name], size, config)
-    if name in (*PROFILE_SHOTS, *PROFILES):
-        return profiled(PROFILE_SCENES[name], size, config.theme)
     return played(PLAYED[name], size, config)
+
+
+@asynccontextmanager
+async def _examined(size: tuple[int, int], config: Config) -> AsyncIterator[tuple[Any]]:
+    """Nodes that are not alike."""
+    app = test_doctor.App(test_doctor.saying(test_doctor.sick()), config=config)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "gpu[03,07]" in text_of(app), "gpu[03,07]")
+        yield (app,)
 
 
 def main(folder: Path) -> None:
@@ -100,23 +72,12 @@ def main(folder: Path) -> None:
     time.tzset()
     time.time = lambda: NOW
     Stage.lively = True
-    stack_scenes.RUN = profile_scenes.RUN = lively.name(NOW - lively.AGE_S - 61)
-    folder.mkdir(parents=True, exist_ok=True)
-    usual = [
-        (name, theme, None) for theme in THEMES for name in (*WHOLE, *SHOTS, *STACK_SHOTS, *PROFILE_SHOTS)
-    ]
-    for what in (
-        *usual,
-        *(
-            (name, theme, size)
-            for theme in THEMES
-            for name in (*PACE_SHOTS, *PROFILES)
-            for size in PACE_SIZES
-        ),
-    ):
-        with tempfile.TemporaryDirectory() as home:
-            os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
-            asyncio.run(_shoot(folder, *what))
+    stack_scenes.RUN = lively.name(NOW - lively.AGE_S - 61)
+    for theme in THEMES:
+        for name, size in SHOTS:
+            with tempfile.TemporaryDirectory() as home:
+                os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
+                asyncio.run(_shoot(folder, name, theme, size))
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def understood(text: str) -> str:
     return _NOT_UNDERSTOOD.sub("", text)
 
 
-def _look(char: Any) -> Look:
+def look_of(char: Any) -> Look:
     ink = BRIGHT if char.fg == "default" else _NAMED.get(char.fg, char.fg)
     paper = DARK if char.bg == "default" else _NAMED.get(char.bg, char.bg)
     if char.reverse:
@@ -160,7 +160,7 @@ def frames(cast: Path, font: Font) -> Iterator[tuple[Image.Image, float]]:
             continue
         for y in screen.dirty:
             for x in range(columns):
-                look = _look(screen.buffer[y][x])
+                look = look_of(screen.buffer[y][x])
                 if drawn.get((x, y)) != look:
                     drawn[x, y] = look
                     image.paste(font.cell(look), (x * CELL[0], y * CELL[1]))
