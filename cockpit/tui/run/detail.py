@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from cockpit.tui.panes.text_pane import Line, TextPane
@@ -16,7 +15,7 @@ class Detail(TextPane):
 
     _sight: About | None = None
     _rows = 0, 0
-    """How many it fills if it cuts the command as short as it may, and if it does not cut it."""
+    """How many it fills at least, and how many more its command has."""
 
     def show(self, sight: About) -> None:
         """Draw this; call it again when anything about it may have changed."""
@@ -32,29 +31,24 @@ class Detail(TextPane):
         """The lines shown."""
         if self._sight is None:
             return [Line.of("nothing is selected", "label")]
-        cut, whole = self._cut_and_whole(self._sight, width)
-        self._rows = len(cut), len(whole)
-        spare = self.size.height - len(cut)
-        if len(whole) - len(cut) <= spare:
-            return whole
-        return cut if spare <= 0 else detail_lines(self._sight, width, self.ascii_only, 1 + spare)
+        lines, lacking = _laid_out(self._sight, width, self.ascii_only)
+        self._rows = len(lines), lacking
+        more = min(lacking, self.size.height - len(lines))
+        return lines if more <= 0 else detail_lines(self._sight, width, self.ascii_only, 1 + more)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """As many lines as there are at least."""
-        if self._sight is None:
-            return 1
-        return len(self._cut_and_whole(self._sight, width - self.scrollbar_size_vertical)[0])
+        return self._least(width)[0]
 
     def rows_cut(self, width: int) -> int:
         """Those of the command."""
-        if self._sight is None:
-            return 0
-        cut, whole = self._cut_and_whole(self._sight, width - self.scrollbar_size_vertical)
-        return len(whole) - len(cut)
+        return self._least(width)[1]
 
-    def _cut_and_whole(self, sight: About, width: int) -> tuple[list[Line], list[Line]]:
-        cut = detail_lines(sight, width, self.ascii_only)
-        return cut, detail_lines(sight, width, self.ascii_only, sys.maxsize) if sight.more else cut
+    def _least(self, width: int) -> tuple[int, int]:
+        if self._sight is None:
+            return 1, 0
+        lines, lacking = _laid_out(self._sight, width - self.scrollbar_size_vertical, self.ascii_only)
+        return len(lines), lacking
 
 
 def detail_lines(sight: About, width: int, ascii_only: bool = False, rows: int = 1) -> list[Line]:
@@ -62,13 +56,18 @@ def detail_lines(sight: About, width: int, ascii_only: bool = False, rows: int =
 
     :param rows: of its command where that is cut
     """
+    return _laid_out(sight, width, ascii_only, rows)[0]
+
+
+def _laid_out(sight: About, width: int, ascii_only: bool, rows: int = 1) -> tuple[list[Line], int]:
+    """The lines, and how many rows the command lacks."""
+    paper = Paper(width, ascii_only, plain=sight.plain, rows=rows)
     node = sight.model.nodes.get(sight.node)
     if node is None:
-        return [Line.of("nothing is selected", "label")]
-    paper = Paper(width, ascii_only, plain=sight.plain, rows=rows)
+        return [Line.of("nothing is selected", "label")], 0
     if sight.rank is None:
-        return list(node_lines(sight, node, paper))
+        return list(node_lines(sight, node, paper)), paper.lacking
     rank = sight.model.ranks.get(sight.rank)
     if rank is None:
-        return [Line.of(f"no rank {sight.rank} in this run", "label")]
-    return list(rank_lines(sight, node, rank, paper))
+        return [Line.of(f"no rank {sight.rank} in this run", "label")], 0
+    return list(rank_lines(sight, node, rank, paper)), paper.lacking

@@ -100,6 +100,8 @@ class Paper:
     def __init__(self, width: int, ascii_only: bool, *, plain: bool = False, rows: int = 1) -> None:
         self.width = width
         self.rows = rows
+        self.lacking = 0
+        """Rows that the command lacks, once it is laid out."""
         self._letters = ascii_only or plain
         self._ascii = ascii_only
         self.glyphs = ASCII if ascii_only else UNICODE
@@ -217,7 +219,8 @@ def more_lines(sight: About, what: str, paper: Paper) -> Iterator[Line]:
     room = max(8, paper.width - LABEL)
     pieces = fold(safe(_command(sight), 4000), room)
     last = paper.rows - 1
-    if len(pieces) > paper.rows:
+    paper.lacking = max(0, len(pieces) - paper.rows)
+    if paper.lacking:
         pieces[last:] = [cut_command("".join(pieces[last:]), room, sign)]
     for at, piece in enumerate(pieces if pieces[0] else ()):
         head = Piece(("" if at else "command").ljust(LABEL), "label" if not at else "")
