@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from cockpit.cli.main import main, usage
 from cockpit.errors import CockpitError
 from cockpit.tui.home.app import HomeApp
 from cockpit.tui.home.requested_verb import Wish
-
-Verb = Callable[[list[str]], int]
 
 
 def test_without_a_terminal_it_prints_the_help_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import json
 import locale
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,6 @@ from tests.core.profiled import Work, collection
 from tests.core.test_profile import one_of
 from tests.engine.test_profile import FakeJob, FakeNode, Part, done, summary, well
 from tests.waiting import soon
-
-Sends = Callable[[verbs.Profile], Sequence[Part | Exception]]
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from tests.faultpool import RANKS
 LAUNCHERS = ("command", "torchrun", "deepspeed", "accelerate")
 
 SURE = ("sure", "likely")
-DOUBTFUL = ("likely", "unsure")
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,6 @@ class Released(Exception):
 
 
 pending = ""
-releases = 0
 
 
 def say(text: str) -> None:

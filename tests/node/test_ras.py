@@ -309,9 +309,6 @@ def slow(connection: socket.socket, asked: list[str]) -> None:
     drips(connection, asked)
 
 
-GREETING = b"SERVER PROTOCOL 2\nOK\nOK\n"
-
-
 @pytest.mark.parametrize(
     ("talk", "kind"),
     [
