@@ -153,7 +153,7 @@ def hang(folder: Path, home: Home) -> None:
 
 
 def slow(folder: Path, home: Home) -> None:
-    """A run of which one rank is slow, with torch: 64 ranks of it take 16 GB, and two minutes to start."""
+    """A run of which one rank is slow, with torch: 64 ranks take 17 GB with its CPU build."""
     with camera(folder, home, f"{RANKS_64} --launcher torchrun --fault slow --step-time 1") as shot:
         shot.take("phases", r"63 slows")
         shot.take("pace", r"slowest, rank 63", ("6",), ("2",))
