@@ -20,30 +20,27 @@ from tests.tui import lively, stack_scenes, test_doctor
 from tests.tui.scenes import SCENES, played, text_of, until
 from tests.tui.stack_scenes import STACK_SCENES, stacked
 from tests.tui.stage import NOW, Stage
+from tests.tui.stills import THEMES, still
+from tests.tui.terminal import SIZE
 
 PLAYED = {"gpus": SCENES["running"], **{name: SCENES[name] for name in ("stale", "finalising", "pace-1024")}}
 """Scenes of a live run."""
 
-USUAL = (140, 40)
-
 SHOTS = (
-    ("gpus", USUAL),
-    ("stale", USUAL),
-    ("finalising", USUAL),
-    ("stacks-missing", USUAL),
-    ("doctor", USUAL),
+    ("gpus", SIZE),
+    ("stale", SIZE),
+    ("finalising", SIZE),
+    ("stacks-missing", SIZE),
+    ("doctor", SIZE),
     ("pace-1024", (80, 24)),
     ("pace-1024", (140, 45)),
 )
-"""Names, with the size in columns and rows; that of a picture says it, where it is not the usual one."""
-
-THEMES = ("dark", "light")
+"""Names, with the size in columns and rows."""
 
 
 async def _shoot(folder: Path, name: str, theme: str, size: tuple[int, int]) -> None:
     async with _shown(name, size, Config(ascii=False, theme=theme)) as (app, *_):
-        wide = "" if size == USUAL else f"-{size[0]}x{size[1]}"
-        path = folder / f"{name}{wide}{'' if theme == THEMES[0] else f'-{theme}'}.svg"
+        path = still(folder, name, theme, size)
         path.write_text(app.export_screenshot(title="cockpit"))
         print(path, file=sys.stderr)
 

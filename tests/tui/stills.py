@@ -26,13 +26,19 @@ KEY_S = 0.3
 SETTLED_S = 1.5
 """Seconds from what a still waits for to the still: what comes with it is there by then."""
 
-DARK, LIGHT = "dark", "light"
+THEMES = DARK, LIGHT = "dark", "light"
 
 ESC, ENTER, RIGHT = "\x1b", "\r", "\x1b[C"
 
 RANK_10 = ("1", "g", "j", RIGHT, RIGHT, RIGHT)
 
 SMALL, USUAL = (80, 24), (140, 45)
+
+
+def still(folder: Path, name: str, theme: str, size: tuple[int, int] = SIZE) -> Path:
+    """The file of a still: its name says the size and the theme where they are not the usual ones."""
+    wide = "" if size == SIZE else f"-{size[0]}x{size[1]}"
+    return folder / f"{name}{wide}{'' if theme == DARK else f'-{theme}'}.svg"
 
 
 @dataclass(frozen=True)
@@ -59,14 +65,14 @@ class Camera:
         :param keys: what is typed before, and ``back`` after it, if there are any
         :raises AssertionError: the screen does not come to show it
         """
-        for theme in (DARK, LIGHT):
+        for theme in THEMES:
             self._wear(theme)
             self.terminal.resize(size)
             self.type(*keys)
             self.wait_for(until)
             self.terminal.watch(SETTLED_S)
             self.terminal.rest()
-            path = self.folder / f"{name}{'' if theme == DARK else f'-{theme}'}.svg"
+            path = still(self.folder, name, theme, size)
             path.write_text(terminal_svg.drawn(self.terminal.screen, "cockpit"))
             print(path, file=sys.stderr)
             self.terminal.resize(SIZE)
@@ -156,14 +162,9 @@ def slow(folder: Path, home: Home) -> None:
     """A run of which one rank is slow, with torch: 64 ranks take 17 GB with its CPU build."""
     with camera(folder, home, f"{RANKS_64} --launcher torchrun --fault slow --step-time 1") as shot:
         shot.take("phases", r"63 slows")
-        shot.take("pace", r"slowest, rank 63", ("6",), ("2",))
-        shot.take("pace-140x45", r"slowest, rank 63", ("6",), ("2",), size=USUAL)
-        shot.take("pace-80x24", r"63 slows", ("6",), ("2",), size=SMALL)
         shot.take("events", r"rank 63 slow since", ("4",), ("2",))
-        shot.profile()
-        shot.take("profile-64-140x45", r"profile 1(?s:.*)if rank 63 kept up", size=USUAL)
-        shot.take("profile-64-80x24", r"profile 1", size=SMALL)
-        shot.type(ESC)
+        shot.take("pace", r"slowest, rank 63", ("6",), ("2",))
+        _slow_rank(shot, 63, "pace", "profile-64")
 
 
 def four(folder: Path, home: Home) -> None:
@@ -172,12 +173,17 @@ def four(folder: Path, home: Home) -> None:
         shot.wait_for(r"✓ ended")
     with camera(folder, home, "cockpit demo --fault slow --keep") as shot:
         shot.wait_for(r"3 slows")
-        shot.take("pace-4-140x45", r"slowest, rank 3", ("6",), ("2",), size=USUAL)
-        shot.take("pace-4-80x24", r"3 slows", ("6",), ("2",), size=SMALL)
-        shot.profile()
-        shot.take("profile-4-140x45", r"profile 1(?s:.*)if rank 3 kept up", size=USUAL)
-        shot.take("profile-4-80x24", r"profile 1", size=SMALL)
-        shot.type(ESC)
+        _slow_rank(shot, 3, "pace-4", "profile-4")
+
+
+def _slow_rank(shot: Camera, rank: int, pace: str, profile: str) -> None:
+    """The map and a profile of a run with a slow rank, each at the usual size and the least."""
+    shot.take(pace, rf"slowest, rank {rank}\b", ("6",), ("2",), size=USUAL)
+    shot.take(pace, rf"\b{rank} slows", ("6",), ("2",), size=SMALL)
+    shot.profile()
+    shot.take(profile, rf"profile 1(?s:.*)if rank {rank} kept up", size=USUAL)
+    shot.take(profile, r"profile 1", size=SMALL)
+    shot.type(ESC)
 
 
 def recorded(folder: Path, home: Home) -> None:

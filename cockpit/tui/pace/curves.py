@@ -179,12 +179,12 @@ def _usual(pace: Pace) -> float | None:
 
     Noise must not make work longer than a step.
     """
-    usual = pace.judged() if pace.works else pace.usual()
-    if usual is None or not pace.works:
-        return usual
+    if not pace.works:
+        return pace.usual()
+    usual = pace.judged()
     judged = islice((step.typical_work for step in pace.steps.newest() if step.by_work), LOOKED_AT)
     works = [work for work in judged if math.isfinite(work)]
-    return min(usual, median(works)) if works else usual
+    return usual if usual is None or not works else min(usual, median(works))
 
 
 def _said_usual(sight: Sight, usual: float) -> tuple[Piece, ...]:
