@@ -170,6 +170,28 @@ def test_a_resumed_run_is_where_its_log_says(capsys: pytest.CaptureFixture[str])
         assert front_here(folder, run)["step"] == step
 
 
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize(
+    ("ago", "shown"),
+    [(12.0, 399), (13.5, 399), (30.0, 387), (3.0, 387), (0.0, 387), (-12.0, 387)],
+    ids=["as many steps as there was time for", "printed late", "too few", "too many", "no time", "earlier"],
+)
+def test_a_live_run_is_where_its_log_says_if_that_counts_as_its_ranks_do(
+    capsys: pytest.CaptureFixture[str], ago: float, shown: int, relative: bool
+) -> None:
+    """What its ranks noted is saved a while later."""
+    details(capsys, ENDED, b"step 398/900 loss 2.3\nstep 399/900 loss 2.2\n")
+    folder = RunFolder.find("otter")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0,)})), Event(1.0, "gpu1", RankStarted(0, pid=7))])
+    book = PaceBook(folder, writer=True)
+    book.pace.relative = relative
+    for number in range(380, 388):
+        book.pace.stepped(0, number, 1501.0 - ago - (387 - number), span=1.0)
+    book.close()
+    found = front_here(folder, run)
+    assert (found["step"], found["step_estimated"]) == (shown, shown == 399)
+
+
 @pytest.mark.parametrize(("exact", "step"), [(False, 399), (True, 387)])
 def test_a_log_goes_on_from_where_its_steps_were_kept(
     capsys: pytest.CaptureFixture[str], exact: bool, step: int

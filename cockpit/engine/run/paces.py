@@ -110,19 +110,33 @@ def last_kept(folder: RunFolder) -> PastStep | None:
 def front_here(folder: RunFolder, model: RunModel) -> dict[str, Any]:
     """The furthest step of a run that is known without asking anybody, as fields of JSON.
 
-    That is the last in the file of its pace; if there is none, or its log may tell of a later one, the last
-    that the logs here of its lowest or its highest rank tell: one of them speaks for all. ``step_s`` is the
-    time of that step, seconds, where it is known.
+    That is the last in the file of its pace, which while it goes on is up to two minutes old; if there is
+    none, or its log tells of a later one, the last that the logs here of its lowest or its highest rank tell:
+    one of them speaks for all. ``step_s`` is the time of that step, seconds, where it is known.
     """
     last = last_kept(folder)
-    if last is None or last.relative or not last.exact:
+    if last is None or last.relative or not last.exact or not model.over:
         step, at = said_here(folder, model) or (None, None)
-        # Of a run that was resumed the log counts further; what it tells is kept later than it is there.
-        ahead = OFF if last is not None and last.exact else 0
-        if last is None or (step is not None and step - last.step > ahead):
+        if last is None or (step is not None and at is not None and _is_later(step, at, last)):
             took = last and last.span
             return {"step": step, "step_t": at, "step_s": took, "step_estimated": step is not None}
     return {"step": last.step, "step_t": last.at, "step_s": last.span, "step_estimated": not last.exact}
+
+
+def _is_later(step: int, at: float, last: PastStep) -> bool:
+    """Whether the last step in a log is a later one than the last that was saved, a while after it ended.
+
+    A log may count otherwise than ranks do: of a resumed run further, or in other units. Close to the step
+    that was saved it counts as they do if there was time for as many.
+
+    :param at: when the log told it, unix seconds
+    """
+    more, since = step - last.step, at - last.at
+    if not last.exact:
+        return more > 0
+    if last.relative and more > OFF:
+        return True
+    return more > 0 and abs(since - more * last.span) <= since / 2
 
 
 def starting_here(folder: RunFolder, model: RunModel, *, stepped: bool) -> bool:
