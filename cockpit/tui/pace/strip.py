@@ -46,6 +46,8 @@ MANY = 4
 CHANGED, LOOKED_BACK = 0.25, 1000
 """By how much steps must be longer or shorter than before to be said so, where no work is known, and how many
 are looked at."""
+BLUR_S = 0.2
+"""By how much two steps that only logs tell of may seem to differ: lines are read up to 0.1 s late."""
 SAMPLES = 3
 """Of the steps looked at, so many in a row in which one rank was slow are worth a mark."""
 
@@ -329,6 +331,8 @@ def _alike(pace: Pace) -> str | None:
     usual = median(spans)
     known = [span for span in spans if span <= STALL * usual]
     least, most = min(known), max(known)
+    if not pace.exact and most - least < max(BLUR_S, EXCESS * usual):
+        return "steps alike, as far as the times of log lines tell"
     if most - least < EXCESS * usual:
         return f"steps alike within {max(1, math.ceil(100 * (most - least) / usual))} %"
     return f"the last {len(known)} steps took {'' if pace.exact else '~'}{seconds(least)} to {seconds(most)}"
