@@ -31,6 +31,8 @@ SMALL = "a an and are can do does for from how i in is it my of on the to what w
 NO_ANSWERS = ("agents", "comparison", "contributing", "decisions", "how-it-works", "protocol", "proven")
 """Pages that answer no question of somebody who uses it."""
 
+_CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+
 
 def names() -> dict[str, Path]:
     """The page of each topic."""
@@ -106,7 +108,9 @@ def mentions(words: Sequence[str], pages: Mapping[str, Path]) -> list[tuple[str,
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    parts = re.split(r"^#+ (.*)\n", plain(text), flags=re.MULTILINE)
+    # A comment in code is no heading.
+    text = _CODE.sub(lambda code: code[0].replace("\n#", "\n #"), plain(text))
+    parts = re.split(r"^#+ (.*)\n", text, flags=re.MULTILINE)
     return zip(parts[1::2], parts[2::2], strict=True)
 
 

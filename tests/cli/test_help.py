@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -220,3 +221,9 @@ def test_help_about_something_says_where_it_is_described(
     for line in listed[1:]:
         name = line.removeprefix("cockpit help ").split()[0]
         assert name in topics.names()
+
+
+def test_a_comment_in_code_is_no_section(tmp_path: Path) -> None:
+    page = tmp_path / "plan.md"
+    page.write_text("# Plan\n\n```bash\n# node 0 of 2\nlaunch it\n```\n\n## After\n\nLaunched.\n")
+    assert topics.mentions(["launch"], {"plan": page}) == [("plan", "After"), ("plan", "Plan")]
