@@ -115,12 +115,15 @@ def _verb(words: list[str]) -> int:
 
 
 def _no_verb(word: str) -> CockpitError:
+    from cockpit.cli import topics
+
     option = word.startswith("-")
     sure = word.startswith("s") and set("stop").issuperset(word)
     # What ends a run is not to be tried on a guess.
     verbs = [verb for verb in VERBS if verb != "stop" or sure]
     meant = near(word, ("--help", "--version") if option else [*verbs, "help"])
-    meant = "help topics" if word == "topics" else meant
+    if not meant and word in (topics.TOPICS, *topics.names()):
+        meant = f"help {word}"
     hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
     return CockpitError(f"no {'option' if option else 'verb'} {word!r}", hint=hint)
 

@@ -178,6 +178,8 @@ def test_an_option_of_ours_is_no_forgotten_value(hostfile: str, capsys: pytest.C
         ("logs --folow otter", "no option '--folow'; did you mean: --follow"),
         ("cockpit", "no verb 'cockpit'; see: cockpit --help"),
         ("topics", "no verb 'topics'; did you mean: cockpit help topics"),
+        ("themes", "no verb 'themes'; did you mean: cockpit help themes"),
+        ("profiling", "no verb 'profiling'; did you mean: cockpit profile"),
         ("logs last --hostfile x", "no option '--hostfile'; see: cockpit logs --help"),
         ("ps --ps", "no option '--ps'; see: cockpit ps --help"),
         ("top", "no verb 'top'; see: cockpit --help"),

@@ -21,6 +21,7 @@ from cockpit.demo.keepsakes import saved_by_hand
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.names import new_name
 from cockpit.engine.run.session import Session
+from cockpit.plans.nodes.hostfile import MAX_SLOTS
 
 LEAVING = "the demo ends and stops its run"
 """What leaving means here; for any other run it means that the run continues."""
@@ -45,6 +46,9 @@ _OURSELVES = "cockpit demo"
 
 STOP_S = 15.0
 """Seconds a stop may take before the cluster is ended regardless."""
+
+NODES = 1000
+"""The most that a demo starts."""
 
 _USUAL = "--nodes --slots --fault --launcher --keep --headless"
 
@@ -94,10 +98,9 @@ def parser() -> Parser:
     made = Parser(
         "demo", "Try cockpit: a small cluster on this machine, and real training on it.", _EPILOG, _USUAL
     )
-    made.add_argument("--nodes", type=whole("a number", 1), default=2, metavar="N", help="nodes (default: 2)")
-    made.add_argument(
-        "--slots", type=whole("a number", 1), default=2, metavar="N", help="ranks per node (default: 2)"
-    )
+    for option, most, what in (("--nodes", NODES, "nodes"), ("--slots", MAX_SLOTS, "ranks per node")):
+        number = whole("a number", 1, most)
+        made.add_argument(option, type=number, default=2, metavar="N", help=f"{what} (default: 2)")
     made.add_argument(
         "--fault",
         choices=training.FAULTS,
