@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import signal
@@ -217,6 +218,7 @@ def test_threads_of_the_server_get_no_signal_whatever_interrupts() -> None:
     masks: list[set[Any]] = []
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     before = signal.signal(signal.SIGUSR2, late)
+    gc.collect()  # files of earlier tests
     files = os.listdir("/proc/self/fd")
 
     def start() -> None:
@@ -233,4 +235,4 @@ def test_threads_of_the_server_get_no_signal_whatever_interrupts() -> None:
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
     assert {signal.SIGUSR1, signal.SIGTERM, signal.SIGALRM, signal.SIGPROF} <= masks[0]
     assert signal.SIGSEGV not in masks[0]
-    assert len(os.listdir("/proc/self/fd")) == len(files)
+    assert len(os.listdir("/proc/self/fd")) <= len(files)
