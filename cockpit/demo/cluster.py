@@ -16,6 +16,9 @@ from cockpit.base import openfiles
 from cockpit.demo.ending import end
 from cockpit.errors import CockpitError
 
+FILES, OTHERS = 5, 24
+"""Files that the servers have open for each node (a port, a connection, three pipes), and besides."""
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -40,8 +43,15 @@ def cluster(nodes: int, slots: int) -> Iterator[Cluster]:
 
     The same happens if this process is killed: the servers are a process of their own, which notices.
 
-    :raises CockpitError: the servers do not start; or in the end something is left all the same
+    :raises CockpitError: the servers may not open enough files, or do not start; or in the end something is
+        left all the same
     """
+    needed, limit = nodes * FILES + OTHERS, openfiles.theirs()
+    if limit is not None and needed > limit:
+        raise CockpitError(
+            f"{nodes} nodes on one machine need {needed:,} open files, and the limit here is {limit:,}",
+            hint=f"give --nodes {(limit - OTHERS) // FILES}, or first: ulimit -n {needed}",
+        )
     names = [f"node{number}" for number in range(1, nodes + 1)]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from cockpit.base import openfiles
 from cockpit.cli.main import main
 from cockpit.demo import ending, training
 from cockpit.demo.cluster import cluster
@@ -79,6 +80,16 @@ class Demos:
         """No process, no file."""
         assert self.processes() == {}
         assert list(self.folder.iterdir()) == []
+
+
+def test_more_nodes_than_files_may_be_open_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openfiles, "theirs", lambda: 1024)
+    with pytest.raises(CockpitError) as refused, cluster(600, 1):
+        pass
+    assert str(refused.value) == (
+        "600 nodes on one machine need 3,024 open files, and the limit here is 1,024; "
+        "give --nodes 200, or first: ulimit -n 3024"
+    )
 
 
 @pytest.fixture
