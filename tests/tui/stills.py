@@ -199,6 +199,7 @@ def recorded(folder: Path, home: Home) -> None:
     stalled = sorted(home.path.glob(".local/state/cockpit/runs/*"))[2]
     with camera(folder, home, f"cockpit replay {stalled.name}") as shot:
         shot.wait_for("REPLAY")
+        shot.wait_for("[─━]▲")  # its mark is there once the run has been read
         shot.type("]")
         shot.take("replay", r"stalled")
 
