@@ -38,9 +38,10 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run import work_unknown
 from cockpit.engine.run.current_state import keep, model_now
 from cockpit.engine.run.eta import Left
+from cockpit.engine.run.front import estimate, starting_here
 from cockpit.engine.run.join import Pools
 from cockpit.engine.run.noticed import noticed
-from cockpit.engine.run.paces import PaceBook, estimate, starting_here
+from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.engine.stacks.targets import RunParty
 from cockpit.engine.work_sampler import glance, glance_at_work, untold, unworked

@@ -21,7 +21,7 @@ from cockpit.engine.nccl import NcclReader, notable_of
 from cockpit.engine.nccl_results import results
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.eta import Left, left
-from cockpit.engine.run.paces import said_here
+from cockpit.engine.run.front import said_here
 from cockpit.engine.stacks.evidence import Shown
 
 

@@ -26,7 +26,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.index import Index
 from cockpit.engine.records.manifest import Manifest, NewerCockpit
 from cockpit.engine.run.eta import told
-from cockpit.engine.run.paces import front_here, starting_here
+from cockpit.engine.run.front import front_here, starting_here
 from cockpit.errors import CockpitError
 
 if TYPE_CHECKING:

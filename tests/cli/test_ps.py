@@ -36,8 +36,9 @@ from cockpit.engine import briefs
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
+from cockpit.engine.run.front import estimate, front_here
 from cockpit.engine.run.join import Pools
-from cockpit.engine.run.paces import FILE, PaceBook, estimate, front_here
+from cockpit.engine.run.paces import FILE, PaceBook
 from cockpit.engine.stacks import saved
 from cockpit.errors import CockpitError
 from tests.engine import test_evidence_gathered as evidence

@@ -35,8 +35,9 @@ from cockpit.engine.report.numbers import CURVES, POINTS, Columns, numbers
 from cockpit.engine.report.run_facts import what_ran
 from cockpit.engine.report.tails import tails
 from cockpit.engine.report.wall import Stretches, facts_of, lineage_of
+from cockpit.engine.run.front import estimate
 from cockpit.engine.run.noticed import noticed
-from cockpit.engine.run.paces import PaceBook, estimate
+from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.run.series import RunSeries
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.evidence import put_together

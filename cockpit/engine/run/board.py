@@ -31,7 +31,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.history import history
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run.foreign_jobs import launchers_of
-from cockpit.engine.run.paces import said_steps
+from cockpit.engine.run.front import said_steps
 from cockpit.engine.run.past_metrics import told_before
 from cockpit.engine.time_slices import by_turns
 
