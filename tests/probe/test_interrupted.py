@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ import pytest
 
 from cockpit.base.progress import ring
 from cockpit.node.probe import hooks, server, sitecustomize
+from tests.open_files import open_files
 
 
 class LateError(Exception):
@@ -218,8 +218,7 @@ def test_threads_of_the_server_get_no_signal_whatever_interrupts() -> None:
     masks: list[set[Any]] = []
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     before = signal.signal(signal.SIGUSR2, late)
-    gc.collect()  # files of earlier tests
-    files = os.listdir("/proc/self/fd")
+    files = open_files()
 
     def start() -> None:
         thread = threading.Thread(target=lambda: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
@@ -235,4 +234,4 @@ def test_threads_of_the_server_get_no_signal_whatever_interrupts() -> None:
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
     assert {signal.SIGUSR1, signal.SIGTERM, signal.SIGALRM, signal.SIGPROF} <= masks[0]
     assert signal.SIGSEGV not in masks[0]
-    assert len(os.listdir("/proc/self/fd")) <= len(files)
+    assert not open_files() - files, "those of earlier tests may be closed meanwhile"

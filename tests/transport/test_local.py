@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from contextlib import suppress
 
 import pytest
 
 from cockpit.transport.base import LinkError
 from cockpit.transport.local import LocalTransport
+from tests.open_files import open_files
 from tests.waiting import soon
 
 
 def pipes() -> set[str]:
     """The pipes and sockets that this process has open."""
-    found = set()
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one with which the folder was read
-            found.add(os.readlink(f"/proc/self/fd/{number}"))
-    return {name for name in found if name.startswith(("pipe:", "socket:"))}
+    return {name for _, name in open_files() if name.startswith(("pipe:", "socket:"))}
 
 
 def test_a_child_that_is_left_behind_keeps_no_files_of_ours_open() -> None:

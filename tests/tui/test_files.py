@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import suppress
 
+from tests.open_files import open_files
 from tests.tui.scenes import SCENES, played
 
 
 def spool_files() -> set[str]:
     """The files of runs that this process has open."""
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one with which the folder was read
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
-    return {path for path in found if "/spool/" in path}
+    return {path for _, path in open_files() if "/spool/" in path}
 
 
 def test_no_log_stays_open() -> None:
