@@ -26,11 +26,8 @@ def linked(text: str, pages: Collection[str], verbs: Collection[str]) -> str:
     return re.sub(r"(?<!\!)\[([^\]]+)\]\(([^)\s]+)\)", told, text)
 
 
-def fitted(text: str, width: int) -> Iterator[str]:
-    """Lines of at most so many columns where words allow it; of code every line as it is.
-
-    A table that is wider becomes its first column, with the others below.
-    """
+def blocks(text: str) -> Iterator[tuple[str, Iterator[str]]]:
+    """Lines of one kind that follow each other: code, with its fences, table, text, or blank ones ("")."""
     code = False
 
     def kind(line: str) -> str:
@@ -41,7 +38,15 @@ def fitted(text: str, width: int) -> Iterator[str]:
             "code" if code or fence else "table" if line.startswith("|") else "text" if line.strip() else ""
         )
 
-    for what, lines in groupby(text.splitlines(), kind):
+    return groupby(text.splitlines(), kind)
+
+
+def fitted(text: str, width: int) -> Iterator[str]:
+    """Lines of at most so many columns where words allow it; of code every line as it is.
+
+    A table that is wider becomes its first column, with the others below.
+    """
+    for what, lines in blocks(text):
         if what == "table":
             yield from _table([_cells(line) for line in lines], width)
         elif what == "text":

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cockpit.cli.output import out_lines, say, table
-from cockpit.cli.page_text import fitted, linked
+from cockpit.cli.page_text import blocks, fitted, linked
 from cockpit.errors import CockpitError, near
 
 _PLACES = (Path(__file__).parents[1] / "docs", Path(__file__).parents[2] / "docs")
@@ -30,8 +30,6 @@ SMALL = "a an and are can do does for from how i in is it my of on the to what w
 
 NO_ANSWERS = ("agents", "comparison", "contributing", "decisions", "how-it-works", "protocol", "proven")
 """Pages that answer no question of somebody who uses it."""
-
-_CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
 def names() -> dict[str, Path]:
@@ -108,10 +106,15 @@ def mentions(words: Sequence[str], pages: Mapping[str, Path]) -> list[tuple[str,
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    # A comment in code is no heading.
-    text = _CODE.sub(lambda code: code[0].replace("\n#", "\n #"), plain(text))
-    parts = re.split(r"^#+ (.*)\n", text, flags=re.MULTILINE)
-    return zip(parts[1::2], parts[2::2], strict=True)
+    """Each heading, and what is below it."""
+    found: list[tuple[str, list[str]]] = []
+    for kind, lines in blocks(plain(text)):
+        for line in lines:
+            if kind == "text" and line.startswith("#"):
+                found.append((line.lstrip("# "), []))
+            elif found:
+                found[-1][1].append(f"{line}\n")
+    return ((heading, "".join(body)) for heading, body in found)
 
 
 def _text(page: Path) -> str:
