@@ -89,7 +89,8 @@ def test_ranks_are_seen_through_the_supervisor(started: Started) -> None:
         *("rank_exited", "launcher_exited", "ended"),
     }
     assert (run.folder / "supervisor.log").read_text() == ""
-    assert not (run.folder / helpers.SOCKET).exists()
+    # It goes once the end is on record.
+    until(lambda: not (run.folder / helpers.SOCKET).exists(), "its socket is gone")
 
 
 def test_a_py_spy_that_is_not_wanted_is_ended(started: Started, hanging: Path) -> None:
