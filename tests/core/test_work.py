@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cockpit.core.recorder.members import Memberships
 from cockpit.core.recorder.merge import look
-from cockpit.core.recorder.spans import Cursor, union
+from cockpit.core.recorder.spans import union
 from cockpit.core.recorder.work import Step, Work, parts, work
 from tests.recorder import plainly
 from tests.recorder.named import slow
@@ -251,9 +251,8 @@ def test_spans(spans: list[tuple[int, int]]) -> None:
     joined = union(some)
     assert {at for begin, end in joined for at in range(begin, end)} == moments
     assert all(before[1] < after[0] for before, after in pairwise(joined))
-    cursor = Cursor(joined)
     for begin, end in ((10, 30), (20, 40), (5, 25)):
-        assert cursor.within(begin, end) == len(moments & {*range(begin, end)})
+        assert joined.within(begin, end) == len(moments & {*range(begin, end)})
 
 
 def test_a_step_without_a_collective_is_all_work() -> None:

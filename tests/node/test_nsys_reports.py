@@ -292,7 +292,7 @@ def real_report(folder: Path, nsys: str) -> Path:
 def slept(nsys: str, report: Path) -> int:
     """The time of all its sleeps by an export of our own, in ns."""
     database = report.with_suffix(".sqlite")
-    words = [nsys, "export", "--type", "sqlite", "-o", database, report]
+    words = [nsys, "export", "--type", "sqlite", "-o", str(database), str(report)]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     asked = (
         "select sum(end - start) from OSRT_API join StringIds on id = nameId where value = 'clock_nanosleep'"

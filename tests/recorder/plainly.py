@@ -302,7 +302,7 @@ class _Rank:
         self._first = steps[0].number if steps else 0
         self._late = union(_alone_missing(one, rank) for one in around if one.complete)
         self.gaps = self._gaps(stage_of.get(rank, 0))
-        self._waits: list[Span] = []
+        self._waits: Iterable[Span] = ()
 
     def _gaps(self, stage: int) -> list[_Gap]:
         ends = self._ends

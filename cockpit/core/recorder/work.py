@@ -29,10 +29,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cockpit.base.union import Union
 from cockpit.core.masks import ranks_of
 from cockpit.core.recorder.merge import Collective, Look
 from cockpit.core.recorder.overlap import NEVER, STEP, Gap, beside, when
-from cockpit.core.recorder.spans import CLOCKS_US, Cursor, Span, union
+from cockpit.core.recorder.spans import CLOCKS_US, Span, union
 from cockpit.core.recorder.step_tail import Ends, Held, Through
 from cockpit.core.recorder.two_ranks import Behind, Free, TwoRanks
 
@@ -172,7 +173,7 @@ class _Rank:
 
     def works(self, look: Look, sweep: _Sweep, *, piped: bool) -> Iterator[Work]:
         """Its work in each of its steps."""
-        waited, late = Cursor(sweep.waits(self)), Cursor(union(self.late))
+        waited, late = sweep.waits(self), union(self.late)
         from_us, silent = look.complete_from(self.partners), self.partners & ~look.heard
         for step in self.steps:
             why = self._unknown(step, from_us, silent, piped)
@@ -399,7 +400,7 @@ class _Sweep:
         self._least.update(self._ends.least(self._alone))
         self._beside = beside({rank.rank: rank.gaps for rank in some}, self._newest)
 
-    def waits(self, rank: _Rank) -> list[Span]:
+    def waits(self, rank: _Rank) -> Union:
         """When a rank waited, knowing how long each gap takes at least, and in which nobody waits."""
         if self._pair:
             waited = self._waited.get(rank.rank, {})

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 from cockpit.base.gate import COUNT
 from cockpit.base.profile.summary import LENGTH, MOST_COLLECTIVES, MOST_OPERATIONS, NS
 from cockpit.base.shared_fields import PROFILE_STEPS
+from cockpit.base.union import Union
 from cockpit.node.profile.events import BadTrace
 from cockpit.node.profile.rank_events import (
     ANNOTATION,
@@ -29,7 +30,6 @@ from cockpit.node.profile.rank_events import (
     Where,
     hashed,
 )
-from cockpit.node.profile.union import Union
 
 _BITS, _NAME_BITS = 53, 16
 
