@@ -10,7 +10,9 @@ from string import Formatter
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from textual import events, getters, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Container
 from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
@@ -20,6 +22,7 @@ from cockpit.core.text import one_line
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import REPLAY, Command, Id, in_scope
 from cockpit.tui.logs.filter_bar import FilterBar
+from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.finder import Item, command_items
 from cockpit.tui.panes.key_bar import SLOTS, Activity, KeyBar
@@ -131,7 +134,34 @@ class CommandScreen(Screen[None], inherit_bindings=False):
     last_keys: tuple[Id, ...] = ("help", "leave")
     """The keys that stay longest in the last line."""
 
+    def compose(self) -> ComposeResult:
+        ascii_only = self.app.glyphs.ascii
+        self.set_class(ascii_only, "-ascii")
+        yield from self.head()
+        yield Static("", id="notice", markup=False)
+        with Container(id="body"):
+            yield from self.panes()
+        yield FilterBar(self.filter_by, id="filter")
+        yield from self.above_keys()
+        yield KeyBar(ascii_only=ascii_only, id="keys")
+        yield Static("", id="small", markup=False)
+
     # Of each screen
+
+    def head(self) -> ComposeResult:
+        """What is above the notice: the first line, and banners."""
+        yield Bar(id="top")
+
+    @abstractmethod
+    def panes(self) -> ComposeResult:
+        """Its panes."""
+
+    def above_keys(self) -> ComposeResult:
+        """What there is above the line of the keys."""
+        return ()
+
+    def filter_by(self, pattern: str) -> None:
+        """Show only what a text that was typed is in, on a screen with a filter."""
 
     filter_bar = getters.query_one(FilterBar)
     """Where a filter is typed."""

@@ -7,16 +7,12 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
+from textual.containers import Vertical
 from textual.widget import Widget
-from textual.widgets import Static
 
 from cockpit.tui.command_screen import CommandScreen, Handler, title
 from cockpit.tui.commands import Id
-from cockpit.tui.logs.filter_bar import FilterBar
-from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.finder import Item
-from cockpit.tui.panes.key_bar import KeyBar
 from cockpit.tui.panes.list_pane import ListPane
 
 
@@ -41,24 +37,17 @@ class ListScreen(CommandScreen):
         """Show what is known now."""
         raise NotImplementedError
 
-    def compose(self) -> ComposeResult:
-        yield Bar(id="top")
-        yield Static("", id="notice", markup=False)
-        with Container(id="body"):
-            yield Vertical(*self.left_panes(), id="left")
-            with Vertical(id="right"):
-                yield self.LIST(ascii_only=self.app.glyphs.ascii, id=self.PANE)
-        yield FilterBar(lambda text: None, id="filter")
-        yield KeyBar(ascii_only=self.app.glyphs.ascii, id="keys")
-        yield Static("", id="small", markup=False)
+    def panes(self) -> ComposeResult:
+        """See :meth:`CommandScreen.panes`."""
+        yield Vertical(*self.left_panes(), id="left")
+        with Vertical(id="right"):
+            yield self.LIST(ascii_only=self.app.glyphs.ascii, id=self.PANE)
 
     def left_panes(self) -> Iterator[Widget]:
         """What is beside the list, of a screen that shows it."""
         return iter(())
 
     def on_mount(self) -> None:
-        if self.app.glyphs.ascii:
-            self.add_class("-ascii")
         shown = self.query_one(f"#{self.PANE}")
         shown.add_class("-shown")
         shown.border_title = title("", self.HEADING)

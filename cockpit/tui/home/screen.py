@@ -13,8 +13,7 @@ from typing import ClassVar
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Horizontal, Vertical
-from textual.widgets import Static
+from textual.containers import Horizontal, Vertical
 
 from cockpit import paths
 from cockpit.core.compare.since import since
@@ -35,11 +34,11 @@ from cockpit.tui.home.queue import Queue
 from cockpit.tui.home.requested_verb import Wish
 from cockpit.tui.home.run_list import RunList
 from cockpit.tui.home.start_pane import StartPane
-from cockpit.tui.logs.filter_bar import FilterBar, filter_mark
+from cockpit.tui.logs.filter_bar import filter_mark
 from cockpit.tui.look.units import SIZES, clock_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.finder import Item
-from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.panes.line import Part
 from cockpit.tui.panes.list_pane import ListPane
 
@@ -67,7 +66,7 @@ class HomeScreen(CommandScreen):
     BINDINGS: ClassVar[list[BindingType]] = bindings(HOME)
 
     DEFAULT_CSS = """
-    HomeScreen #home { height: 1fr; }
+    HomeScreen #body { layout: vertical; }
     HomeScreen #runs { height: 45%; }
     HomeScreen #below { height: 1fr; }
     HomeScreen #preview { width: 1fr; height: 1fr; }
@@ -102,24 +101,17 @@ class HomeScreen(CommandScreen):
         self._drawn = 0.0
         self._rows = 0
 
-    def compose(self) -> ComposeResult:
+    def panes(self) -> ComposeResult:
+        """See :meth:`CommandScreen.panes`."""
         ascii_only = self.app.glyphs.ascii
-        yield Bar(id="top")
-        yield Static("", id="notice", markup=False)
-        with Container(id="home"):
-            yield RunList(ascii_only=ascii_only, id="runs")
-            with Horizontal(id="below"):
-                yield Preview(ascii_only=ascii_only, id="preview")
-                with Vertical(id="side"):
-                    yield JobsPane(ascii_only=ascii_only, id="jobs")
-                    yield StartPane(ascii_only=ascii_only, id="start")
-        yield FilterBar(self._filter, id="filter")
-        yield KeyBar(ascii_only=ascii_only, id="keys")
-        yield Static("", id="small", markup=False)
+        yield RunList(ascii_only=ascii_only, id="runs")
+        with Horizontal(id="below"):
+            yield Preview(ascii_only=ascii_only, id="preview")
+            with Vertical(id="side"):
+                yield JobsPane(ascii_only=ascii_only, id="jobs")
+                yield StartPane(ascii_only=ascii_only, id="start")
 
     def on_mount(self) -> None:
-        if self.app.glyphs.ascii:
-            self.add_class("-ascii")
         for pane in self.query(".pane"):
             pane.can_focus = True
         self._preview.keys = self.app.keys
@@ -178,9 +170,10 @@ class HomeScreen(CommandScreen):
     def _lets(self, run: Brief) -> bool:
         return all(run.finds(word.lstrip("!")) != word.startswith("!") for word in self._words if word != "!")
 
-    def _filter(self, text: str) -> None:
-        self._typed = text
-        self._words = tuple(text.lower().split())
+    def filter_by(self, pattern: str) -> None:
+        """See :meth:`CommandScreen.filter_by`: all of its words."""
+        self._typed = pattern
+        self._words = tuple(pattern.lower().split())
         self.draw()
 
     # Drawing
@@ -352,7 +345,7 @@ class HomeScreen(CommandScreen):
         return [
             (self.has_class("-alone"), lambda: self.remove_class("-alone")),
             (self._list.marked, self._deeds.unmark),
-            (self._typed, lambda: self._filter("")),
+            (self._typed, lambda: self.filter_by("")),
             (self.known.runs and self.focused is not self._list, self._list.focus),
         ]
 

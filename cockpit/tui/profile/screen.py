@@ -10,10 +10,8 @@ from typing import ClassVar
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
 from textual.worker import Worker
 
 from cockpit.base.shell import join
@@ -31,11 +29,10 @@ from cockpit.engine.profile.taking import Taking
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, needs
 from cockpit.tui.commands import PROFILE, Id
-from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.look.units import SIZES, clock_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.finder import Item
-from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.panes.line import Part
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane
@@ -108,24 +105,21 @@ class ProfileScreen(CommandScreen):
         self._fetched: Activity | None = None
         self._shown_pane = PANES[0]
 
-    def compose(self) -> ComposeResult:
-        ascii_only = self.app.glyphs.ascii
-        yield Bar(id="top")
-        yield FindingBanner(ascii_only=ascii_only, id="finding")
+    def head(self) -> ComposeResult:
+        """See :meth:`CommandScreen.head`."""
+        yield from super().head()
+        yield FindingBanner(ascii_only=self.app.glyphs.ascii, id="finding")
         yield ProgressStrip(id="strip")
-        yield Static("", id="notice", markup=False)
-        with Container(id="body"):
-            yield RankList(ascii_only=ascii_only, id="ranks")
-            yield OperationList(ascii_only=ascii_only, id="operations")
-            yield CollectivePane(ascii_only=ascii_only, id="collectives")
-            yield FileList(ascii_only=ascii_only, id="files")
-        yield FilterBar(lambda text: None, id="filter")
-        yield KeyBar(ascii_only=ascii_only, id="keys")
-        yield Static("", id="small", markup=False)
+
+    def panes(self) -> ComposeResult:
+        """See :meth:`CommandScreen.panes`."""
+        ascii_only = self.app.glyphs.ascii
+        yield RankList(ascii_only=ascii_only, id="ranks")
+        yield OperationList(ascii_only=ascii_only, id="operations")
+        yield CollectivePane(ascii_only=ascii_only, id="collectives")
+        yield FileList(ascii_only=ascii_only, id="files")
 
     def on_mount(self) -> None:
-        if self.app.glyphs.ascii:
-            self.add_class("-ascii")
         self._ranks.letters = self.app.glyphs.ascii or self.app.no_color or self.app.current_theme.ansi
         self._ranks.local = self._job.local
         self._files.fetch_key = self.app.key_of("fetch")

@@ -11,9 +11,7 @@ from typing import ClassVar
 from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
 from textual.widget import Widget
-from textual.widgets import Static
 
 from cockpit.base.shell import join, quote
 from cockpit.core.logs.levels import Level
@@ -28,12 +26,11 @@ from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, entitle, needs
 from cockpit.tui.commands import RUN, Id
-from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.pace.view_model import STRETCHES
 from cockpit.tui.panes.column import Column
 from cockpit.tui.panes.finder import Item
-from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.run import notices
 from cockpit.tui.run.actions import Deeds
@@ -131,32 +128,25 @@ class RunScreen(CommandScreen):
         self._brought: tuple[View, Widget | None] | None = None
         """What was shown before a stall was shown, for as long as nothing else is chosen."""
 
-    def compose(self) -> ComposeResult:
-        glyphs = self.app.glyphs
-        ascii_only = glyphs.ascii
+    def head(self) -> ComposeResult:
+        """See :meth:`CommandScreen.head`."""
+        glyphs, keys = self.app.glyphs, self.app.keys.__getitem__
         yield TopBar(glyphs=glyphs, id="top")
-        yield StallBanner(keys=self.app.keys.__getitem__, ascii_only=ascii_only, id="stall")
-        yield FailureBanner(
-            run=self.board.folder.name,
-            keys=self.app.keys.__getitem__,
-            lang=self.app.config.language,
-            id="banner",
-        )
-        yield Static("", id="notice", markup=False)
-        with Container(id="body"):
-            with Column(LEFT, id="left"):
-                yield RankGrid(self.board.model, glyphs=glyphs, id="grid")
-                yield Detail(ascii_only=ascii_only, id="glance")
-                yield EventList(ascii_only=ascii_only, id="recent")
-            yield Tabs(self._ranks_of, self.app.keys, ascii_only=ascii_only, id="right")
-        yield FilterBar(lambda pattern: self._tabs.filter(pattern), id="filter")
-        yield from self.above_keys()
-        yield KeyBar(ascii_only=ascii_only, id="keys")
-        yield Static("", id="small", markup=False)
+        yield StallBanner(keys=keys, ascii_only=glyphs.ascii, id="stall")
+        yield FailureBanner(run=self.board.folder.name, keys=keys, lang=self.app.config.language, id="banner")
 
-    def above_keys(self) -> ComposeResult:
-        """What there is above the line of the keys."""
-        return ()
+    def panes(self) -> ComposeResult:
+        """See :meth:`CommandScreen.panes`."""
+        glyphs = self.app.glyphs
+        with Column(LEFT, id="left"):
+            yield RankGrid(self.board.model, glyphs=glyphs, id="grid")
+            yield Detail(ascii_only=glyphs.ascii, id="glance")
+            yield EventList(ascii_only=glyphs.ascii, id="recent")
+        yield Tabs(self._ranks_of, self.app.keys, ascii_only=glyphs.ascii, id="right")
+
+    def filter_by(self, pattern: str) -> None:
+        """See :meth:`CommandScreen.filter_by`."""
+        self._tabs.filter(pattern)
 
     def show_end(self) -> None:
         """Show all that is known of the run, if it is anything else that is shown."""
@@ -169,8 +159,6 @@ class RunScreen(CommandScreen):
         self._log.back_key = self.app.key_of("back")
         for pane in self.query(EventList):
             pane.open_key, pane.back_key = self.app.key_of("open"), self.app.key_of("back")
-        if self.app.glyphs.ascii:
-            self.add_class("-ascii")
         if not self.app.config.timestamps:
             self._log.toggle_timestamps()
         if self.app.config.wrap:

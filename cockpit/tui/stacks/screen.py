@@ -10,19 +10,16 @@ from typing import ClassVar
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
-from textual.widgets import Static
 
 from cockpit.core.stacks.snapshot import Place
 from cockpit.engine.stacks.take import Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen, Handler, bindings, needs
 from cockpit.tui.commands import STACKS, Id
-from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.finder import Item
-from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import notices
@@ -91,20 +88,17 @@ class StackScreen(CommandScreen):
         self._low = False
         self._whole = False
 
-    def compose(self) -> ComposeResult:
-        yield Bar(id="top")
+    def head(self) -> ComposeResult:
+        """See :meth:`CommandScreen.head`."""
+        yield from super().head()
         yield VerdictBar(keys=self.app.keys.__getitem__, id="verdict")
-        yield Static("", id="notice", markup=False)
-        with Container(id="body"):
-            yield LeftSide(self.stacks, self.app.keys, id="left")
-            yield RightSide(self.stacks, self._samples, self.app.keys, id="right")
-        yield FilterBar(self._set_filter, id="filter")
-        yield KeyBar(ascii_only=self.app.glyphs.ascii, id="keys")
-        yield Static("", id="small", markup=False)
+
+    def panes(self) -> ComposeResult:
+        """See :meth:`CommandScreen.panes`."""
+        yield LeftSide(self.stacks, self.app.keys, id="left")
+        yield RightSide(self.stacks, self._samples, self.app.keys, id="right")
 
     def on_mount(self) -> None:
-        if self.app.glyphs.ascii:
-            self.add_class("-ascii")
         self._show_right("tree")
         self._left_side.class_list.focus()
         if not self.stacks.recorded and not self.stacks.snapshot.samples:
@@ -307,7 +301,7 @@ class StackScreen(CommandScreen):
             return
         self._draw()
 
-    def _set_filter(self, pattern: str) -> None:
+    def filter_by(self, pattern: str) -> None:
         """Narrow to what matches a pattern.
 
         :raises CockpitError: it is not a regular expression
@@ -431,7 +425,7 @@ class StackScreen(CommandScreen):
         """What esc undoes, the nearest first."""
         return [
             (self._right != "tree", partial(self._show_right, self._right_side.beneath)),
-            (self._lookout.pattern, partial(self._set_filter, "")),
+            (self._lookout.pattern, partial(self.filter_by, "")),
             (self._samples.chosen is not None, self._samples.newest),
             (self._left_side.marked is not None, self._unmark),
             (self.zoomed and not self.one_sided, self.unzoom),
