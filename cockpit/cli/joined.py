@@ -25,12 +25,12 @@ async def join(
     :raises CockpitError: its nodes cannot be reached, or somebody else holds its folder
     """
     output = Output(
-        args.json, args.headless, args.give_up, stalls=stalls, notify=args.notify, since=time.time()
+        args.json, args.headless, give_up_s=args.give_up, stalls=stalls, notify=args.notify, since=time.time()
     )
     live = Live(folder.manifest, json=output.json, fold=output.fold, leaving=output.leaving)
     writer = folder.lock()
     if not writer:
-        say(f"{folder.name}: {folder.writer.held()}: read-only here, new lines only")
+        say(f"{folder.name}: {folder.writer.held()}: this one watches, from new lines on")
     missed = Missed(folder, live) if writer else None
     session = session_of(folder, missed or live, writer=writer, known=known)
     try:

@@ -30,8 +30,11 @@ class Narrator:
             say(f"{entry.text}; see: {entry.see}" if entry.see else entry.text)
 
 
-def say_left(folder: RunFolder, model: RunModel, leaving: str = "") -> None:
-    """What leaving a run meant: how to come back to it or end it, unless leaving meant something else."""
+def say_left(folder: RunFolder, model: RunModel, leaving: str = "", *, controlled: bool = True) -> None:
+    """What leaving a run meant: how to come back to it or end it, unless leaving meant something else.
+
+    :param controlled: whether this cockpit did; another one may
+    """
     if leaving:
         say(f"left: {leaving}")
         return
@@ -41,7 +44,7 @@ def say_left(folder: RunFolder, model: RunModel, leaving: str = "") -> None:
         say(f"left; the run has ended{rest}")
         return
     if folder.writer.succeeded():
-        say("another attached cockpit takes over")
+        say("another attached cockpit takes over" if controlled else "another cockpit controls it")
     say(f"left; the {'job' if foreign else 'run'} continues. Come back with: cockpit attach {quote(run)}")
     if not foreign:
         say(f"or stop it with: cockpit stop {quote(run)}")

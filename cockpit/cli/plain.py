@@ -42,7 +42,8 @@ class Output:
     """Where a watched session goes.
 
     :param json: an event stream on stdout instead of live lines
-    :param headless: nobody is watching: SIGTERM stops the run, SIGHUP leaves it running
+    :param headless: nobody is watching
+    :param launched: this command launched the run: if nobody is watching, SIGTERM stops it
     :param give_up_s: how long to wait for lost links when all other nodes have ended
     :param leaving: what leaving means, if not that the run continues
     :param times: of a stop, as the run was started with
@@ -54,6 +55,7 @@ class Output:
 
     json: bool = False
     headless: bool = False
+    launched: bool = False
     give_up_s: float = 600.0
     leaving: str = ""
     times: Times = field(default_factory=Times)
@@ -80,7 +82,7 @@ async def watch(
     ours = session.manifest.foreign is None
     asks = Asks(
         person=output.asks and ours,
-        term="stop" if output.headless and ours else "leave",
+        term="stop" if output.headless and output.launched else "leave",
         leaving=output.leaving,
         waiting=lambda: session.pool.waiting,
     )
@@ -222,5 +224,5 @@ def leave(session: Session, leaving: str = "") -> Exit:
             session.folder.write(Event(time.time(), "", Left()))
         except CockpitError as error:
             say(str(error))
-    say_left(session.folder, session.model, leaving)
+    say_left(session.folder, session.model, leaving, controlled=session.writer)
     return Exit.LEFT

@@ -31,11 +31,15 @@ STUCK_S = 8.0
 """The app is ended at once if it has not ended this long after it should: nobody sees it any more."""
 
 
-def add_options(parser: Parser) -> None:
-    """How a run is watched."""
+def add_options(parser: Parser, *, launches: bool = True) -> None:
+    """How a run is watched.
+
+    :param launches: whether the verb launches it, too
+    """
     group = parser.add_argument_group("watching")
+    ends, leaves = "SIGTERM stops the run, SIGHUP leaves it", "SIGTERM and SIGHUP leave the run"
     add_flag(group, "--plain", "live lines on the terminal instead of the app")
-    add_flag(group, "--headless", "live lines, no questions; SIGTERM stops the run, SIGHUP leaves it")
+    add_flag(group, "--headless", f"live lines, no questions; {ends if launches else leaves}")
     add_flag(group, "--json", "an event stream, one JSON object per line")
     add_flag(group, "--read-only", "the app can't change the run")
     add_theme(group)
@@ -147,7 +151,7 @@ async def flown(flight: Flight, *, read_only: bool, theme: str | None, notify: s
     if isinstance(flight, Replaying):
         return int(Exit.OK)
     if code == Exit.LEFT:
-        say_left(app.session.folder, app.session.model, flight.leaving)
+        say_left(app.session.folder, app.session.model, flight.leaving, controlled=app.session.writer)
         return int(Exit.LEFT)
     from cockpit.cli.nccl_tests import at_end
     from cockpit.cli.since_good import since_good

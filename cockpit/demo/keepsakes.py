@@ -12,8 +12,8 @@ from cockpit.errors import CockpitError
 
 
 def saved_by_hand(folder: RunFolder) -> Iterator[Path]:
-    """Collected files, and stacks that somebody asked for: not those that a watch or a node took."""
-    for name in ("reports", "files"):
+    """Collected files, profiles, and stacks that somebody asked for: not those of a watch or a node."""
+    for name in ("reports", "files", "profiles"):
         if any((folder.path / name).glob("*")):
             yield folder.path / name
     told = {getattr(event.fact, "snapshot", "") for event in folder.journal()}

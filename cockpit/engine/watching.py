@@ -163,7 +163,7 @@ class Watching:
     def _mind_hang(self) -> None:
         """Stop the run if that was asked for: on proof that it is stuck, or after the time that was named."""
         model = self._session.model
-        if not self._stops or self._stop is not None or model.stop_reason:
+        if not self._stops or self._stop is not None or model.asked_to_stop:
             return
         proven, still_s = self._watch.proven, self._watch.overstayed_s
         if proven or still_s is not None:

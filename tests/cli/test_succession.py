@@ -92,9 +92,9 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
     first = started("first", *run_words(tmp_path, mode, "--failure-wait", "2"))
     until(lambda: first.lines.count(b"line") > 5, "lines")
     second = started("second", "attach", RUN, mode)
-    second.told("read-only here")
+    second.told("this one watches")
     third = started("third", "attach", RUN, "--headless", "--json")
-    third.told("read-only here")
+    third.told("this one watches")
     until(lambda: second.lines.count(b"line") > 5, "lines")
 
     first.process.send_signal(sent)
@@ -129,13 +129,29 @@ def test_the_one_that_reads_along_takes_over_policy_and_spool(
 
 
 @pytest.mark.slow
+def test_who_only_watches_ends_nothing_by_ending(tmp_path: Path, started: Callable[..., Cockpit]) -> None:
+    first = started("first", *run_words(tmp_path, "--headless"))
+    until(lambda: first.lines.count(b"line") > 5, "lines")
+    second = started("second", "attach", RUN, "--headless")
+    second.told("this one watches")
+    until(lambda: second.lines.count(b"line") > 0, "lines there, too")
+    second.process.terminate()
+    assert second.process.wait(PATIENCE_S) == Exit.LEFT
+    assert "another cockpit controls it" in second.said
+    assert "takes over" not in second.said
+    seen = first.lines.count(b"line")
+    until(lambda: first.lines.count(b"line") > seen + 5, "the run continues")
+    assert not any(event.kind == "stop_asked" for event in RunFolder.find(RUN).journal())
+
+
+@pytest.mark.slow
 def test_that_the_one_that_acts_is_suspended_is_said(
     tmp_path: Path, started: Callable[..., Cockpit], quick_cockpit: tuple[str, ...]
 ) -> None:
     first = started("first", *run_words(tmp_path, "--headless"))
     until(lambda: first.lines.count(b"line") > 5, "lines")
     second = started("second", "attach", RUN, "--headless")
-    second.told("read-only here")
+    second.told("this one watches")
     first.process.send_signal(signal.SIGSTOP)
     second.told(f"is suspended: kill -CONT {first.process.pid}")
 

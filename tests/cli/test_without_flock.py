@@ -22,7 +22,7 @@ def test_attach_spools_and_carries_out_the_failure_policy(tmp_path: Path) -> Non
     reader = verbs.start("attach", "--plain", "r", program=WITHOUT_FLOCK)
     assert reader.stderr
     # On a slow machine it says first whose answer it waits for.
-    said = next(line for line in reader.stderr if "read-only here" in line)
+    said = next(line for line in reader.stderr if "this one watches" in line)
     assert f"another cockpit (pid {first.pid} on " in said
     first.kill()
     first.communicate()

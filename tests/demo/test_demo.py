@@ -211,12 +211,13 @@ def test_a_hang_tells_by_itself_without_torch_and_kill_9_leaves_nothing(demos: D
     demos.assert_nothing_left()
 
 
-def test_collected_files_are_kept_too() -> None:
+def test_collected_files_and_profiles_are_kept_too() -> None:
     nodes = [NodeEntry("node1", "/nowhere", [0])]
     folder = RunFolder.create(Manifest("otter", 1.0, nodes, "command", ["train.py"], "/"))
     assert list(saved_by_hand(folder)) == []
     (folder.path / "files" / "node1").mkdir(parents=True)
-    assert list(saved_by_hand(folder)) == [folder.path / "files"]
+    (folder.path / "profiles" / "1").mkdir(parents=True)
+    assert list(saved_by_hand(folder)) == [folder.path / "files", folder.path / "profiles"]
     folder.discard()
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cockpit.base.events import Watched
+from cockpit.base.events import RankExited, StopRequested, Watched
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.pace import Pace
 from cockpit.core.profile.gain import Ahead
@@ -19,6 +20,7 @@ from cockpit.engine.profile.known import ahead_of
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import planned
 from cockpit.engine.run.eta import left
+from cockpit.engine.run.front import said_here
 from tests.engine.books import CREATED, Writer, run_folder
 
 
@@ -51,16 +53,33 @@ def test_a_log_says_how_many_tokens_a_second(tmp_path: Path) -> None:
     assert ahead_of(ended) == Ahead()
 
 
-def found(folder: RunFolder, pace: Pace, now: float, state: str = "") -> tuple[int, int, int | None] | None:
+def found(
+    folder: RunFolder, pace: Pace, now: float, state: str = "", *facts: Any
+) -> tuple[int, int, int | None] | None:
     model = RunModel()
     model.apply(planned(folder.manifest))
     if state:
         model.apply(Event(now, "", Watched(state, since=now - 5)))
+    for fact in facts:
+        model.apply(Event(now, "gpu1", fact))
     with closing(SpooledLogs(folder)) as logs:
         seen = left(folder, model, logs, pace, now)
     if seen is None:
         return None
     return (seen.step, seen.total, None if seen.seconds is None else round(seen.seconds))
+
+
+@pytest.mark.parametrize("newer", [0, 1, 30])
+def test_a_step_counts_whose_line_the_time_index_already_has(folder: RunFolder, newer: int) -> None:
+    writer = Writer(folder)
+    size = folder.spool_dir(folder.manifest.nodes[0]).joinpath("rank-0.log").stat().st_size
+    writer.written["gpu1", 0] = bytes(size)
+    for step in range(101, 101 + newer):
+        writer.write("gpu1", 0, b"step %d/400 loss 0.1\n" % step)  # an index has its size later
+    writer.close()
+    model = RunModel()
+    model.apply(planned(folder.manifest))
+    assert said_here(folder, model) == (100, CREATED + 200)
 
 
 def paced(first: int, last: int, begin: float) -> Pace:
@@ -106,6 +125,11 @@ def test_a_run_that_stands_still_has_no_time_left(folder: RunFolder) -> None:
     assert found(folder, paced(1, 250, CREATED), CREATED + 505, "going") == (250, 400, 295)
     assert found(folder, paced(1, 250, CREATED), CREATED + 505, "stalled") == (250, 400, None)
     assert found(folder, Pace(range(2)), CREATED + 205, "stalled") == (100, 400, None)
+
+
+@pytest.mark.parametrize("fact", [RankExited(1, code=1), StopRequested("enough", "ada")])
+def test_a_run_that_will_not_get_there_has_no_time_left(folder: RunFolder, fact: Any) -> None:
+    assert found(folder, paced(1, 250, CREATED), CREATED + 505, "", fact) == (250, 400, None)
 
 
 def test_a_run_that_should_be_through_and_is_not_has_no_time_left(folder: RunFolder) -> None:

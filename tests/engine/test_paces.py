@@ -12,6 +12,8 @@ import pytest
 
 from cockpit.base.events import (
     ClockMeasured,
+    Complete,
+    Ended,
     NodeSample,
     Progress,
     RankSample,
@@ -31,6 +33,7 @@ from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run import paces
 from cockpit.engine.run.paces import FILE, OVERLAP_S, SETTLED_S, PaceBook, kept
 from cockpit.errors import CockpitError
+from tests.waiting import until
 
 START = 1_800_000_000.0
 
@@ -242,9 +245,9 @@ def test_a_rank_that_never_finished_a_step_is_missing_in_it_later_too(folder: Ru
 
 def test_each_step_is_written_once_however_often_it_looks(folder: RunFolder) -> None:
     book = PaceBook(folder, writer=True)
-    for until in range(10, 101, 10):
-        train(book.pace, range(until - 10, until))
-        book.keep(START + 2.0 * until)
+    for end in range(10, 101, 10):
+        train(book.pace, range(end - 10, end))
+        book.keep(START + 2.0 * end)
     book.close()
     book.close()
     assert len((folder.path / FILE).read_bytes().splitlines()) == 100
@@ -353,6 +356,27 @@ def test_whoever_leaves_a_run_that_goes_on_keeps_what_no_rank_can_add_to(folder:
     book.close(over=False)
     assert len((folder.path / FILE).read_bytes().splitlines()) == 100
     assert [step.step for step in book.after((0, 97))] == [98, 99, 100]
+
+
+def test_all_steps_of_a_run_that_is_over_are_kept_though_nobody_leaves(folder: RunFolder) -> None:
+    book, model = PaceBook(folder, writer=True), RunModel()
+    model.apply(planned(folder.manifest))
+    train(book.pace, range(100))
+    for node in ("a", "b"):
+        assert kept_here(folder) == 0
+        for fact in (Ended(), Complete()):
+            event = Event(START + 201, node, fact)
+            model.apply(event)
+            book.event(model, event)
+    until(lambda: kept_here(folder) == 100, "all steps")
+    book.close()
+    assert kept_here(folder) == 100
+
+
+def kept_here(folder: RunFolder) -> int:
+    """How many lines the file has."""
+    path = folder.path / FILE
+    return len(path.read_bytes().splitlines()) if path.exists() else 0
 
 
 def test_steps_of_which_a_node_has_not_told_are_not_kept_as_missing(folder: RunFolder) -> None:

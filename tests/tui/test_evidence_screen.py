@@ -64,6 +64,7 @@ def test_moments_the_newest_first(tmp_path: Path, size: tuple[int, int]) -> None
         async with app.run_test(size=size) as pilot:
             await until(pilot, lambda: "evidence: 1 snapshot" in text_of(app), "it was read")
             assert "saved by the nodes: the ranks of gpu[01-02]" in text_of(app)
+            assert f"{evidence_screen.moment(NIGHT + 600)}  saved" in text_of(app), "of its last sample"
             assert "rank 3 " in text_of(app)
             assert "read_shard" in text_of(app)
             keep(root, NIGHT + 1800, "")

@@ -362,8 +362,15 @@ def test_long_lines_are_cut_scrolled_or_wrapped(pen: Pen) -> None:
         pen.flush()
         app.log_view.open(pen.book, NODES)
         assert texts(await settled(app, pilot)) == [("0123456789" * 9)[:52] + "…", "世界" * 13 + "…"]
+        assert not app.log_view.shifted
         app.log_view.action_shift(1)
-        assert texts(screen(app))[0] == ("0123456789" * 9)[26:78] + "…"
+        assert texts(screen(app)) == ["…" + ("0123456789" * 9)[27:78] + "…", "…" + "世界" * 12 + "世…"]
+        app.log_view.action_shift(9)  # as far as to the end of the longest line
+        assert texts(screen(app)) == ["…", "…" + "界" + "世界" * 12]
+        app.log_view.action_shift(-1)
+        assert texts(screen(app))[0] == "…" + "3456789"
+        app.log_view.unshift()
+        assert texts(screen(app))[0].startswith("0123456789")
         app.log_view.toggle_wrap()
         assert texts(screen(app)) == [
             ("0123456789" * 9)[:53],

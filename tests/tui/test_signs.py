@@ -55,7 +55,7 @@ def test_what_the_other_cockpit_does_not_write_is_shown(monkeypatch: pytest.Monk
 
     async def main() -> None:
         async with played(Scene(lambda: ReadsAlong(["gpu01"], 2), play), SIZE) as (app, pilot, stage):
-            assert "read-only here" in text_of(app)
+            assert "this one watches" in text_of(app)
             stage.prints(0, "the first words\n")
             await until(pilot, lambda: "the first words" in text_of(app), "the line")
             assert "not here yet" not in text_of(app)
@@ -67,7 +67,7 @@ def test_what_the_other_cockpit_does_not_write_is_shown(monkeypatch: pytest.Monk
                 pilot, lambda: "no cockpit controls this run" in text_of(app), "no cockpit controls it"
             )
             stage.alone, stage.writer = "", True
-            await until(pilot, lambda: "read-only here" not in text_of(app), "it has taken over")
+            await until(pilot, lambda: "this one watches" not in text_of(app), "it has taken over")
             assert stage.board is not None
             assert stage.board.book.reads_along, "the spool lacks what is shown"
             assert "the first words" in text_of(app)

@@ -13,7 +13,18 @@ from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.pace import Pace
 from cockpit.tui.pace.strip import strip_height, strip_lines
 from cockpit.tui.pace.view_model import WHOLE, Sight
-from tests.tui.scenes import SCENES, Scene, goes_well, healthy, nothing, paces, played, settled, text_of
+from tests.tui.scenes import (
+    SCENES,
+    Scene,
+    choose,
+    goes_well,
+    healthy,
+    nothing,
+    paces,
+    played,
+    settled,
+    text_of,
+)
 from tests.tui.stage import NOW, Stage
 
 WIDTH = 90
@@ -220,6 +231,27 @@ def test_that_nobody_has_printed_anything_is_said_once() -> None:
     (text,) = shown(Scene(launched, nothing), (140, 45))
     assert "ranks 0-7: started 12 s ago, torch not imported" in text
     assert text.count("no output") == 1
+
+
+def test_the_log_of_a_rank_without_output_says_what_is_true_now() -> None:
+    async def main() -> None:
+        async with played(Scene(launched, nothing), (140, 45)) as (app, pilot, stage):
+            assert "ranks 8-15: waiting for the launcher" in text_of(app)
+            stage.prints(0, "hello\n")
+            for rank in range(8, 16):
+                stage.happens("gpu02", kind="rank_started", rank=rank, pid=99 + rank)
+            choose(app, "gpu01", 7)
+            await settled(pilot)
+            assert "no output" in text_of(app)
+            assert "waiting for the launcher" not in text_of(app)
+            assert stage.board is not None
+            for rank in range(16):
+                stage.board.pace.stepped(rank, 3, time.time())
+            await settled(pilot)
+            assert "others have printed" in text_of(app)
+            assert "after the launch" not in text_of(app)
+
+    asyncio.run(main())
 
 
 def is_slow(stage: Stage) -> None:

@@ -164,6 +164,8 @@ def states() -> dict[str, tuple[RunModel, str]]:
     ended = state("ended", "✓ ended")
     stopped = state("stopped", "■ stopped")
     happens(stopped, "", "stop_asked", reason="asked", by="ada", hard=False)
+    elsewhere = state("stopped from elsewhere", "■ stopped")
+    going = state("being stopped from elsewhere", "◌ stopping")
     lost = state("lost", "? lost")
     limit = "SLURM ended job 12 at its time limit (01:00:00)"
     taken = state("taken back", f"■ {limit}")
@@ -171,14 +173,18 @@ def states() -> dict[str, tuple[RunModel, str]]:
     for node in ("gpu01", "gpu02"):
         happens(unlinked, node, "link", state="gone")
         happens(stopped, node, "stop_requested", NOW - 1)
+        happens(elsewhere, node, "stop_requested", NOW - 1)
+        happens(going, node, "stop_requested", NOW - 1)
         happens(lost, node, "node_lost", why="its boot is gone")
         happens(taken, node, "node_lost", NOW, why="its job has ended")
     for rank in range(4):
         exits(ended, rank, 0)
         exits(stopped, rank, None, 15)
+        exits(elsewhere, rank, None, 15)
     for node in ("gpu01", "gpu02"):
         happens(ended, node, "ended")
         happens(stopped, node, "ended")
+        happens(elsewhere, node, "ended")
     return found
 
 

@@ -39,7 +39,7 @@ def parser() -> Parser:
     )
     add_seconds(made, "--give-up", 600.0, GIVE_UP)
     add_word(made, "--name", "NAME", "local name for a job that cockpit didn't start")
-    terminal.add_options(made)
+    terminal.add_options(made, launches=False)
     job_options.add_options(made)
     return made
 

@@ -55,7 +55,16 @@ def main(words: list[str], leaving: str = "") -> int:
         _report(launch, leaving)
         return code
     times = Times(args.grace, args.finalise_wait)
-    output = Output(args.json, args.headless, args.give_up, leaving, times, stalls, notify=args.notify)
+    output = Output(
+        args.json,
+        args.headless,
+        launched=True,
+        give_up_s=args.give_up,
+        leaving=leaving,
+        times=times,
+        stalls=stalls,
+        notify=args.notify,
+    )
     code = asyncio.run(_run(launch, output))
     _report(launch, leaving)
     return code

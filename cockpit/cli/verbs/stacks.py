@@ -173,7 +173,7 @@ def _show(snapshot: Snapshot, path: Path, found: Finding, args: argparse.Namespa
     :param found: the verdict over all its ranks: what one waits for is known from those not shown, too
     """
     job_options.check_ranks(snapshot.ranks, args.ranks, snapshot.title)
-    at = snapshot.samples[0].at if snapshot.samples else path.stat().st_mtime
+    at = snapshot.samples[-1].at if snapshot.samples else path.stat().st_mtime
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     say(f"snapshot of {when}: {snapshot.title}")
     if snapshot.by_nodes:

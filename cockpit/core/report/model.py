@@ -170,7 +170,7 @@ class Moment(NamedTuple):
 class Look:
     """A snapshot of stacks, with the verdict on it.
 
-    :param at: unix seconds; None: no sample is in it
+    :param at: of its last sample, unix seconds; None: no sample is in it
     :param by_nodes: why nodes took it by themselves; empty: a cockpit took it
     :param stacks: classes of ranks, each with the frames of one of them, as lines
     """

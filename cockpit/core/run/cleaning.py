@@ -20,7 +20,7 @@ def state_of(model: RunModel) -> str:
         live = any(node.link == "ok" and not node.over for node in model.nodes.values())
         return "running" if live or model.alive() else "unended"
     first = model.judged or failure(model, "")
-    if first is None and (model.hung or any(node.stop_requested_at for node in model.nodes.values())):
+    if first is None and (model.hung or model.asked_to_stop):
         return "stopped"
     return "failed" if first is not None or model.exit_code() else "ended"
 

@@ -313,6 +313,18 @@ class Run:
         return bool(self.nodes) and all(node.done for node in self.nodes.values())
 
     @property
+    def asked_to_stop(self) -> bool:
+        """Whether anybody has asked it to stop: a cockpit that told why, or whoever asked its nodes."""
+        if self.stop_reason:
+            return True
+        return any(node.stop_requested_at is not None for node in self.nodes.values())
+
+    @property
+    def may_finish(self) -> bool:
+        """Whether it may still reach its last step, also where it is stalled now."""
+        return not (self.over or self.asked_to_stop or self.first_failure())
+
+    @property
     def ended_by_itself(self) -> bool:
         """Whether every node has recorded its end, and none was stopped but by us, or a person."""
         return bool(self.nodes) and all(

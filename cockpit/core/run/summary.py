@@ -89,7 +89,7 @@ def outcome(model: RunModel, *, starting: bool = False) -> tuple[str, str]:
     if model.over:
         if model.hung:
             return "stopped", shown(model.stop_reason)
-        if any(node.stop_requested_at for node in model.nodes.values()):
+        if model.asked_to_stop:
             return "stopped", ""
         if model.unknown_end:
             return "lost", shown(model.unknown_end)
@@ -120,8 +120,7 @@ def ended_when(model: RunModel) -> float | None:
 
 def ended_well(model: RunModel) -> bool:
     """Whether a run came to its end by itself, and all ranks exited 0."""
-    stopped = any(node.stop_requested_at for node in model.nodes.values())
-    return model.over and not stopped and model.exit_code() is Exit.OK
+    return model.over and not model.asked_to_stop and model.exit_code() is Exit.OK
 
 
 def live_word(model: RunModel, *, starting: bool) -> str:

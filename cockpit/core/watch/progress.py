@@ -102,7 +102,7 @@ class Tracker:
         # Others may be on their way; but some never start.
         awaited = any(rank.state in (RankState.WAITING, RankState.STARTING) for rank in run.ranks.values())
         whole = bool(ranks) and not (awaited and at - began < START * self._least_s)
-        runs = whole and not run.stop_reason and not run.job_end and run.first_failure() is None
+        runs = whole and not run.asked_to_stop and not run.job_end and run.first_failure() is None
         nodes = {rank.node: run.nodes[rank.node] for rank in ranks}
         lost = tuple(name for name, node in nodes.items() if node.link != "ok")
         linked = [node for node in nodes.values() if node.link == "ok"]

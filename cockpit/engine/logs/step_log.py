@@ -175,27 +175,29 @@ def last_steps(
 ) -> Iterator[tuple[_Rank, int, float]]:
     """Ranks of a node, the last step that the end of each one's log tells, and when that was there.
 
-    None is its launcher: the console of several ranks.
+    None is its launcher: the console of several ranks. The newest lines may not yet be in the time index.
 
     Ranks whose log tells none are left out, and those where the end of the time index does not say when.
     Times are unix seconds on our clock.
     """
-    times = list[tuple[float, Mapping[str, int]]]()
+    times: list[tuple[float, Mapping[str, int]]] | None = None
     for rank in ranks:
-        found = _last_step(logs, logs.number((node.name, rank)))
-        if found is None:
-            continue
-        times = times or list(last_times(folder, node))
         name = log_name(rank)
-        at = written(times, name, found[1] - model.nodes[node.name].begin(name))
-        if at is not None:
-            yield rank, found[0], at - model.nodes[node.name].offset_s
+        begin = model.nodes[node.name].begin(name)
+        for step, end in _last_steps(logs, logs.number((node.name, rank))):
+            times = list(last_times(folder, node)) if times is None else times
+            if end - begin > next((sizes[name] for _, sizes in reversed(times) if name in sizes), 0):
+                continue
+            at = written(times, name, end - begin)
+            if at is not None:
+                yield rank, step, at - model.nodes[node.name].offset_s
+            break
 
 
-def _last_step(logs: SpooledLogs, number: int) -> tuple[int, int] | None:
-    """The last step at the end of a log, and the offset where its line ends."""
+def _last_steps(logs: SpooledLogs, number: int) -> Iterator[tuple[int, int]]:
+    """The steps at the end of a log, the last one first, and the offsets where their lines end."""
     end = logs.size(number)
-    return next(steps_back(logs.read(number, max(0, end - LATEST), LATEST), end), None)
+    return steps_back(logs.read(number, max(0, end - LATEST), LATEST), end)
 
 
 def steps_back(data: bytes, end: int) -> Iterator[tuple[int, int]]:

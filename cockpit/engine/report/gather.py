@@ -179,7 +179,7 @@ def _looks(folder: RunFolder, model: RunModel) -> tuple[Look, ...]:
             more = len(lines) - STACK_LINES
             tail = (f"… {more:,} more lines: cockpit stacks {folder.name}",) if more > 0 else ()
             shown = (*map(one_line, lines[:STACK_LINES]), *tail)
-            found.append(Look(one.path.name, one.head.at, one.head.by_nodes, one.found, shown))
+            found.append(Look(one.path.name, one.head.until, one.head.by_nodes, one.found, shown))
     return tuple(found)
 
 

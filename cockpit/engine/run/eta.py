@@ -60,8 +60,8 @@ def left(folder: RunFolder, model: RunModel, logs: SpooledLogs, pace: Pace, now:
     if log is None:
         return None
     front, usual = pace.front, pace.usual(RECENT)
-    if model.watch.stalled:
-        now = inf  # no step is over for so long that nobody can tell
+    if model.watch.stalled or not model.may_finish:
+        now = inf  # nobody can tell when, or it will not get there
     if front is not None and usual and pace.exact and _alike(log, front, usual):
         return Left(front[0], log.total, _seconds(log.total - front[0], usual, front[1], now))
     return Left(log.step, log.total, None if log.at is None else log.metrics.time_left(now))

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from cockpit.base.events import (
+    Complete,
     EvidenceKept,
     Notice,
     Progress,
@@ -240,6 +241,9 @@ class PaceBook:
             self._counts(fact.rank, fact.source)
             for step in fact.steps:
                 self.pace.stepped(fact.rank, step.step, step.t - node.offset_s, span=step.seconds)
+        elif isinstance(fact, Complete) and model.done:
+            # Whoever watches may stay for days, and others ask for the run meanwhile.
+            self._write(float("inf"), over=True)
         elif isinstance(fact, Sample):
             at = our_time(model, event)
             self.pace.gpus = self.pace.gpus or bool(fact.gpus)

@@ -69,8 +69,8 @@ class Shown:
 
     @property
     def sentence(self) -> str:
-        """What it shows, for a person."""
-        taken = f"snapshot of {clock(self.at, time.time())} ({self.snapshot.by_nodes})"
+        """What it shows, for a person; its last sample is what the nodes' reason is of."""
+        taken = f"snapshot of {clock(self.snapshot.samples[-1].at, time.time())} ({self.snapshot.by_nodes})"
         return f"{taken}: {self.found.what}"
 
     @property

@@ -44,4 +44,4 @@ def listed(root: Path) -> list[Listed]:
             snapshot = saved.load(file.parent)
             command = f"cockpit stacks {quote(snapshot.run)}" if snapshot.run else ""
             found.append(Listed(file.parent, head, verdict(snapshot).completed(command)))
-    return sorted(found, key=lambda one: (one.head.at or 0.0, one.path.name))
+    return sorted(found, key=lambda one: (one.head.until or 0.0, one.path.name))

@@ -216,11 +216,13 @@ class Summary:
     """A snapshot as a list shows it.
 
     :param at: when it was begun, unix seconds on our clock; None: no sample is in it
+    :param until: when its last sample was begun, of which its verdict and the nodes' reason are
     :param by_nodes: see :class:`Snapshot`
     """
 
     name: str
     at: float | None
+    until: float | None
     ranks: int
     samples: int
     by_nodes: str
@@ -235,8 +237,8 @@ def head(folder: Path) -> Summary:
         found = read(_Head, _read(folder / MAIN))
     except _BROKEN as error:
         raise CockpitError(_why(error), where=str(folder / MAIN)) from None
-    first = found.samples[0].at if found.samples else None
-    return Summary(found.name, first, len(found.ranks), len(found.samples), found.by_nodes)
+    first, last = (found.samples[0].at, found.samples[-1].at) if found.samples else (None, None)
+    return Summary(found.name, first, last, len(found.ranks), len(found.samples), found.by_nodes)
 
 
 def is_snapshot(folder: Path) -> bool:

@@ -165,7 +165,6 @@ class LogDisplay(Widget):
         self._title = title
         if chosen != self._chosen:
             self._chosen = chosen
-            self._left = 0
             self._requery(Query(pattern=self._filter.pattern, nccl=self._filter.nccl))
         self._say_status()
 
@@ -186,6 +185,7 @@ class LogDisplay(Widget):
         self._requery(typed)
 
     def _requery(self, typed: Query) -> None:
+        self._left = 0
         self._filter = typed
         narrowed = typed if typed.narrows else self._chosen
         self._query = replace(narrowed, pattern=typed.pattern, fold=self._fold, nccl=typed.nccl)
@@ -456,10 +456,15 @@ class LogDisplay(Widget):
         at = y - len(place.lines)
         if at < len(self._pending):
             return painter.pending(self._pending[at])
-        texts = self._empty_texts() if not place.lines and not self._pending else []
+        texts = self._empty_texts() if self.empty else []
         if y < len(texts):
             return Strip([Segment(texts[y], painter.look.styles.dim)])
         return Strip.blank(painter.look.width, painter.look.styles.base)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no line to show."""
+        return self._place is None or not (self._place.lines or self._pending)
 
     def _empty_texts(self) -> list[str]:
         if self._busy:

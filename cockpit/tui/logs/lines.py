@@ -205,7 +205,8 @@ class LogPainter:
         look = self.look
         base = look.styles.base + look.styles.cursor if cursor else look.styles.base
         prefix = self._prefix(row, headed and not part)
-        start, end, marked = self._range(line, part)
+        start, end, cut = self._range(line, part)
+        dim = look.styles.dim + look.styles.cursor if cursor else look.styles.dim
         style = look.styles.text(row.level)
         overlays = [line.spans, line.hits]
         if cursor:
@@ -218,11 +219,14 @@ class LogPainter:
             # Places before the text have negative numbers, to recognise a drag that begins there.
             at = start - sum(len(segment.text) for segment in segments)
             segments = [_placed(segment, at, number) for segment in segments]
+        if look.left and line.text:
+            segments.append(Segment("…", dim))
+            start = min(end, start + 1)
         for first, last, kind in _pieces(start, end, style, overlays):
             segment = Segment(line.text[first:last], kind)
             segments.append(segment if number is None else _placed(segment, first, number))
-        if marked:
-            segments.append(Segment("…", look.styles.dim + look.styles.cursor if cursor else look.styles.dim))
+        if cut:
+            segments.append(Segment("…", dim))
         return Strip(segments).adjust_cell_length(look.width, base)
 
     def _prefix(self, row: Row, headed: bool) -> list[tuple[str, Style]]:

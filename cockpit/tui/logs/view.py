@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.binding import BindingType
 from textual.message import Message
@@ -83,10 +84,24 @@ class LogView(LogDisplay, can_focus=True):
             self._load(self._place.newest)
 
     def action_shift(self, steps: int) -> None:
-        """Scroll cut lines sideways, a third of the pane each step."""
-        if not self._wrap:
-            self._left = max(0, self._left + steps * max(8, self.size.width // 3))
-            self._relook()
+        """Scroll cut lines sideways, a third of the pane each step, up to the end of the longest one."""
+        if self._wrap or self._place is None:
+            return
+        longest = max((cell_len(shown(line.row)[0]) for line in self._place.lines), default=0)
+        beyond = longest - self._paint().look.text_columns
+        most = beyond + 1 if beyond > 0 else 0  # a wide character may be cut in two
+        self._left = max(0, min(self._left + steps * max(8, self.size.width // 3), most))
+        self._relook()
+
+    @property
+    def shifted(self) -> bool:
+        """Whether the beginnings of lines are out of sight."""
+        return self._left > 0
+
+    def unshift(self) -> None:
+        """Go back to the beginnings of lines."""
+        self._left = 0
+        self._relook()
 
     # Finding
 

@@ -159,7 +159,9 @@ class Deeds:
 
     def stop(self) -> None:
         """Ask whether to stop the run."""
-        question = notices.stop_question(self._board.folder.name, self._board.model)
+        question = notices.stop_question(
+            self._board.folder.name, self._board.model, controls=self._session.writer
+        )
         self._screen.app.push_screen(question, self._stop_answered)
 
     def _stop_answered(self, answer: str | None) -> None:

@@ -348,7 +348,7 @@ class Drawing:
 
     def say_what_is_waited_for(self, now: float) -> None:
         """An empty log says what the run is doing."""
-        if self.board.shown.lines:
+        if not self._log.empty:
             return
         text = notices.waiting_text(self.board, now, recorded=self._past)
         if text != self._log.empty_text:

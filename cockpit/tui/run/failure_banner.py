@@ -161,7 +161,7 @@ class FailureBanner(Banner):
             parts.append(Part(((f"the other ranks stop in {left} · {keys}", "warn"),), 0, short))
         elif model.over:
             return parts
-        elif model.stop_reason:
+        elif model.asked_to_stop:
             parts.append(Part((("stopping the other ranks", "warn"),), 0))
         elif model.alive():
             stops = f" · {self._keys('stop')} stops them" if self.acts else ""

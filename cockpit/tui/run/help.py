@@ -28,6 +28,7 @@ _LOG = (
     "{next_match} {previous_match} next, previous match · {next_error} {previous_error} errors "
     "· {next_warning} {previous_warning} warnings",
     "{fold}: each rank's lines one by one, or folded again",
+    "← → scroll lines that are cut at the edge; {back} goes back to their beginnings",
     "{wrap} wraps · {timestamps} times · {copy} copies · {pager} opens $PAGER · {open}: that rank alone",
 )
 _PACE = (

@@ -111,7 +111,7 @@ class Notice:
         """Who writes the spool instead of us, and whether it still does."""
         silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
         if silent is None or silent < LACKING_S:
-            return "another cockpit controls this run: read-only here"
+            return "another cockpit controls this run: this one watches"
         who = one_line(self._board.folder.writer.held(), limit=200)
         return f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are still shown"
 
@@ -129,7 +129,7 @@ def waiting_text(board: Board, now: float, *, recorded: bool) -> str:
     if recorded or model.over:
         return "the run has ended"
     if board.pace.front is not None:
-        return "ranks make steps, but print nothing"
+        return "others have printed" if board.shown.lines else "ranks make steps, but print nothing"
     age = span_text(max(0.0, now - board.manifest.created))
     return "\n".join([f"{age} after the launch:", *board.doing(now)])
 
@@ -159,7 +159,7 @@ def calm_activity(board: Board, now: float) -> Activity | None:
     """
     model, pace = board.model, board.pace
     front = pace.front
-    if front is None or model.over or model.stop_reason or model.watch.state not in ("", "going"):
+    if front is None or model.over or model.asked_to_stop or model.watch.state not in ("", "going"):
         return None
     wrong = model.first_failure() or model.notices or pace.slow() or pace.late()
     if wrong or any(node.link in ("stale", "gone") for node in model.nodes.values() if not node.over):
@@ -190,8 +190,11 @@ def collected_text(collected: Collected) -> tuple[str, Sequence[str]]:
     return f"{len(here)} reports, {size:,.1f} MB, verified: {collected.folder}", problems
 
 
-def stop_question(run: str, model: RunModel) -> Question:
-    """Whether to ``stop`` the run, or to ``kill`` one that is being stopped already."""
+def stop_question(run: str, model: RunModel, *, controls: bool = True) -> Question:
+    """Whether to ``stop`` the run, or to ``kill`` one that is being stopped already.
+
+    :param controls: whether this cockpit controls it; another one may
+    """
     nodes = [node.name for node in model.nodes.values() if not node.over]
     alive = [rank.rank for rank in model.ranks.values() if rank.node in nodes and rank.state in LIVE]
     lines = [
@@ -201,8 +204,10 @@ def stop_question(run: str, model: RunModel) -> Question:
         "",
         "stop: SIGTERM, time to end, time for a profiler to write its report, then SIGKILL.",
     ]
+    if not controls:
+        lines.append("Another cockpit controls the run; it is stopped all the same.")
     answers = [Answer("stay", "stay", "n"), Answer("stop", "stop the run", "s", grave=True)]
-    if model.stop_reason:
+    if model.asked_to_stop:
         lines.append("It was already asked to stop. Killing it loses a profiler's report.")
         answers.append(Answer("kill", "kill it now", "k", grave=True))
     return Question("stop this run?", lines, answers)

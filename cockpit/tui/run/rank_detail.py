@@ -40,7 +40,7 @@ from cockpit.tui.run.detail_paper import (
     variable_lines,
 )
 from cockpit.tui.run.nccl_lines import nccl_lines
-from cockpit.tui.run.stall import may_finish, standing
+from cockpit.tui.run.stall import standing
 
 
 def rank_lines(sight: About, node: Node, rank: Rank, paper: Paper) -> Iterator[Line]:
@@ -283,7 +283,7 @@ def _readings(sight: About, rank: int, paper: Paper) -> Iterator[Line]:
         since = progress.age_s + (0.0 if measured is None else sight.now - measured)
         age = f", ended {span_text(max(0.0, since))} ago"
     took = reading.step_s if progress is None or progress.step_s is None else progress.step_s
-    goes_on = live and may_finish(sight.model) and not sight.model.watch.stalled
+    goes_on = live and sight.model.may_finish and not sight.model.watch.stalled
     left = sight.metrics.time_left_of(rank, sight.now) if goes_on else None
     rows = [
         ("step", step + total + age),

@@ -582,6 +582,7 @@ class RunScreen(CommandScreen):
             (self._brought, self._bring_back),
             (self._log.searching, self._log.cancel_search),
             (self._log.unfolded, self._log.fold),
+            (self._log.shifted, self._log.unshift),
             (self._tabs.filtered.filter, partial(self._tabs.filter, "")),
             (self._log.filter, partial(self._tabs.filter, "", self._log)),
             (self._drawing.narrowed.text, partial(self._drawing.narrow_grid, "")),

@@ -11,11 +11,6 @@ IDLE_S = 10.0
 """Seconds without a key after which a stall may move the focus."""
 
 
-def may_finish(model: RunModel) -> bool:
-    """Whether the run may still reach its last step, also where it is stalled now."""
-    return not (model.over or model.stop_reason or model.first_failure())
-
-
 def stands_still(model: RunModel) -> bool:
     """Whether it is known that the run stands still now."""
     return model.watch.stalled and not model.over and model.first_failure() is None

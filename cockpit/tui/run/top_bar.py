@@ -19,7 +19,6 @@ from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import number_text
 from cockpit.tui.panes.bar import Bar
 from cockpit.tui.panes.line import Part
-from cockpit.tui.run.stall import may_finish
 
 AGES = 1e9
 """Seconds (three decades): a longer span is not real: a node may send any time."""
@@ -152,7 +151,7 @@ def _step_text(seconds: float) -> str:
 
 def _goes_on(head: Head) -> bool:
     """Whether the run may reach its last step."""
-    return not head.recorded and may_finish(head.model)
+    return not head.recorded and head.model.may_finish
 
 
 def state_of(
@@ -166,7 +165,7 @@ def state_of(
             return glyphs.killed, shown(model.job_end), "bad" if failed else "warn"
         if any(node.lost for node in nodes):
             return glyphs.lost, "lost", "bad"
-        if model.stop_reason and model.first_failure() is None:
+        if model.asked_to_stop and model.first_failure() is None:
             return glyphs.killed, "stopped", "warn"
         if failed:
             return glyphs.failed, "failed", "bad"
@@ -178,7 +177,7 @@ def state_of(
     stages = {node.stage for node in nodes if not node.over}
     if "finalising" in stages:
         return glyphs.starting, "finalising", "warn"
-    if model.stop_reason or stages & {"term", "kill", "sweep"}:
+    if model.asked_to_stop or stages & {"term", "kill", "sweep"}:
         return glyphs.starting, "stopping", "warn"
     if model.first_failure() is not None:
         return glyphs.failed, "failed", "bad"

@@ -50,7 +50,7 @@ class EvidenceList(ListPane[Listed]):
             yield Line(heading=True)
         found, head = item.found, item.head
         sure = "" if found.certainty == "unsure" and not found.evidence else found.certainty
-        when = f"{moment(head.at)}  "
+        when = f"{moment(head.until)}  "
         by = f"saved by the nodes: {head.by_nodes}" if head.by_nodes else "taken by a cockpit"
         samples = f" · {head.samples} samples" if head.samples > 1 else ""
         room = max(1, width - cell_len(when) - len(sure) - 2)
@@ -156,7 +156,7 @@ class EvidenceScreen(ListScreen):
         if not self._found:
             return "nothing was saved" if self._found is not None else ""
         count = len(self._found)
-        oldest = self._found[-1].head.at
+        oldest = self._found[-1].head.until
         since = "" if oldest is None else f" since {moment(oldest)}"
         return f"evidence: {count} snapshot{'s' * (count > 1)}{since}"
 

@@ -144,7 +144,7 @@ class Watch:
         :param ticks: seconds of a clock that nobody sets
         """
         self._mind_time(at, ticks, run)
-        if not any(rank.state is RankState.RUNNING for rank in run.ranks.values()) or run.stop_reason:
+        if not any(rank.state is RankState.RUNNING for rank in run.ranks.values()) or run.asked_to_stop:
             return
         attempts = sum(rank.attempt for rank in run.ranks.values())
         if attempts != self._attempts:
