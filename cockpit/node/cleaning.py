@@ -11,10 +11,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from cockpit.base import record, trees, users, verbs
 from cockpit.base.gate import fields
+from cockpit.base.same_file import file_id
 from cockpit.base.shared_fields import RUNS_TOLD, RunFacts
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.jobs.outputs import file_id
 from cockpit.node.run import leftovers
 from cockpit.node.run.status import RUNS_BYTES, begun, names, read_record, supervisor_alive
 
@@ -80,7 +80,7 @@ def _told(path: str, living: int, until: float) -> Optional[Dict[str, Any]]:
     taken = trees.measured(path, until)
     return {
         "dir": path,
-        "id": file_id(info, "self"),
+        "id": file_id(info),
         "owner": users.name(info.st_uid),
         "ours": ours,
         "record": None

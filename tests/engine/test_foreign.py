@@ -24,6 +24,7 @@ from cockpit.base.answers import Launching, OpenFile, OutputsAnswer, SeekAnswer,
 from cockpit.base.events import Gap, RankStarted
 from cockpit.base.gate import RANKS_A_NODE, read
 from cockpit.base.record import TIMES
+from cockpit.base.same_file import file_id
 from cockpit.config import Quotas
 from cockpit.core.logs.sources import Source, Writer
 from cockpit.core.run.events import Event
@@ -514,6 +515,24 @@ def test_why_there_is_no_output_is_said_once() -> None:
     session, _ = watch(made(a=node), a=node)
     step = "next time, send it to a file: … >train.log 2>&1"
     said = f"no output here: each rank writes to a terminal (pts/4); {step}"
+    assert session.model.nodes["a"].notes == (said,)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_it_reads_nothing_that_it_prints_itself(tmp_path: Path, number: int) -> None:
+    own = tmp_path / "slurm-1.out"
+    before = os.dup(number)
+    try:
+        with own.open("w") as out:
+            os.dup2(out.fileno(), number)
+        one = file("", 0, 1, id=file_id(os.fstat(number)), path=str(own))
+        node = Node([rank(0, 100), rank(1, 101)], [one, file("rank1", 1)], [part(ranks=(0, 1)), OVER])
+        session, _ = watch(made(a=node), a=node)
+    finally:
+        os.dup2(before, number)
+        os.close(before)
+    assert [each.path for each in node.asked[0].files] == ["/logs/rank1"]
+    said = f"rank 0: no output here: it writes to {own}, as this cockpit does; give cockpit a file of its own"
     assert session.model.nodes["a"].notes == (said,)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
+import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,12 +17,14 @@ from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, SeekAnswer, WatchItem
 from cockpit.base.gate import RANKS_A_NODE
+from cockpit.base.same_file import file_id
 from cockpit.base.shared_fields import CALLERS, Caller, Identity, Target
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.jobs import Job, MainProcess, group
 from cockpit.core.run.model import LIVE, RankState, RunModel
+from cockpit.core.text import one_line
 from cockpit.engine.links.link import Link, streaming
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import RunFolder, list_runs
@@ -142,7 +146,24 @@ async def outputs(link: Link, targets: Sequence[Target], callers: Sequence[Calle
             why={**answer.why, **more.why},
             launchers=tuple(_united(chain(answer.launchers, more.launchers))),
         )
-    return answer
+    return _without_ours(answer)
+
+
+def _without_ours(answer: OutputsAnswer) -> OutputsAnswer:
+    """What it says, without the files that this cockpit prints to: it would read for ever what it prints."""
+    ours = set()
+    for number in (1, 2):
+        with suppress(OSError):
+            info = os.fstat(number)
+            ours |= {file_id(info)} if stat.S_ISREG(info.st_mode) else set()
+    why = dict(answer.why)
+    for file in answer.files:
+        if file.id in ours:
+            said = f"writes to {one_line(file.path)}, as this cockpit does; give cockpit a file of its own"
+            why |= dict.fromkeys(file.ranks, said)
+    files = tuple(file for file in answer.files if file.id not in ours)
+    read = {rank for file in files for rank in file.ranks}
+    return replace(answer, files=files, why={rank: text for rank, text in why.items() if rank not in read})
 
 
 def _portions(callers: Iterable[Caller]) -> list[list[Caller]]:

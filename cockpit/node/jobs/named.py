@@ -9,9 +9,10 @@ from itertools import islice
 from typing import Any, Dict, Iterator, List, Tuple
 
 from cockpit.base import verbs
+from cockpit.base.same_file import file_id
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call
-from cockpit.node.jobs.outputs import file_id, is_ours
+from cockpit.node.jobs.outputs import is_ours
 
 MATCHES = 5000
 """Files that one pattern may match."""
@@ -98,4 +99,4 @@ def _found(path: str) -> Dict[str, Any]:
     finally:
         os.close(number)
     folder, name = os.path.split(real)
-    return {"path": path, "dir": folder, "file": name, "size": info.st_size, "id": file_id(info, "self")}
+    return {"path": path, "dir": folder, "file": name, "size": info.st_size, "id": file_id(info)}

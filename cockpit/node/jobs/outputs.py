@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 
 from cockpit.base import verbs
 from cockpit.base.gate import RANKS_A_NODE
+from cockpit.base.same_file import file_id
 from cockpit.base.shared_fields import FILES_A_NODE, Caller, Target
 from cockpit.node import procfs
 from cockpit.node.calls import Call
@@ -27,7 +28,6 @@ COMMAND_LIMIT = 2000
 DEPTH = 4
 """Pipes in a row that are followed: a rank's, its launcher's, that of tee …"""
 
-_NETWORK = re.compile(r"nfs4?|lustre|gpfs|beegfs|cifs|smb3|ceph|9p|glusterfs|pvfs2|wekafs|panfs|afs|fuse\..*")
 """Types of file systems whose files other nodes see too."""
 
 _COPIERS = ("tee", "srun", "script")
@@ -473,18 +473,3 @@ def _mine() -> Iterator[int]:
 def _variable(pid: int, name: bytes) -> bytes:
     values = (one.partition(b"=") for one in procfs.environment(pid))
     return next((value for each, _, value in values if each == name), b"")
-
-
-def file_id(info: os.stat_result, process: str) -> str:
-    """The same text for the same file, from whichever node it is seen: a local one is its machine's.
-
-    :param process: the pid of one that sees it, or ``self``
-    """
-    number = "%d:%d" % (os.major(info.st_dev), os.minor(info.st_dev))
-    for line in procfs.contents("/proc/%s/mountinfo" % process).decode("utf-8", "replace").splitlines():
-        words = line.split()
-        if len(words) > 2 and words[2] == number and "-" in words:
-            kind, source = words[words.index("-") + 1 : words.index("-") + 3]
-            if _NETWORK.fullmatch(kind):
-                return "%s %s %d" % (kind, source[:300], info.st_ino)
-    return "%s %s %d" % (procfs.boot_id(), number, info.st_ino)
