@@ -1440,7 +1440,7 @@ SCHEMAS["run"] = {
                     null=True,
                 ),
                 "job_end": "string: why whoever lent the nodes ended the run; empty: they did not",
-                "cause?": {"description": "why it failed", **obj("one", FINDING)},
+                "failed?": {"description": "why it failed", **obj("one", FINDING)},
                 "gone?": {"description": "where it has gone", **obj("one", FINDING)},
             },
         ),

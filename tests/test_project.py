@@ -224,6 +224,7 @@ OPENS = {
     "cli/main.py": 2,  # /dev/null
     "cli/narration.py": 1,  # /dev/null
     "cli/node_options.py": 1,  # the terminal
+    "base/same_file.py": 1,  # /proc
     "cli/output.py": 1,  # a file that a person named: a FIFO may be meant
     "cli/profiled.py": 2,  # by the opener; a file that a person named
     "cli/topics.py": 1,  # of this package

@@ -100,7 +100,7 @@ def resolved(path: str) -> str:
 def _walk(path: str, visit: Callable[[str, os.stat_result], None]) -> str:
     at, links = "/", 0
     visit(at, os.lstat(at))
-    rest = os.path.join(os.getcwd(), path).split("/")[::-1]
+    rest = (path if os.path.isabs(path) else os.path.join(os.getcwd(), path)).split("/")[::-1]
     while rest:
         part = rest.pop()
         if part in ("", "."):

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,6 +162,13 @@ def _add_profile_options(made: Parser) -> None:
         profiler.add_options(group)
 
 
+def _profile_options(made: Parser, args: argparse.Namespace) -> list[str]:
+    """The options of profilers that were given."""
+    (group,) = (each for each in made._action_groups if each.title == "profile")
+    actions = (each for each in group._group_actions if each.dest != "profile")
+    return [each.option_strings[-1] for each in actions if getattr(args, each.dest) != each.default]
+
+
 def _packages(made: Parser, names: list[str]) -> tuple[str, ...]:
     """Packages whose calls are noted."""
     for name in names:
@@ -202,8 +210,8 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         nodes = ["-w", *args.nodelist[:1]] if args.nodelist else [args.hostfile or "HOSTFILE"]
         hint = f"like this: {made.prog} {join(nodes)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)
-    if not args.profile and (args.per_rank or args.profile_ranks or args.profile_steps):
-        made.error("--per-rank, --profile-ranks and --profile-steps go with: --profile nsys")
+    if not args.profile and (given := _profile_options(made, args)):
+        made.error(f"{given[0]} goes with: --profile {next(iter(PROFILERS))}")
     source = _unnamed(args) or node_options.source(args.hostfile, args, WHICH)
     hosts = node_options.nodes(source, args.include, args.exclude, args.slots)
     cwd = os.path.abspath(args.cwd or folder())
@@ -332,12 +340,19 @@ def words_without(made: Parser, args: argparse.Namespace, left_out: frozenset[st
 
 
 def folder() -> str:
-    """The working directory as the shell names it: an automounted home resolves differently on each node."""
+    """The working directory as the shell names it: an automounted home resolves differently on each node.
+
+    :raises CockpitError: it was removed
+    """
     named = os.environ.get("PWD", "")
+    with suppress(OSError):
+        if named and os.path.samefile(named, "."):
+            return named
     try:
-        return named if named and os.path.samefile(named, ".") else os.getcwd()
-    except OSError:
         return os.getcwd()
+    except OSError:
+        hint = "cd to another one, or give --cwd"
+        raise CockpitError("the working directory no longer exists", where=named, hint=hint) from None
 
 
 def _name(given: str | None) -> str:

@@ -8,6 +8,7 @@ belongs to cockpit alone, colours and the progress line, is added here or by
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from cockpit.core.calls.alert import alert
 from cockpit.core.cutting import cut_middle
 from cockpit.core.text import ASCII_SIGNS, clip, columns, one_line
-from cockpit.errors import CockpitError, ManyErrors
+from cockpit.errors import CockpitError, ManyErrors, os_error
 
 if TYPE_CHECKING:
     from cockpit.core.calls.calls import Call
@@ -96,13 +97,33 @@ def raw(data: bytes) -> None:
 def to_file(target: str, text: str) -> None:
     """Write text to a file as it is; for programs, so nothing in it is made harmless.
 
-    :raises CockpitError: it cannot be written
+    :raises CockpitError: it cannot be written; a file that was there stays as it was
     """
     try:
-        Path(target).write_text(text, encoding="utf-8", errors="backslashreplace")
+        _write_whole(Path(target), text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise _unwritable(target, error) from None
     say(f"written: {target}")
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    if path.is_symlink() or (path.exists() and not path.is_file()):  # such as /dev/stdout
+        path.write_bytes(data)
+        return
+    from cockpit.engine.files import create  # few verbs write any
+
+    beside = path.with_name(f"{path.name}.part")
+    umask = os.umask(0o077)
+    os.umask(umask)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask
+    try:
+        with create(beside) as file:
+            file.write(data)
+        beside.chmod(mode)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def say(text: str) -> None:
@@ -174,7 +195,7 @@ def _showable(text: str, stream: TextIO) -> str:
 
 
 def _unwritable(where: str, error: OSError) -> CockpitError:
-    return CockpitError(f"cannot write: {error.strerror}", where=where)
+    return os_error("cannot write", where, error, hint="give another file" * (error.errno == errno.EROFS))
 
 
 def shows_unicode(stream: TextIO | None = None) -> bool:

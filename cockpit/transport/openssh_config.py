@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from cockpit import paths
-from cockpit.base.shell import join
+from cockpit.base.shell import join, quote
 from cockpit.errors import CockpitError, os_error
 from cockpit.private import private_dir
 from cockpit.transport import effective
@@ -132,7 +132,8 @@ class OpensshConfig:
             # Not an Include, which takes the name for a pattern, and only a file of ours or root's.
             return first + Path(self._chosen).read_text(encoding="utf-8", errors="surrogateescape")
         except OSError:
-            raise LinkError("ssh configuration cannot be read", where=self._chosen, retry=False) from None
+            what, hint = "ssh configuration cannot be read", f"check it: ls -l {quote(self._chosen)}"
+            raise LinkError(what, where=self._chosen, retry=False, hint=hint) from None
 
     def _translated(self, said: str, ours: str) -> str:
         """What ssh said about our file, as if it were about the chosen one."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from asyncssh.config import SSHClientConfig, SSHConfig
 
+from cockpit.base.shell import quote
 from cockpit.transport import effective
 from cockpit.transport.base import LinkError, NoLogin
 
@@ -251,7 +252,8 @@ def _new_reader(asked: Asked) -> _Reader:
 
 def _read_files(asked: Asked, file: Path | None) -> _Reader:
     if file and not os.access(file, os.R_OK):
-        raise LinkError("ssh configuration cannot be read", where=str(file), retry=False)
+        what, hint = "ssh configuration cannot be read", f"check it: ls -l {quote(str(file))}"
+        raise LinkError(what, where=str(file), retry=False, hint=hint)
     files = [file] if file else [Path.home() / ".ssh" / "config", _SYSTEM_CONFIG]
     reader = _new_reader(asked)
     try:

@@ -270,6 +270,8 @@ def test_json_tells_the_place_of_each_line(run: Path, capsys: pytest.CaptureFixt
         (["--grep", "a("], "/a(/: missing ), unterminated subpattern"),
         (["--tail", "-1"], "not a number of lines: '-1'"),
         (["--raw", "--rank", "0-1"], "--raw takes exactly one --rank"),
+        (["--raw", "--rank", "0", "--json"], "--raw takes exactly one --rank, and nothing that selects"),
+        (["--raw", "--rank", "0", "--tail", "1"], "--raw takes exactly one --rank, and nothing that selects"),
     ],
 )
 def test_what_is_not_in_the_run_is_refused(

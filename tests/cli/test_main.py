@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from cockpit import paths
+from cockpit.cli.output import to_file
 from cockpit.cli.parsing import rank_set
 from cockpit.cli.verbs import ps
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, near
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.few(3)
@@ -36,6 +40,53 @@ def test_closed_streams_are_no_mistake(closed: str, words: str, code: int, tmp_p
         assert bool(ended.stdout) == ("1>&-" not in closed)
     else:
         assert ("no such run" in ended.stderr) == ("2>&-" not in closed)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            "plan -w localhost:1 --launcher command -- true",
+            "the working directory no longer exists; cd to another",
+        ),
+        (
+            "run -w localhost:1 --launcher command -- true",
+            "the working directory no longer exists; cd to another",
+        ),
+        ("where", ""),
+        ("config --init", ""),
+    ],
+)
+def test_a_working_directory_that_was_removed(words: str, says: str, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    line = f'cd {gone} && rmdir {gone} && exec "$0" -m cockpit {words}'
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "settings"), "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        ["/bin/sh", "-c", line, sys.executable], capture_output=True, text=True, check=False, env=env
+    )
+    assert (ended.returncode, says in ended.stderr) == (2 if says else 0, True), ended.stderr
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, linked = tmp_path / "report.html", tmp_path / "linked.html"
+    good.write_text("good")
+    good.chmod(0o640)
+    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
+    program += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+    program += "from cockpit.cli.output import to_file; to_file(sys.argv[1], 'x' * 9999)"
+    ended = subprocess.run([sys.executable, "-c", program, good], capture_output=True, text=True, check=False)
+    assert "cannot write: File too large; raise the limit of file sizes" in ended.stderr
+    assert (good.read_text(), sorted(tmp_path.iterdir())) == ("good", [good])
+    to_file(str(good), "better")
+    assert (good.read_text(), good.stat().st_mode & 0o777) == ("better", 0o640)
+    linked.symlink_to(good)
+    to_file(str(linked), "best")
+    assert (good.read_text(), linked.is_symlink()) == ("best", True)
+    to_file("/dev/null", "nothing")
+    assert not Path("/dev/null").is_file()
 
 
 def test_a_damaged_run_hides_no_other_one(capsys: pytest.CaptureFixture[str]) -> None:

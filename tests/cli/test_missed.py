@@ -17,14 +17,18 @@ from typing import Any
 import pytest
 
 from cockpit.base.answers import FollowItem
+from cockpit.base.events import Ended, RankExited
 from cockpit.cli.live import Live
 from cockpit.cli.main import main
 from cockpit.cli.merged import Missed
 from cockpit.cli.plain import Output, watch
+from cockpit.core.run.events import Event
+from cockpit.core.run.failure import failure
+from cockpit.core.run.model import RunModel
 from cockpit.engine import time_slices
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.records.manifest import Manifest, NodeEntry
+from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run import arrival
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Session
@@ -114,6 +118,17 @@ def test_what_was_seen_is_not_printed_again(capsys: pytest.CaptureFixture[str]) 
         spool.close()
     assert attach(folder, nodes, json=True) == Exit.OK
     assert logs_of(capsys.readouterr().out) == {("a", 0): [(7, "f"), (9, "new"), (13, "en")]}
+
+
+def test_the_last_event_of_a_run_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    folder, model = folder_of({"a": None}), RunModel()
+    model.apply(planned(folder.manifest))
+    for fact in (RankExited(0, code=1), Ended()):
+        model.apply(Event(1.0, "a", fact))
+    live = Live(folder.manifest, json=True)
+    live.over(model, folder.name, Exit.RANK_FAILED, failure(model, folder.name))
+    over = json.loads(capsys.readouterr().out)
+    assert (over["event"], over["failed"]["what"]) == ("over", "rank 0 exited 1")
 
 
 class Slow(Node):

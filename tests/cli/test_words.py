@@ -150,11 +150,16 @@ def test_steps_that_are_none(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["--per-rank", "--profile-ranks 0", "--profile-steps 3"])
-def test_per_rank_needs_a_profiler(words: str, hostfile: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["--per-rank", "--profile-ranks 0", "--profile-steps 3", "--delay 3", "--nsys /x", "--trace cuda"],
+)
+def test_options_of_a_profiler_need_one(
+    words: str, hostfile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         launch(*words.split(), hostfile, "--", "train.py")
-    assert "go with: --profile nsys" in capsys.readouterr().err
+    assert f"{words.split()[0]} goes with: --profile nsys" in capsys.readouterr().err
 
 
 def test_an_option_of_ours_is_no_forgotten_value(hostfile: str, capsys: pytest.CaptureFixture[str]) -> None:

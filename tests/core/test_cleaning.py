@@ -63,6 +63,8 @@ def test_options_narrow_each_other_down() -> None:
     assert names(keep=3) == names(keep=10) == []
     assert not Wanted(unended=True, here=True).chosen
     assert Wanted(keep=1).chosen
+    assert names(keep=0) == names() == ["a", "b", "c"]
+    assert Wanted(keep=0).chosen, "none of them is kept"
 
 
 def test_size_is_that_of_all_places() -> None:

@@ -130,12 +130,13 @@ def test_a_crash_is_the_last_ranks(demos: Demos) -> None:
 
 @pytest.mark.slow
 def test_what_is_kept_if_that_was_wanted_and_that_without_torch_no_rank_is_called_slow(demos: Demos) -> None:
-    assert demos.run(*FAST, "--fault", "slow", "--keep") == Exit.OK, demos.text()
+    assert demos.run(*FAST, "--fault", "slow", "--keep", "--report") == Exit.OK, demos.text()
     assert "without torch no rank is called slow" in demos.text()
     demos.assert_nothing_left()
     (kept,) = list_runs()
     assert kept.model().done
     assert f"the recorded run is saved: cockpit logs {kept.name}" in demos.text()
+    assert (kept.path / "report.html").is_file()
 
 
 @pytest.mark.slow

@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cockpit import paths
 from cockpit.cli.main import main
 from cockpit.core.explain.report import Report
 from cockpit.core.ranks import ranks_text
@@ -20,6 +22,7 @@ from cockpit.core.rules.table import table
 from cockpit.core.text import columns
 from cockpit.engine.explain import reading, sources
 from cockpit.engine.explain.reading import explained
+from cockpit.engine.records import bundles
 from cockpit.errors import CockpitError, Exit
 from cockpit.lang import Phrase
 from tests.cli.schemas import fits
@@ -251,6 +254,14 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "no logs in this folder" in refused(str(tmp_path / "folder"), capsys)
     assert "no such file" in refused(str(tmp_path / "none.log"), capsys)
     assert "no such file; no such run" in refused("nosuchrun", capsys)
+    with tarfile.open(tmp_path / "cut.tar.gz", "w:gz", format=tarfile.USTAR_FORMAT) as bundle:
+        for name, data in ((bundles.HEAD, b"{}"), ("journal.jsonl", os.urandom(30_000).hex().encode())):
+            (tmp_path / "member").write_bytes(data)
+            bundle.add(tmp_path / "member", name)
+    os.truncate(tmp_path / "cut.tar.gz", 20_000)
+    assert "is damaged, or not a bundle" in refused(str(tmp_path / "cut.tar.gz"), capsys)
+    (paths.runs() / "20261121-0412-otter").mkdir(parents=True)
+    assert "manifest cannot be read" in refused("20261121-0412-otter", capsys)
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,3 +280,20 @@ def test_why_a_run_has_no_pace_is_said() -> None:
     for lines in (list(as_lines(found)), as_markdown(found), as_page(found).splitlines()):
         assert any("how long a step takes is not known" in line for line in lines)
         assert any("wall time 4 s: not split" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--json", "--md"], "--json and --md would both print: give --md a FILE"),
+        (["--html", ""], "--html: no file name"),
+        (["--md", ""], "--md: no file name"),
+        (["--bundle", ""], "--bundle: no file name"),
+    ],
+)
+def test_words_that_would_print_something_else(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["report", "otter", *words])
+    assert says in capsys.readouterr().err

@@ -63,7 +63,7 @@ def parser() -> Parser:
         "--state", action="append", default=[], choices=STATES, help="in this state (repeatable)"
     )
     made.add_argument(
-        "--keep", type=whole("a number of runs"), default=0, metavar="N", help="keep the newest N"
+        "--keep", type=whole("a number of runs"), default=None, metavar="N", help="keep the newest N"
     )
     add_flag(made, "--here", "only this machine; don't contact nodes")
     add_flag(made, "--unended", "also runs with no recorded end and no live process")

@@ -10,7 +10,7 @@ import time
 from cockpit import paths
 from cockpit.base.events import StopRequested
 from cockpit.base.shell import quote
-from cockpit.cli import terminal
+from cockpit.cli import reporting, terminal
 from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, add_flag, add_seconds, whole
 from cockpit.cli.verbs import run
@@ -65,7 +65,10 @@ collected files, the run's record is kept with them. Screenshots and copied text
 
 def main(words: list[str]) -> int:
     """Make the cluster, run the example on it, leave nothing behind."""
-    args = parser().parse_args(words)
+    options = parser()
+    args = options.parse_args(words)
+    if args.report and not args.keep:
+        options.error("--report goes with: --keep")
     chosen = training.choose(args.launcher, training.pythons(os.environ))
     say(f"demo: {args.nodes} × {args.slots} ranks; {chosen.why}")
     if args.fault == "slow" and chosen.launcher == "command":
@@ -85,6 +88,7 @@ def main(words: list[str]) -> int:
                 if _stopped_elsewhere(folder):
                     await_others(made.folder, OTHERS_S)
                 if args.keep:
+                    asyncio.run(reporting.at_end(RunFolder(folder.path), asked=args.report))
                     left = f"the recorded run is saved: cockpit logs {quote(name)}"
                 elif there := [str(path) for path in saved_by_hand(folder)]:
                     left = f"its run is kept with the stacks and files taken in it: {', '.join(there)}"

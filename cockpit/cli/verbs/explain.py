@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cockpit import config
+from cockpit import config, paths
 from cockpit.cli.output import out, out_json, out_lines
 from cockpit.cli.parsing import Parser, add_flag
 from cockpit.core.ranks import ranks_text
@@ -90,7 +90,7 @@ def _report(words: list[str]) -> Report:
         try:
             return explained_run(words[0])
         except CockpitError as error:
-            if words == [LAST]:
+            if words == [LAST] or is_bundle(words[0]) or (paths.runs() / words[0]).is_dir():
                 raise
             if "/" in words[0] or "." in words[0]:
                 raise CockpitError("no such file", where=words[0]) from None

@@ -38,8 +38,10 @@ def main(words: list[str]) -> int:
     query = query_of(args)
     folder = run_folder(args.run, args.slurm)
     query.check(sources_of(folder.manifest), folder.name)
-    if args.raw and (len(query.ranks) != 1 or args.follow):
-        raise CockpitError("--raw takes exactly one --rank, and no -f", hint="see: cockpit logs --help")
+    others = args.follow, args.json, args.grep, args.nccl, args.time, args.since, args.tail
+    if args.raw and (len(query.ranks) != 1 or any(others)):
+        what = "--raw takes exactly one --rank, and nothing that selects or formats lines"
+        raise CockpitError(what, hint="see: cockpit logs --help")
     return asyncio.run(_logs(folder, query, args))
 
 

@@ -370,5 +370,6 @@ def _kept(target: str) -> tuple[RunFolder | None, Store, list[int]]:
     if known := store.numbers():
         return folder, store, known
     again = f"{SHOW} {quote(folder.name)} --nsys" if NSYS in (folder.manifest.profile or {}) else ""
-    hint = f"cockpit profile {again or quote(folder.name)}"
+    over = not again and (folder.bundled or folder.model().over)
+    hint = "only a running run can be profiled" if over else f"cockpit profile {again or quote(folder.name)}"
     raise CockpitError("no profile of it yet", where=folder.name, hint=hint)

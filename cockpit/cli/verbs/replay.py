@@ -36,7 +36,7 @@ def parser() -> Parser:
         "  cockpit replay run.tar.gz --at step 1200 --json | jq '.ranks[].text'",
     )
     add_run(made)
-    add_word(made, "--at", "MOMENT", f"where to begin: {HINT}")
+    add_word(made, "--at", "MOMENT", "where to begin: " + HINT.replace(" -30s,", ""))
     made.add_argument(
         "--speed",
         type=whole("a speed", 1, SPEEDS[-1]),

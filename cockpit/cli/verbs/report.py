@@ -42,12 +42,13 @@ def parser() -> Parser:
     made.add_argument(
         "--md", metavar="FILE", nargs="?", const=STDOUT, help="Markdown, to FILE or else to stdout"
     )
-    add_word(made, "--html", "FILE", "a page that loads nothing from outside, to read, print or send")
+    add_word(made, "--html", "FILE", "a page that loads nothing from outside, to read, print or send", None)
     add_word(
         made,
         "--bundle",
         "FILE",
         "a .tar.gz for somebody else's cockpit: attach, report, logs, stacks, ps … take it instead of RUN",
+        None,
     )
     made.add_argument(
         "--log-mb",
@@ -62,7 +63,13 @@ def parser() -> Parser:
 
 def main(words: list[str]) -> int:
     """Print the report, or write it to files."""
-    args = parser().parse_args(words)
+    made = parser()
+    args = made.parse_args(words)
+    for option in ("md", "html", "bundle"):
+        if getattr(args, option) == "":
+            made.error(f"--{option}: no file name")
+    if args.json and args.md == STDOUT:
+        made.error("--json and --md would both print: give --md a FILE")
     folder = run_folder(args.run, args.slurm)
     if args.bundle:
         _pack(folder, args)

@@ -92,7 +92,7 @@ class Wanted:
     older_s: float = 0.0
     larger: int = 0
     states: frozenset[str] = frozenset()
-    keep: int = 0
+    keep: int | None = None
     here: bool = False
     unended: bool = False
     uncollected: bool = False
@@ -100,7 +100,7 @@ class Wanted:
     @property
     def chosen(self) -> bool:
         """Whether anything says which runs are meant."""
-        return bool(self.names or self.older_s or self.larger or self.states or self.keep)
+        return bool(self.names or self.older_s or self.larger or self.states or self.keep is not None)
 
     def first(self, runs: Iterable[Old]) -> list[Old]:
         """Those that are meant as far as nodes need not be asked, in the same order.
@@ -108,7 +108,7 @@ class Wanted:
         :param runs: all of them, oldest first
         """
         listed = list(runs)
-        if self.keep:
+        if self.keep is not None:
             listed = listed[: max(0, len(listed) - self.keep)]
         return [run for run in listed if self._meant(run)]
 

@@ -110,7 +110,7 @@ async def _here(folder: RunFolder, pools: Pools, wanted: Wanted) -> Old:
     """A run as it is known here; one that may go on is asked for."""
     taken = await asyncio.to_thread(trees.measured, str(folder.path), time.monotonic() + _HERE_S)
     age = max(0.0, time.time() - (taken.written or folder.created))
-    fixed = _fixed(folder)
+    fixed, timed = _fixed(folder), True
     try:
         manifest = folder.manifest
         if manifest.closed and not wanted.here:
@@ -118,10 +118,12 @@ async def _here(folder: RunFolder, pools: Pools, wanted: Wanted) -> Old:
         model = folder.model()
         if not model.over and not fixed and not wanted.here:
             model, _ = await model_now(pools.of(manifest), manifest)
+            # That a job which others started has gone is seen only now: when it went nobody knows.
+            timed = manifest.foreign is None
     except CockpitError as error:
         return Old(folder.name, "damaged", f"damaged: {error.what}", age, taken.bytes, fixed=fixed)
     ends = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
-    if ends and model.over:
+    if ends and model.over and timed:
         age = max(0.0, time.time() - max(ends))
     return Old(folder.name, state_of(model), state_text(model), age, taken.bytes, fixed=fixed)
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cockpit.base.gate import Malformed
@@ -56,7 +57,8 @@ def known_of(
     """
     stalled = ""
     if model is not None and model.watch.state in ("quiet", "stalled"):
-        stalled = watch_messages.news(model.watch)[0]
+        still_s = model.watch.for_s(time.time())
+        stalled = watch_messages.news(replace(model.watch, still_s=still_s))[0]
     saved_s = time.time() - saves[-1] if saves else None
     slow = {} if model is None else since(model)
     slowest = next(iter(slow), None if folder is None else _slowest(folder))

@@ -144,9 +144,8 @@ class RunFolder:
         :raises CockpitError: it is missing or damaged
         """
         file = self.path / "manifest.json"
-        remedy = (
-            f"the run itself continues; to find it on its nodes again, move {self.path} away, then: {_FIND}"
-        )
+        find = f"to find it there again, move {self.path} away, then: {_FIND}"
+        remedy = f"what runs on its nodes is not affected; {find}"
         try:
             with os.fdopen(open_regular(file), "rb") as opened:
                 others = owners.others_in(str(self.path), os.stat(self.path))
