@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from cockpit import paths
 from cockpit.engine.records.names import new_name, run_name
 
 
@@ -29,3 +30,11 @@ def test_in_a_slurm_job_its_number_is_in_the_name(
     name = new_name()
     assert re.fullmatch(rf"[0-9]{{8}}-[0-9]{{6}}-{within}[a-z]+", name)
     assert run_name(name) == name
+
+
+def test_the_newest_runs_have_other_words() -> None:
+    for minute in range(40):
+        name = new_name()
+        (paths.runs() / f"20261121-12{minute:02}00-{name.rpartition('-')[2]}").mkdir(parents=True)
+    words = [each.name.rpartition("-")[2] for each in sorted(paths.runs().iterdir())]
+    assert all(len({*words[at : at + 17]}) == 17 for at in range(40 - 17))

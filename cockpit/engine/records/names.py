@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
+from contextlib import suppress
 
+from cockpit import paths
 from cockpit.base import gate
 from cockpit.base.gate import Malformed
 from cockpit.errors import CockpitError
@@ -22,11 +25,16 @@ _WORDS = """
 def new_name() -> str:
     """A name for a run: ``<date>-<time>-<word>``, local time, in a SLURM job ``<date>-<time>-<job>-<word>``.
 
-    Elements of an array start in the same second, and there are more of them than words.
+    Elements of an array start in the same second, and there are more of them than words. The newest runs here
+    have other words: one is enough to name one of them.
     """
-    job = own_job()
+    job, words, known = own_job(), _WORDS.split(), list[str]()
     within = f"{job}-" if is_job(job) else ""
-    return time.strftime("%Y%m%d-%H%M%S-") + within + secrets.choice(_WORDS.split())
+    with suppress(OSError):
+        known = sorted(name for name in os.listdir(paths.runs()) if name[:1].isdigit())
+    taken = {name.rpartition("-")[2] for name in known[-len(words) // 2 :]}
+    free = [word for word in words if word not in taken]
+    return time.strftime("%Y%m%d-%H%M%S-") + within + secrets.choice(free)
 
 
 def run_name(name: str) -> str:

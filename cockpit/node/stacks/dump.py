@@ -381,7 +381,7 @@ class _Look:
         except ValueError as error:
             return _SeenThreads(error="failed", what=str(error))
         if not any(thread.frames for thread in told.threads):
-            return _SeenThreads(error="failed", what="py-spy finds no Python code running in its process")
+            return _SeenThreads(error="failed", what="py-spy finds no Python code running in the process")
         threads = told.threads
         if facts.ns_pid != self._pid:
             # py-spy mistakes numbers of that namespace for ours, and reads the wrong threads' states.

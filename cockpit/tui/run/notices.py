@@ -166,8 +166,10 @@ def calm_activity(board: Board, now: float) -> Activity | None:
         return None
     if now - front[1] > max(FRESH_S, STALL * (pace.usual() or 0.0)):
         return None
-    # Whole steps are alike on all ranks, whoever is slow.
-    return Activity("no stall · no slow rank" if pace.works and not pace.lags else "no stall")
+    # Whole steps are alike on all ranks, whoever is slow; if ranks wait a lot, somebody lets them.
+    bound = pace.bound()
+    alike = pace.works and not pace.lags and (bound is None or bound.word != "wait-bound")
+    return Activity("no stall · no slow rank" if alike else "no stall")
 
 
 def collect_activity(collected: Collected) -> Activity:

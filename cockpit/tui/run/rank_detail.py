@@ -163,7 +163,7 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
         text = f"{about}{pace.behind:,} step{'s' if pace.behind > 1 else ''} behind the front"
         yield from paper.row("behind", text, "warning" if pace.behind > 1 else "")
     elif pace.behind_s is not None and rank.sample is not None and rank.sample.progress is not None:
-        yield from paper.row("behind", f"{seconds(pace.behind_s)} behind the first")
+        yield from paper.row("behind", f"{seconds(pace.behind_s)} after the first")
     if sight.pace is not None and phases is not None:
         yield from paper.phases(phases, sight.pace.about)
     apart = slow or late

@@ -65,8 +65,10 @@ class StallBanner(Banner):
         if y == 0:
             # One word where there is room for no more: beside whom the others wait for, it is of that.
             one = width < WIDE or len({*self._certainties.values()}) == 1
-            words = [*self._certainties.values()][:1] if one else map(" ".join, self._certainties.items())
-            right = one_line(", ".join(words), limit=40)
+            words = [f"{question}: {word}" for question, word in self._certainties.items()]
+            right = (
+                next(iter(self._certainties.values()), "") if one else one_line(" · ".join(words), limit=40)
+            )
         pieces = fit(self.lines[y], width - 3 - (cell_len(right) + 2 if right else 0))
         gap = width - 3 - cell_len(right) - sum(cell_len(text) for text, _ in pieces)
         end = [(" " * max(0, gap), ""), (right, "who")] if right else []

@@ -20,12 +20,12 @@ _KILLED = (
 )
 _KILLED_ZH = "收到 SIGKILL，但不是内核的 OOM killer 发的：可能来自人、调度器或启动器。"
 _WHO_KILLED = (
-    Next("sacct -j JOB -o jobid,state,exitcode,end", "has SLURM ended it?", "看是不是 SLURM 结束的"),
     Next(
         "journalctl -S '-10min' | grep -iE 'kill|oom|session'",
         "on that node: earlyoom, systemd, a logout?",
         "在该节点上看是不是 earlyoom、systemd 或退出登录所致",
     ),
+    Next("sacct -j JOB -o jobid,state,exitcode,end", "has SLURM ended it?", "看是不是 SLURM 结束的"),
 )
 _NO_TERMINAL = (
     Next(
