@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from cockpit.core.compare.command import Arguments, Change, Started, changes, same_command
 from cockpit.core.compare.losses import losses, spread
 from cockpit.core.compare.model import Measure
+from cockpit.core.compare.pace import measures
 from cockpit.core.compare.profiles import Profiled, profiles
 from cockpit.core.compare.words import profile_lines, profile_markdown
+from cockpit.core.pace.phases import NAMES
 from cockpit.core.profile.collection import DONE, Collection, RankResult
 from cockpit.core.profile.reader import read
-from cockpit.core.report.model import Curve
+from cockpit.core.report.model import Course, Curve, RunReport, What, Why
 from cockpit.core.text import columns
 from cockpit.errors import CockpitError
 from tests.core.profiled import Work, collection
@@ -183,6 +185,27 @@ def test_more_than_steps_vary(
 
 
 # Profiles
+
+
+def side(**phases: float) -> RunReport:
+    """A run with these phases."""
+    what = What((), (), "command", "/", (), 1, (), (), ())
+    return RunReport("a", 1.0, "0", "ended", 0, 0.0, 1.0, what, (), Why(), Course(phases=phases))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "compared"),
+    [
+        ({"backward": 0.4, "wait": 1.0}, {"backward": 0.4, "wait": 1.0}, ["backward", "wait"]),
+        ({"backward": 1.4}, {"backward": 1.4}, ["backward"]),
+        ({"backward": 0.4, "wait": 1.0}, {"backward": 1.4}, []),
+    ],
+)
+def test_phases_are_compared_only_where_the_wait_is_known_of_both_or_of_neither(
+    before: dict[str, float], after: dict[str, float], compared: list[str]
+) -> None:
+    found = measures(side(**before), side(**after))
+    assert [one.name for one in found if one.name in NAMES] == compared
 
 
 def profiled(forward: float, number: int, **more: float) -> Profiled:

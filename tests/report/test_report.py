@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +22,8 @@ from cockpit.core.run.events import Event
 from cockpit.engine.launch.code import DIFF
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.report.gather import report_of
+from cockpit.engine.report.numbers import numbers
+from cockpit.engine.run.series import RunSeries
 from cockpit.errors import Exit
 from tests.cli.schemas import fits
 from tests.report.made import BEGAN, HOSTILE, NODES, RUN, STEPS, TOKEN, TREE, made
@@ -272,6 +276,25 @@ def test_a_short_run_that_only_logs_tell_of_has_a_pace_and_a_wall_time() -> None
     assert sum(found.wall.parts.values()) == pytest.approx(found.wall.wall_s) == pytest.approx(found.took_s)
     assert "steps" in found.wall.estimated
     assert any("12 steps, 1 to 12, ~0.1 s a step" in line for line in as_lines(found))
+
+
+def row(step: int, **phases: float | None) -> dict[str, Any]:
+    """A step of 1 s."""
+    told = {"step": step, "log_step": None, "t": BEGAN + step, "steps": 1, "restarts": 0, "estimated": False}
+    rest = dict.fromkeys(("loss", "work_s", "tokens_s", "samples_s", *(f"{name}_s" for name in NAMES)))
+    return {**rest, **told, "step_s": 1.0, **{f"{name}_s": took for name, took in phases.items()}}
+
+
+def test_phases_are_those_of_steps_whose_wait_is_known() -> None:
+    unknown = [row(step, forward=0.2, backward=0.8) for step in range(1, 7)]
+    known = [row(step, forward=0.2, backward=0.3, wait=0.5) for step in range(7, 10)]
+
+    def phases(rows: list[dict[str, Any]]) -> dict[str, float]:
+        course, _ = numbers(cast(RunSeries, SimpleNamespace(rows=lambda: rows)), BEGAN)
+        return {name: round(took, 6) for name, took in course.phases.items()}
+
+    assert phases(unknown) == {"forward": 0.2, "backward": 0.8}
+    assert phases(unknown + known) == {"forward": 0.2, "backward": 0.3, "wait": 0.5}
 
 
 def test_why_a_run_has_no_pace_is_said() -> None:

@@ -58,7 +58,9 @@ def measures(before: RunReport, after: RunReport) -> tuple[Measure, ...]:
         _measure("step, median", "s", *step),
         _measure("work", "s", was.get(WORK), now.get(WORK)),
     ]
-    for name in PHASES:
+    # Where the wait is not known, it is in the other phases.
+    alike = ("wait" in before.course.phases) == ("wait" in after.course.phases)
+    for name in PHASES if alike else ():
         means = before.course.phases.get(name), after.course.phases.get(name)
         found.append(Measure(name, "s", *means, _spread(was.get(name), now.get(name))))
     found += [_measure(name, "", was.get(name), now.get(name)) for name in THROUGHPUT.values()]

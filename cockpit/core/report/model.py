@@ -139,7 +139,8 @@ class Course(NamedTuple):
     :param begun_s: seconds from the start until the first step was over
     :param mean_s: seconds of a step of the median rank, the mean of all on record
     :param phases: seconds of a step in which the median rank was in each of
-        :data:`cockpit.core.pace.phases.NAMES`, the mean of all on record
+        :data:`cockpit.core.pace.phases.NAMES`, the mean of all on record; where the wait of some is known, of
+        those alone
     :param exact: whether ranks noted the times themselves; else they are those of log lines
     """
 

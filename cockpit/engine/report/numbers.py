@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -56,6 +57,28 @@ class _Gauge:
         return Curve(name, unit, tuple(self._points.points()), *numbers, self._odd, self._odd_from)
 
 
+class _Shares:
+    """The phases of steps, as they are read.
+
+    Steps of which the wait is known and others are not mixed: without it, it is in the other phases.
+    """
+
+    def __init__(self) -> None:
+        self._seconds, self._steps = dict[str, float](), Counter[str]()
+
+    def add(self, row: Mapping[str, Any], took: float) -> None:
+        """Take in the steps of a row, which took so many seconds."""
+        for name in NAMES:
+            if (part := row[f"{name}_s"]) is not None and row["step_s"]:
+                self._seconds[name] = self._seconds.get(name, 0.0) + part / row["step_s"] * took
+                self._steps[name] += row["steps"]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Of a step, seconds."""
+        return {name: took / self._steps[name] for name, took in self._seconds.items()}
+
+
 def numbers(
     series: RunSeries,
     began: float,
@@ -72,8 +95,7 @@ def numbers(
     gauges = {name: _Gauge(points) for name in columns}
     steps, first, last, begun, exact = 0, None, None, None, False
     timed, spans, lasted = 0, 0.0, Lasted()
-    shares: dict[str, float] = {}
-    phased: dict[str, int] = {}
+    unwaited, waited = _Shares(), _Shares()
     for place, row in enumerate(series.rows()):
         if also is not None:
             also(row)
@@ -94,17 +116,14 @@ def numbers(
             key, noted = (row["restarts"], row["step"]), not row["estimated"]
             took = lasted.of(*key, row["steps"], row["t"], row["step_s"], exact=noted)
             timed, spans = timed + row["steps"], spans + took
-            for name in NAMES:
-                if (part := row[f"{name}_s"]) is not None and row["step_s"]:
-                    shares[name] = shares.get(name, 0.0) + part / row["step_s"] * took
-                    phased[name] = phased.get(name, 0) + row["steps"]
+            (unwaited if row["wait_s"] is None else waited).add(row, took)
     course = Course(
         steps,
         first,
         last,
         begun,
         spans / timed if timed else None,
-        {name: took / phased[name] for name, took in shares.items()},
+        (waited.means or unwaited.means),
         exact,
     )
     curves = (gauge.curve(*columns[name]) for name, gauge in gauges.items())
