@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cockpit.cli.output import out_lines, say, table
+from cockpit.cli.output import out_lines, say, shows_unicode, table
 from cockpit.cli.page_text import blocks, fitted, linked
+from cockpit.core.text import ascii_text
 from cockpit.errors import CockpitError, near
 
 _PLACES = (Path(__file__).parents[1] / "docs", Path(__file__).parents[2] / "docs")
@@ -70,7 +71,8 @@ def show(topic: str, verbs: Iterable[str]) -> None:
     if sys.stdout.isatty():
         _page("\n".join(fitted(text, shutil.get_terminal_size().columns)))
     else:
-        out_lines(text.rstrip("\n").split("\n"))
+        lines = text.rstrip("\n").split("\n")
+        out_lines(lines if shows_unicode() else map(ascii_text, lines))
 
 
 def _page(text: str) -> None:

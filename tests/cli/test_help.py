@@ -106,7 +106,10 @@ def test_help_of_help_is_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, "help", "--help") == shown(capsys, "help", "-h") == shown(capsys, "--help")
 
 
-def test_each_page_is_a_topic_and_reads_well_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_page_is_a_topic_and_reads_well_in_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "shows_unicode", lambda: True)
     listed = shown(capsys, "help", "topics")
     for name, page in topics.names().items():
         assert f"\n{name} " in listed
@@ -138,6 +141,14 @@ $ cockpit run hostfile --launcher command -- ./a-long-line
 |---|---|
 | 1 | 22 |
 """
+
+
+def test_a_page_in_a_locale_without_its_letters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "shows_unicode", lambda: False)
+    assert main(["help", "failures"]) == 0
+    assert capsys.readouterr().out.isascii()
 
 
 def test_a_page_fits_the_terminal_and_names_the_pages_it_links_to() -> None:
