@@ -30,7 +30,7 @@ async def join(
     live = Live(folder.manifest, json=output.json, fold=output.fold, leaving=output.leaving)
     writer = folder.lock()
     if not writer:
-        say(f"{folder.name}: {folder.writer.held()}: this one watches, from new lines on")
+        say(f"{folder.name}: {folder.writer.held()}; this one watches, and prints new lines only")
     missed = Missed(folder, live) if writer else None
     session = session_of(folder, missed or live, writer=writer, known=known)
     try:

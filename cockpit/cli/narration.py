@@ -44,7 +44,7 @@ def say_left(folder: RunFolder, model: RunModel, leaving: str = "", *, controlle
         say(f"left; the run has ended{rest}")
         return
     if folder.writer.succeeded():
-        say("another attached cockpit takes over" if controlled else "another cockpit controls it")
+        say("another attached cockpit takes over" if controlled else "another cockpit still controls it")
     say(f"left; the {'job' if foreign else 'run'} continues. Come back with: cockpit attach {quote(run)}")
     if not foreign:
         say(f"or stop it with: cockpit stop {quote(run)}")

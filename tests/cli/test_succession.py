@@ -137,7 +137,7 @@ def test_who_only_watches_ends_nothing_by_ending(tmp_path: Path, started: Callab
     until(lambda: second.lines.count(b"line") > 0, "lines there, too")
     second.process.terminate()
     assert second.process.wait(PATIENCE_S) == Exit.LEFT
-    assert "another cockpit controls it" in second.said
+    assert "another cockpit still controls it" in second.said
     assert "takes over" not in second.said
     seen = first.lines.count(b"line")
     until(lambda: first.lines.count(b"line") > seen + 5, "the run continues")
