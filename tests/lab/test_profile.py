@@ -123,10 +123,10 @@ def as_a_job_of_others(cockpits: Cockpits) -> None:
 
 def past_a_pulled_cable(cockpits: Cockpits, kind: str, number: int) -> None:
     """The rank behind it is missing, with the reason; its profile stops, and the next one includes it."""
-    words = ["--kind", "torch", "--steps", "60"] if kind == "torch" else ["--kind", "cpu", "--seconds", "10"]
+    words = ["--kind", "torch", "--steps", "100"] if kind == "torch" else ["--kind", "cpu", "--seconds", "10"]
     profile = cockpits.lab.popen(["cockpit", "profile", cockpits.name, "--ranks", "0,2", *words])
-    for node in RANKS:
-        until(partial(_under_way, cockpits, node, kind), f"a rank of {node} is profiled")
+    # Ranks that run alone get to these steps at different times.
+    until(partial(_under_way, cockpits, "node2", kind), "the rank of node2 is profiled")
     cockpits.lab.link_down("node2")
     try:
         assert profile.wait(timeout=PATIENCE_S) == 3, kind
