@@ -62,8 +62,8 @@ class CockpitApp(BaseApp):
 
     @property
     def leave_words(self) -> tuple[str, str]:
-        """An ended run is only closed; another one may end with the app."""
-        if self.session is not None and self.session.model.over:
+        """An ended run, or a replay, is only closed; another one may end with the app."""
+        if isinstance(self.flight, Replaying) or (self.session is not None and self.session.model.over):
             return "close", "close"
         return ("quit; stops this run", "quit & stop") if self.flight.leaving else super().leave_words
 

@@ -14,7 +14,7 @@ import pytest
 from cockpit import paths
 from cockpit.cli.output import to_file
 from cockpit.cli.parsing import rank_set
-from cockpit.cli.verbs import ps
+from cockpit.cli.verbs import attach, ps
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.errors import CockpitError, near
@@ -98,6 +98,8 @@ def test_a_damaged_run_hides_no_other_one(capsys: pytest.CaptureFixture[str]) ->
     assert RunFolder.find("crane").manifest.run == "crane"
     with pytest.raises(CockpitError, match="manifest cannot be read"):
         assert RunFolder.find("last").manifest
+    with pytest.raises(CockpitError, match="--pid goes with nodes, not with a run"):
+        attach.main(["crane", "--pid", "7"])
     assert ps.main(["--no-connect"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("crane ")

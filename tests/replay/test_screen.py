@@ -162,9 +162,10 @@ def test_every_key_moves_in_time(run: RunFolder) -> None:
 
 def test_a_moment_is_drawn_as_it_was(run: RunFolder) -> None:
     async def story() -> None:
-        async with opened(Replaying(run, at="1m")) as (_, screen, pilot):
+        async with opened(Replaying(run, at="1m")) as (app, screen, pilot):
             shown = await at_rest(pilot, screen, "REPLAY", "stalled", "rank 0–3 at 60", "+60 s")
             assert "at 61" not in shown
+            assert app.leave_words == ("close", "close")
             await press(pilot, "right_square_bracket")
             shown = await at_rest(pilot, screen, "rank 3 failed first", "ranks 3/4")
             assert "x stops them" not in shown

@@ -58,6 +58,9 @@ def main(words: list[str]) -> int:
     if source:
         return asyncio.run(_attach_job(source, args))
     folder = RunFolder.find(args.target)
+    for option in ("job", "pid", "match"):
+        if getattr(args, option):
+            raise CockpitError(f"--{option} goes with nodes, not with a run", where=folder.name)
     if folder.bundled:
         say(f"{folder.name}: {folder.manifest.closed}; its nodes are not contacted")
         args.read_only = True
