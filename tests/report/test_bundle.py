@@ -20,7 +20,7 @@ from cockpit import paths
 from cockpit.base.gate import Malformed
 from cockpit.base.times import line
 from cockpit.cli.main import main
-from cockpit.config import Config
+from cockpit.config import Config, Quotas
 from cockpit.core.report.page import as_page
 from cockpit.core.report.sieve import Sieve
 from cockpit.engine.launch.code import DIFF
@@ -320,6 +320,14 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert os.path.getsize(path) < 10_000
     with pytest.raises(CockpitError, match="duplicate entry, or bundle too large"):
         RunFolder.find(str(path))
+
+
+def test_where_there_is_no_room_nothing_resumes(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quotas = Quotas(free_bytes=1 << 62, free_percent=100)
+    monkeypatch.setattr("cockpit.config.load", lambda: Config(quotas=quotas))
+    with pytest.raises(CockpitError, match="are kept free; free some space, and open it again"):
+        RunFolder.find(str(bundle))
+    assert not [*paths.bundles().iterdir()]
 
 
 def test_it_is_unpacked_once_and_old_ones_go(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from cockpit import config, paths
 from cockpit.base import gate
 from cockpit.base.gate import Definition, Malformed, bound, read
 from cockpit.engine.files import create, read_small
-from cockpit.engine.quotas import Space
+from cockpit.engine.quotas import QuotaReached, Space
 from cockpit.engine.records import ustar
 from cockpit.errors import CockpitError, os_error
 from cockpit.private import private_dir
@@ -132,6 +132,8 @@ def _unpack(path: Path, place: Path) -> None:
         head = _head(beside)
         os.rename(beside / "run", beside / head.run)
         os.rename(beside, place)
+    except QuotaReached as error:
+        raise CockpitError(error.what, where=error.where, hint="free some space, and open it again") from None
     except (Malformed, ValueError, *_BROKEN) as error:
         what = f"is damaged, or not a bundle: {error}"
         raise CockpitError(what, where=str(path), hint="have it made, or copied, again") from None
