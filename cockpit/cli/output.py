@@ -107,8 +107,8 @@ def to_file(target: str, text: str) -> None:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    if path.is_symlink() or (path.exists() and not path.is_file()):  # such as /dev/stdout
-        path.write_bytes(data)
+    if path.is_symlink() or (path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK))):
+        path.write_bytes(data)  # such as /dev/stdout
         return
     from cockpit.engine.files import create  # few verbs write any
 

@@ -279,7 +279,7 @@ def test_an_open_master_is_used(tmp_path: Path, sockets_of_ssh: Path) -> None:
 def test_configurations_that_cannot_be_used(tmp_path: Path) -> None:
     async def main() -> None:
         missing = await refused(OpensshWays(str(tmp_path / "nowhere")), "alpha")
-        assert str(missing) == f"{tmp_path}/nowhere: ssh configuration cannot be read"
+        assert str(missing).startswith(f"{tmp_path}/nowhere: ssh configuration cannot be read; check it: ")
         assert not missing.retry
         wrong = tmp_path / "a config"
         wrong.write_text("Host alpha\n  Fort 22\n")

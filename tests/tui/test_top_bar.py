@@ -188,6 +188,17 @@ def states() -> dict[str, tuple[RunModel, str]]:
     return found
 
 
+def test_a_run_goes_on_of_which_one_node_was_stopped() -> None:
+    model = running(2, 2)
+    happens(model, "gpu01", "stop_requested", NOW - 1, by="signal")
+    assert (model.asked_to_stop, model.may_finish) == (True, False)
+    for rank in (0, 1):
+        exits(model, rank, None, 15)
+    happens(model, "gpu01", "ended")
+    assert (model.asked_to_stop, model.may_finish) == (False, True)
+    assert "● running" in shown(model)
+
+
 @pytest.mark.parametrize("name", states())
 def test_the_state_of_the_run(name: str) -> None:
     model, says = states()[name]

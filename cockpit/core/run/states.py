@@ -314,10 +314,12 @@ class Run:
 
     @property
     def asked_to_stop(self) -> bool:
-        """Whether anybody has asked it to stop: a cockpit that told why, or whoever asked its nodes."""
-        if self.stop_reason:
-            return True
-        return any(node.stop_requested_at is not None for node in self.nodes.values())
+        """Whether anybody has asked it to stop: a cockpit that told why, or whoever asked its nodes.
+
+        Of a run that goes on, those count that go on: SLURM may want one node alone to stop.
+        """
+        live = [node for node in self.nodes.values() if not node.over] or self.nodes.values()
+        return bool(self.stop_reason) or any(node.stop_requested_at is not None for node in live)
 
     @property
     def may_finish(self) -> bool:
