@@ -11,7 +11,7 @@ from cockpit.core.ranks import ranks_text
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.command_words import DIR
 from cockpit.plans.nodes.hostfile import Host
-from cockpit.plans.profilers.base import Profiler
+from cockpit.plans.profilers.nsys import Nsys
 
 PER_NODE = "per-node"
 """The launcher that starts a program once on each node, and leaves the ranks to it."""
@@ -70,7 +70,7 @@ class LaunchJob:
     master_port: int | None = None
     bind_cores: str | None = None
     launcher_args: tuple[str, ...] = ()
-    profiler: Profiler | None = None
+    profiler: Nsys | None = None
     probe: str = "auto"
     nccl_debug: bool = False
     calls: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ from cockpit.plans.launch import (
 )
 from cockpit.plans.launchers import registry as launchers
 from cockpit.plans.nodes import gpus
-from cockpit.plans.profilers.base import Profiler
+from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.unfit import refusal
 
 __all__ = ["DIR", "LaunchJob", "NodeFacts", "NodePlan", "build_plans"]
@@ -91,7 +91,7 @@ class NodePlan:
     world_size: int
     master_addr: str
     master_port: int
-    profiler: Profiler | None
+    profiler: Nsys | None
     tool: str
     report: str
     probe: str

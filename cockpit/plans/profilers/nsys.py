@@ -114,7 +114,7 @@ def refuse(extra: Iterable[str], ours: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class Nsys:
-    """See :class:`cockpit.plans.profilers.base.Profiler`.
+    """nsys around the launcher or around each rank, with the options of one run.
 
     :param trace: what to trace, comma-separated
     :param delay_s: start this many whole seconds after the launch
@@ -131,13 +131,18 @@ class Nsys:
 
     name: ClassVar[str] = "nsys"
     tool: ClassVar[str] = "nsys"
+    """The program's name."""
     ready: ClassVar[bool] = False
+    """It records only what it is told to while the run goes on, so that a run may leave no report."""
     help: ClassVar[tuple[str, ...]] = ("nsys", "profile", "--help")
+    """Its name, and the words that make it print its options."""
     # If its importer is missing, it leaves a .qdstrm.
     suffixes: ClassVar[tuple[str, ...]] = (".nsys-rep", ".qdstrm", ".sqlite")
+    """What names of its files end in, those of a report first; nothing else is fetched."""
     warning: ClassVar[str] = (
         "nsys reports hold the whole environment of the run, secrets included: share them with care"
     )
+    """What a person must know who passes a report on."""
 
     trace: str = DEFAULT_TRACE
     delay_s: float = 0
@@ -173,7 +178,7 @@ class Nsys:
 
     @staticmethod
     def add_options(group: argparse._ArgumentGroup) -> None:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.add_options`."""
+        """Add its options to a parser."""
         group.add_argument(
             "--trace", default=DEFAULT_TRACE, help=f"what nsys traces (default: {DEFAULT_TRACE})"
         )
@@ -214,7 +219,10 @@ class Nsys:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Nsys:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.of`."""
+        """The one that these options ask for.
+
+        :raises CockpitError: they make no sense
+        """
         extra = split(args.nsys_args, "--nsys-args")
         sampler = split(args.node_sampler, "--node-sampler")
         ranks = read_ranks(args.profile_ranks) if args.profile_ranks else None
@@ -225,39 +233,49 @@ class Nsys:
 
     @property
     def waits_for(self) -> str:
-        """See :attr:`cockpit.plans.profilers.base.Profiler.waits_for`."""
+        """What begins its window, unless time does; empty: time."""
         return "steps {}-{}".format(*self.steps) if self.steps else self.capture_range
 
     @property
     def until_s(self) -> float:
-        """See :attr:`cockpit.plans.profilers.base.Profiler.until_s`."""
+        """Seconds after its start when its window is over; 0: time does not end it."""
         return self.delay_s + self.duration_s if self.duration_s else 0.0
 
     def room(self, ranks: int) -> int:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.room`."""
+        """Free bytes that a node with so many ranks must have."""
         # It wrote 190-220 MB for even a short trace of one node, most of that for each process it is around.
         listed = min(ranks, len(self.ranks)) if self.ranks is not None else ranks
         return ROOM + (_ROOM_OF_A_RANK * (max(1, listed) - 1) if self.per_rank else 0)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """See :attr:`cockpit.plans.profilers.base.Profiler.places`."""
+        """Where it may be on a node, the best first: a name to look for on PATH, or a pattern of paths."""
         return (self.path,) if self.path else _PLACES
 
     @property
     def missing(self) -> Finding:
-        """See :attr:`cockpit.plans.profilers.base.Profiler.missing`."""
+        """What to say where it is in none of these places, and what would help."""
         anywhere = "nsys is not on PATH, in CUDA's or in Nsight's folders"
         what = f"no nsys {self.path}" if self.path else anywhere
         return Finding("no_nsys", what, certainty="sure", steps=(Step("--nsys PATH", "give its path"),))
 
     def named(self, report: str) -> str:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.named`."""
+        """The path of a node's report as the user's own options name it.
+
+        :param report: what it is without them, without suffix
+        """
         name, _ = self._output()
         return report if name is None else f"{os.path.dirname(report)}/{name.removesuffix(self.suffixes[0])}"
 
     def argv(self, tool: str, folder: str, report: str, switches: Collection[str]) -> tuple[str, ...]:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.argv`."""
+        """The words before the launcher's; none: it is around each rank.
+
+        :param tool: its path on the node
+        :param folder: the run folder there
+        :param report: the report's path in it, without suffix
+        :param switches: the options it knows there; none: not known
+        :raises CockpitError: the options make no sense
+        """
         self._check()
         if self.per_rank:
             return ()
@@ -267,7 +285,11 @@ class Nsys:
     def around(
         self, tool: str, report: str, ranks: Collection[int], switches: Collection[str]
     ) -> dict[str, object]:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.around`."""
+        """What :mod:`cockpit.node.run.rank_profiler` reads: the words before those of a rank, ``before`` and,
+        of the ranks in ``samplers``, ``sampler``; ``report``, how a rank's report is called.
+
+        :param ranks: ranks of the node that are profiled
+        """
         name, extra = self._output()
         steps = self._windows(tool, extra, switches) if self.steps else {}
         return {
@@ -301,11 +323,14 @@ class Nsys:
         }
 
     def files(self) -> dict[str, str]:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.files`."""
+        """What it needs in the run folder, by name."""
         return {} if self.per_rank else {HELD_SH: HELD}
 
     def lacking(self, switches: Collection[str]) -> tuple[Finding | None, tuple[str, ...]]:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.lacking`."""
+        """What the user asked for that it does not know, and what of ours is left out.
+
+        :param switches: the options it knows on a node; none: not known
+        """
         asked = [word.partition("=")[0] for word in (*self.extra, *self.sampler) if word.startswith("-")]
         asked += [f"--{name}" for name in ("delay", "duration") if getattr(self, f"{name}_s")]
         asked += ["--capture-range"] if self.capture_range else []
@@ -354,7 +379,7 @@ class Nsys:
                 yield word
 
     def script(self, command: str) -> str:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.script`."""
+        """Shell text that runs the whole command, and ends as the launcher does."""
         return "exec " + command if self.per_rank else PROFILED % command
 
 

@@ -53,7 +53,7 @@ _OF_WINDOWS = (
 
 @dataclass(frozen=True)
 class NsysReady(Nsys):
-    """See :class:`cockpit.plans.profilers.base.Profiler`."""
+    """It records only what it is told to while the run goes on."""
 
     name: ClassVar[str] = "nsys-ready"
     ready: ClassVar[bool] = True
@@ -65,7 +65,7 @@ class NsysReady(Nsys):
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> NsysReady:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.of`."""
+        """See :meth:`Nsys.of`."""
         for name in _OF_WINDOWS:
             if getattr(args, name):
                 what = f"--{name.replace('_', '-')} goes with: --profile {Nsys.name}"
@@ -80,15 +80,15 @@ class NsysReady(Nsys):
         return 0
 
     def files(self) -> dict[str, str]:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.files`."""
+        """See :meth:`Nsys.files`."""
         return {} if self.per_rank else {HELD_SH: _HELD}
 
     def lacking(self, switches: Collection[str]) -> tuple[Finding | None, tuple[str, ...]]:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.lacking`."""
+        """See :meth:`Nsys.lacking`."""
         return super().lacking(switches)[0], ()
 
     def argv(self, tool: str, folder: str, report: str, switches: Collection[str]) -> tuple[str, ...]:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.argv`."""
+        """See :meth:`Nsys.argv`."""
         refuse(self.extra, _OURS)
         if self.per_rank:
             return ()
@@ -98,11 +98,11 @@ class NsysReady(Nsys):
     def around(
         self, tool: str, report: str, ranks: Collection[int], switches: Collection[str]
     ) -> dict[str, object]:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.around`."""
+        """See :meth:`Nsys.around`."""
         # What a rank leaves running would keep its wrapper's nsys from ending.
         words = (tool, "launch", "--wait=primary", f"--trace={self.trace}", *self.extra)
         return {"before": words, "report": "", "sampler": (), "samplers": (), "ready": True}
 
     def script(self, command: str) -> str:
-        """See :meth:`cockpit.plans.profilers.base.Profiler.script`."""
+        """See :meth:`Nsys.script`."""
         return "exec " + command if self.per_rank else PROFILED % (_NAMED % command)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from cockpit.plans.profilers.base import Profiler
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.profilers.nsys_ready import NsysReady
 
-PROFILERS: dict[str, type[Profiler]] = {Nsys.name: Nsys, NsysReady.name: NsysReady}
+PROFILERS: dict[str, type[Nsys]] = {Nsys.name: Nsys, NsysReady.name: NsysReady}
 """By name."""
 
 TRACE = ".trace.json.gz"
