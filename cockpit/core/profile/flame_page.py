@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
+from cockpit.core.html_page import html_page
 from cockpit.core.profile.folded import Differs, Node, Samples, ranks_text, tree
 
 LEAST = 0.002
@@ -38,19 +39,12 @@ def flame_page(
     """
     root = tree(of)
     root.frame = "all ranks" if len(of) > 1 else "the rank"
-    return "".join(f"{part}\n" for part in _page(root, len(of), title, facts, differ))
+    return html_page(title, STYLE, _body(root, len(of), title, facts, differ))
 
 
-def _page(
+def _body(
     root: Node, ranks: int, title: str, facts: str, differ: Mapping[int, Sequence[Differs]]
 ) -> Iterator[str]:
-    yield '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-    yield (
-        '<meta http-equiv="Content-Security-Policy"'
-        " content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    )
-    yield '<meta name="viewport" content="width=device-width">'
-    yield f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
     yield f'<h1>{escape(title)}</h1><p class="dim">{escape(facts)}</p>'
     for rank, frames in differ.items():
         yield f'<h2>Where <span class="odd">rank {rank}</span> spends more time than the others</h2><table>'
@@ -64,7 +58,7 @@ def _page(
         yield from _block(root, root.share, ranks, 0)
     else:
         yield "<p>no samples</p>"
-    yield "</div></body></html>"
+    yield "</div>"
 
 
 def _block(node: Node, above: float, ranks: int, depth: int) -> Iterator[str]:

@@ -7,6 +7,7 @@ from html import escape
 
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding
+from cockpit.core.html_page import html_page
 from cockpit.core.pace.phases import NAMES
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.report import words
@@ -23,19 +24,11 @@ TAIL = 25
 
 def as_page(report: RunReport) -> str:
     """The whole page."""
-    return "".join(f"{part}\n" for part in _page(report))
+    return html_page(words.head(report), STYLE, _body(report))
 
 
-def _page(report: RunReport) -> Iterator[str]:
-    title = escape(words.head(report))
-    yield '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-    # What a rank prints cannot smuggle in what is not allowed either.
-    yield (
-        '<meta http-equiv="Content-Security-Policy"'
-        " content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
-    )
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{title}</title><style>{STYLE}</style></head><body><main>"
+def _body(report: RunReport) -> Iterator[str]:
+    yield "<main>"
     yield from _head(report)
     yield from _ending(report)
     yield from _pace(report)
@@ -46,7 +39,7 @@ def _page(report: RunReport) -> Iterator[str]:
     yield from _events(report.events, report.left_out)
     yield from _what(report)
     yield from _foot(report)
-    yield "</main></body></html>"
+    yield "</main>"
 
 
 def _head(report: RunReport) -> Iterator[str]:
@@ -160,38 +153,38 @@ def _finding(one: Finding) -> Iterator[str]:
     yield f'<section class="{kind}"><h3>{escape(first)}</h3>{_items(line.strip() for line in rest)}</section>'
 
 
-def _stacks(looks: Iterable[Look]) -> Iterator[str]:
-    newest = list(looks)[::-1]
-    if newest:
-        yield "<h2>Stacks</h2>"
-    for place, look in enumerate(newest):
-        by = f", taken by the nodes ({look.by_nodes})" if look.by_nodes else ""
-        head = f"{escape(look.found.what)} <span class='dim'>{escape(words.when(look.at) + by)}</span>"
-        yield f"<details{' open' * (not place)}><summary>{head}</summary>"
-        yield f"<pre>{escape(chr(10).join(look.stacks))}</pre></details>"
+def _stacks(looks: Sequence[Look]) -> Iterator[str]:
+    found = ((look.found.what, _taken(look), look.stacks) for look in reversed(looks))
+    yield from _folded("Stacks", found)
 
 
-def _profiles(profiles: Iterable[Profile]) -> Iterator[str]:
-    newest = list(profiles)[::-1]
-    if newest:
-        yield "<h2>Profiles</h2>"
-    for place, one in enumerate(newest):
-        head = f"{escape(one.title)} <span class='dim'>{escape(one.found.what)}</span>"
-        yield f"<details{' open' * (not place)}><summary>{head}</summary>"
-        yield f"<pre>{escape(chr(10).join(one.lines))}</pre></details>"
+def _taken(look: Look) -> str:
+    by = f", taken by the nodes ({look.by_nodes})" if look.by_nodes else ""
+    return words.when(look.at) + by
+
+
+def _profiles(profiles: Sequence[Profile]) -> Iterator[str]:
+    found = ((one.title, one.found.what, one.lines) for one in reversed(profiles))
+    yield from _folded("Profiles", found)
+
+
+def _folded(title: str, found: Iterable[tuple[str, str, Sequence[str]]]) -> Iterator[str]:
+    """What is shown at a click, the first of it at once: heads, what is beside them, and lines."""
+    for place, (head, beside, lines) in enumerate(found):
+        if not place:
+            yield f"<h2>{title}</h2>"
+        beside = f" <span class='dim'>{escape(beside)}</span>" if beside else ""
+        yield f"<details{' open' * (not place)}><summary>{escape(head)}{beside}</summary>"
+        yield f"<pre>{escape(chr(10).join(lines))}</pre></details>"
 
 
 # What was said, and what happened
 
 
 def _tails(tails: Iterable[Tail]) -> Iterator[str]:
-    shown = list(tails)
-    if shown:
-        yield "<h2>Last lines</h2>"
-    for place, tail in enumerate(shown):
-        head = escape(words.tail_title(tail, TAIL))
-        yield f"<details{' open' * (not place)}><summary>{head}</summary>"
-        yield f"<pre>{escape(chr(10).join(tail.lines[-TAIL:]))}</pre></details>"
+    yield from _folded(
+        "Last lines", ((words.tail_title(tail, TAIL), "", tail.lines[-TAIL:]) for tail in tails)
+    )
 
 
 def _events(moments: Iterable[Moment], left_out: int) -> Iterator[str]:

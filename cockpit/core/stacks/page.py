@@ -9,6 +9,7 @@ from html import escape
 from cockpit.base.stacks.dump import Dump, Frame, Thread
 from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.finding import Finding
+from cockpit.core.html_page import html_page
 from cockpit.core.inferred import MARK
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.ranks import mask_text
@@ -44,20 +45,12 @@ def as_page(snapshot: Snapshot, verdict: Finding) -> str:
 
     Nothing is loaded from anywhere and nothing in it runs, whatever a node has sent.
     """
-    return "".join(f"{part}\n" for part in _page(snapshot, verdict))
+    title = f"stacks of {snapshot.title}, {snapshot.name}"
+    return html_page(title, STYLE, _body(title, snapshot, verdict))
 
 
-def _page(snapshot: Snapshot, verdict: Finding) -> Iterator[str]:
-    title = escape(f"stacks of {snapshot.title}, {snapshot.name}")
-    yield '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-    # A frame's name cannot smuggle in what is not allowed either.
-    yield (
-        '<meta http-equiv="Content-Security-Policy"'
-        " content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    )
-    yield '<meta name="viewport" content="width=device-width">'
-    yield f"<title>{title}</title><style>{STYLE}</style></head><body>"
-    yield f"<h1>{title}</h1>"
+def _body(title: str, snapshot: Snapshot, verdict: Finding) -> Iterator[str]:
+    yield f"<h1>{escape(title)}</h1>"
     yield f'<p class="dim">{escape(_facts(snapshot))}</p>'
     yield from _verdict(verdict)
     for note in snapshot.notes():
@@ -72,7 +65,6 @@ def _page(snapshot: Snapshot, verdict: Finding) -> Iterator[str]:
     if snapshot.calls:
         told = "\n".join(last_calls.lines(snapshot.calls)).strip("\n")
         yield f"<h2>Last calls of ranks without a stack</h2><pre>{escape(told)}</pre>"
-    yield "</body></html>"
 
 
 def _facts(snapshot: Snapshot) -> str:
