@@ -148,7 +148,7 @@ def brief_of(folder: RunFolder, model: RunModel, state: str = "", known: RunMode
         run=folder.name[:255],
         began=manifest.created,
         ended=ended_when(model),
-        seen=_seen(folder),
+        seen=last_written(folder),
         word=word,
         state=state or state_text(model),
         cause=cause,
@@ -217,8 +217,8 @@ def _said(folder: RunFolder) -> dict[str, Any]:
     return {}
 
 
-def _seen(folder: RunFolder) -> float:
-    """When anything of it was last written here."""
+def last_written(folder: RunFolder) -> float:
+    """When anything of a run was last written here, unix seconds; 0: never."""
     found = 0.0
     for name in ("journal.jsonl", "now.jsonl", "pace.jsonl"):
         with suppress(OSError):

@@ -146,7 +146,16 @@ def test_of_a_run_that_goes_on() -> None:
     assert found.as_json()["why"] is None
     assert found.course.steps == STEPS
     assert found.course.exact
-    assert any("still running when this was made" in line for line in as_lines(found))
+    assert found.state == "running when last seen"
+    assert any("not watched since 20" in line for line in as_lines(found))
+    assert found.seen is not None
+    assert found.took_s == found.seen - found.began
+    folder = RunFolder.find(RUN)
+    assert folder.lock()
+    watched = report(folder)
+    folder.close()
+    assert (watched.state, watched.seen) == ("running", None)
+    assert any("still running when this was made" in line for line in as_lines(watched))
 
 
 def test_a_loss_that_is_no_number_is_counted() -> None:

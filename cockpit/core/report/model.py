@@ -234,6 +234,7 @@ class RunReport:
     :param last_good: of a run that failed, the last one of the same command that ended well; empty: none
     :param wall: where its wall time went; None: no step of it is known
     :param series: the runs that it is one series with; None: it is alone
+    :param seen: until when it was watched, if it was not over then; None: it is over, or still watched
     """
 
     run: str
@@ -259,11 +260,12 @@ class RunReport:
     last_good: str = ""
     wall: Goodput | None = None
     series: Lineage | None = None
+    seen: float | None = None
 
     @property
     def took_s(self) -> float:
-        """Seconds from its start to its end, or until now."""
-        return max(0.0, (self.made if self.ended is None else self.ended) - self.began)
+        """Seconds from its start to its end, or until it was last seen."""
+        return max(0.0, (self.ended or self.seen or self.made) - self.began)
 
     def as_json(self) -> dict[str, Any]:
         """The report for programs: sets of ranks as text, times in unix seconds."""

@@ -60,7 +60,11 @@ def about(report: RunReport) -> Iterator[str]:
     places = f"{counted(what.ranks, 'rank')} on {counted(len(what.hosts), 'node')}"
     yield f"{places} ({nodes_text(host.name for host in what.hosts)}), {what.launcher}"
     span = lasted(report.took_s)
-    ended = "still running when this was made" if report.code is None else f"ended {when(report.ended)}"
+    ended = f"ended {when(report.ended)}"
+    if report.code is None:
+        ended = (
+            f"not watched since {when(report.seen)}" if report.seen else "still running when this was made"
+        )
     code = "" if report.code is None else f", exit code {report.code}"
     yield f"started {when(report.began)}, {ended}, after {span}{code}"
 

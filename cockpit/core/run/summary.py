@@ -123,8 +123,11 @@ def ended_well(model: RunModel) -> bool:
     return model.over and not model.asked_to_stop and model.exit_code() is Exit.OK
 
 
+LIVE_WORDS = ("starting", "running", "ending")
+
+
 def live_word(model: RunModel, *, starting: bool) -> str:
-    """``starting``, ``running`` or ``ending``: of a run that is not over, the same word everywhere.
+    """One of :data:`LIVE_WORDS`: of a run that is not over, the same word everywhere.
 
     :param starting: as for :func:`outcome`
     """

@@ -21,11 +21,12 @@ from cockpit.core.report.goodput import goodput
 from cockpit.core.report.model import Look, Moment, Profile, RunReport, Why
 from cockpit.core.report.sieve import Sieve
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.summary import ended_when, state_text, summary
+from cockpit.core.run.summary import LIVE_WORDS, ended_when, state_text, summary
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.stacks.text import as_lines as stack_lines
 from cockpit.core.text import one_line
 from cockpit.engine.alike import last_good
+from cockpit.engine.briefs import last_written
 from cockpit.engine.explain.known import explained
 from cockpit.engine.nccl import table_here
 from cockpit.engine.profile.known import store_of
@@ -75,13 +76,13 @@ async def report_of(
             course = course._replace(mean_s=steps.mean_s)
         pages = tuple((page.name, page.url) for _, page in series.pages)
         speaks = series.source
-    state = state_text(model)
+    state, seen = state_text(model), None if model.over else _seen(folder)
     sieve = Sieve(secret.values(os.environ), one_line)
     made = RunReport(
         folder.name,
         time.time(),
         __version__,
-        state,
+        f"{state} when last seen" if seen is not None and state in LIVE_WORDS else state,
         int(model.exit_code()) if model.over else None,
         folder.manifest.created,
         ended_when(model),
@@ -91,10 +92,12 @@ async def report_of(
         course,
         curves,
         pages=pages,
+        seen=seen,
     )
     if not short:
         made = await _with_the_rest(made, folder, model, book.pace, told, speaks)
-        facts = facts_of(folder, model, steps.all(), made.ended, speaks, exact=steps.exact)
+        until = made.ended or made.seen
+        facts = facts_of(folder, model, steps.all(), until, speaks, exact=steps.exact)
         made = replace(made, wall=goodput(facts), series=lineage_of(folder, facts, state))
     # What ran has passed word by word: an option may say that the next word is a secret.
     clean = sieve.all_in(made)
@@ -117,6 +120,14 @@ async def _with_the_rest(
         tails=tails(folder, model, told, speaks),
         last_good="" if good is None else good.name,
     )
+
+
+def _seen(folder: RunFolder) -> float | None:
+    """Until when a run was watched; None: it is."""
+    with suppress(CockpitError):
+        if not folder.bundled and folder.writer.vacant():
+            return last_written(folder) or None
+    return None
 
 
 def _why(folder: RunFolder, told: Report) -> Why:
