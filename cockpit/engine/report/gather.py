@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from cockpit import __version__, config
 from cockpit.base import secret
+from cockpit.base.record import SIZES
 from cockpit.core.explain.report import Line, Report
 from cockpit.core.finding import Finding
 from cockpit.core.logs.sources import Output
@@ -123,11 +124,15 @@ async def _with_the_rest(
 
 
 def _seen(folder: RunFolder) -> float | None:
-    """Until when a run was watched; None: it is."""
+    """Until when a run was watched; None: it is, or that is not known."""
     with suppress(CockpitError):
-        if not folder.bundled and folder.writer.vacant():
-            return last_written(folder) or None
-    return None
+        if folder.bundled or not folder.writer.vacant():
+            return None
+    seen = last_written(folder)
+    for node in folder.manifest.nodes:
+        with suppress(OSError):
+            seen = max(seen, (folder.spool_dir(node) / SIZES).stat().st_mtime)
+    return seen or None
 
 
 def _why(folder: RunFolder, told: Report) -> Why:
