@@ -6,10 +6,11 @@ import os
 import time
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import product
 
 from cockpit import __version__, config
 from cockpit.base import secret
-from cockpit.base.record import SIZES
+from cockpit.base.record import INDEX
 from cockpit.core.explain.report import Line, Report
 from cockpit.core.finding import Finding
 from cockpit.core.logs.sources import Output
@@ -129,9 +130,9 @@ def _seen(folder: RunFolder) -> float | None:
         if folder.bundled or not folder.writer.vacant():
             return None
     seen = last_written(folder)
-    for node in folder.manifest.nodes:
+    for node, name in product(folder.manifest.nodes, INDEX):
         with suppress(OSError):
-            seen = max(seen, (folder.spool_dir(node) / SIZES).stat().st_mtime)
+            seen = max(seen, (folder.spool_dir(node) / name).stat().st_mtime)
     return seen or None
 
 
