@@ -38,7 +38,7 @@ def main(words: list[str]) -> int:
     query = query_of(args)
     folder = run_folder(args.run, args.slurm)
     query.check(sources_of(folder.manifest), folder.name)
-    others = args.follow, args.json, args.grep, args.nccl, args.time, args.since, args.tail
+    others = args.follow, args.json, args.grep, args.time, args.since, args.tail
     if args.raw and (len(query.ranks) != 1 or any(others)):
         what = "--raw takes exactly one --rank, and nothing that selects or formats lines"
         raise CockpitError(what, hint="see: cockpit logs --help")
