@@ -110,20 +110,11 @@ def _write_whole(path: Path, data: bytes) -> None:
     if path.is_symlink() or (path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK))):
         path.write_bytes(data)  # such as /dev/stdout
         return
-    from cockpit.engine.files import create  # few verbs write any
+    from cockpit.engine.files import put  # few verbs write any
 
-    beside = path.with_name(f"{path.name}.part")
     umask = os.umask(0o077)
     os.umask(umask)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask
-    try:
-        with create(beside) as file:
-            file.write(data)
-        beside.chmod(mode)
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    put(path, data, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)
 
 
 def say(text: str) -> None:

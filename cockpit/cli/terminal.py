@@ -37,9 +37,9 @@ def add_options(parser: Parser, *, launches: bool = True) -> None:
     :param launches: whether the verb launches it, too
     """
     group = parser.add_argument_group("watching")
-    ends, leaves = "SIGTERM stops the run, SIGHUP leaves it", "SIGTERM and SIGHUP leave the run"
+    signals = "SIGTERM stops the run, SIGHUP leaves it" if launches else "SIGTERM and SIGHUP leave the run"
     add_flag(group, "--plain", "live lines on the terminal instead of the app")
-    add_flag(group, "--headless", f"live lines, no questions; {ends if launches else leaves}")
+    add_flag(group, "--headless", f"live lines, no questions; {signals}")
     add_flag(group, "--json", "an event stream, one JSON object per line")
     add_flag(group, "--read-only", "the app can't change the run")
     add_theme(group)

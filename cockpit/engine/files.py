@@ -189,14 +189,26 @@ def replace(path: Path, data: bytes) -> None:
 
     :raises CockpitError: it cannot be written; nothing is left of the attempt
     """
+    try:
+        put(path, data)
+    except OSError as error:
+        raise os_error("cannot be written", path, error) from None
+
+
+def put(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file that is then either whole or as it was before.
+
+    :raises OSError: it cannot be written; nothing is left of the attempt
+    """
     beside = path.with_name(f"{path.name}.new")
     try:
         with create(beside) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+            os.fchmod(file.fileno(), mode)
         os.replace(beside, path)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             beside.unlink()
-        raise os_error("cannot be written", path, error) from None
+        raise

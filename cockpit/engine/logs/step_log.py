@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from cockpit.base.record import log_name
@@ -184,14 +185,16 @@ def last_steps(
     for rank in ranks:
         name = log_name(rank)
         begin = model.nodes[node.name].begin(name)
-        for step, end in _last_steps(logs, logs.number((node.name, rank))):
-            times = list(last_times(folder, node)) if times is None else times
-            if end - begin > next((sizes[name] for _, sizes in reversed(times) if name in sizes), 0):
-                continue
-            at = written(times, name, end - begin)
-            if at is not None:
-                yield rank, step, at - model.nodes[node.name].offset_s
-            break
+        steps = _last_steps(logs, logs.number((node.name, rank)))
+        last = next(steps, None)
+        if last is None:
+            continue
+        times = list(last_times(folder, node)) if times is None else times
+        known = begin + next((sizes[name] for _, sizes in reversed(times) if name in sizes), 0)
+        step, end = next((one for one in chain((last,), steps) if one[1] <= known), (0, 0))
+        at = written(times, name, end - begin)
+        if at is not None:
+            yield rank, step, at - model.nodes[node.name].offset_s
 
 
 def _last_steps(logs: SpooledLogs, number: int) -> Iterator[tuple[int, int]]:

@@ -123,7 +123,7 @@ def numbers(
         last,
         begun,
         spans / timed if timed else None,
-        (waited.means or unwaited.means),
+        waited.means or unwaited.means,
         exact,
     )
     curves = (gauge.curve(*columns[name]) for name, gauge in gauges.items())

@@ -133,7 +133,7 @@ class Nsys:
     tool: ClassVar[str] = "nsys"
     """The program's name."""
     ready: ClassVar[bool] = False
-    """It records only what it is told to while the run goes on, so that a run may leave no report."""
+    """Whether it records only on request, during the run: a run may then leave no report."""
     help: ClassVar[tuple[str, ...]] = ("nsys", "profile", "--help")
     """Its name, and the words that make it print its options."""
     # If its importer is missing, it leaves a .qdstrm.

@@ -53,7 +53,7 @@ _OF_WINDOWS = (
 
 @dataclass(frozen=True)
 class NsysReady(Nsys):
-    """It records only what it is told to while the run goes on."""
+    """nsys that records only on request, during the run."""
 
     name: ClassVar[str] = "nsys-ready"
     ready: ClassVar[bool] = True

@@ -167,8 +167,7 @@ def calm_activity(board: Board, now: float) -> Activity | None:
     if now - front[1] > max(FRESH_S, STALL * (pace.usual() or 0.0)):
         return None
     # Whole steps are alike on all ranks, whoever is slow; if ranks wait a lot, somebody lets them.
-    bound = pace.bound()
-    alike = pace.works and not pace.lags and (bound is None or bound.word != "wait-bound")
+    alike = pace.works and not pace.lags and ((by := pace.bound()) is None or by.word != "wait-bound")
     return Activity("no stall · no slow rank" if alike else "no stall")
 
 
