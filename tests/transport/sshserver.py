@@ -184,8 +184,10 @@ class Place:
             await soon(socket.exists, "the master is open")
             yield
         finally:
+            # Not SIGTERM: before OpenSSH 9.5, one that comes just ahead of its poll() is noticed after that
+            # only (clientloop.c), which may be never.
             with suppress(ProcessLookupError):
-                process.terminate()
+                process.kill()
             await process.wait()
 
     @asynccontextmanager
