@@ -240,7 +240,7 @@ for step in range({STEPS}):
     # Until it is said that nobody watches; and later a pause.
     while step == 10 and not os.path.exists("alone"):
         time.sleep(0.05)
-    time.sleep(1.0 if step == 700 else 0.003)
+    time.sleep(1.0 if step == 700 else 0.01)
 """
 
 

@@ -31,7 +31,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry, planned
 from cockpit.engine.run import paces
-from cockpit.engine.run.paces import FILE, OVERLAP_S, SETTLED_S, PaceBook, kept
+from cockpit.engine.run.paces import FILE, SETTLED_S, PaceBook, kept
 from cockpit.errors import CockpitError
 from tests.waiting import until
 
@@ -419,7 +419,7 @@ def test_what_a_node_kept_of_its_own_ranks_is_taken_in_and_written(folder: RunFo
     for node in (a, b):
         model.apply(Event(0.0, node.name, ClockMeasured(5.0, 0.1)))
     train(book.pace, range(10))
-    assert book.missed_since(a, 5.0) == START + 20 - OVERLAP_S + 5
+    assert book.known_until(a) == START + 20
     book.await_missed(["a", "b"])
     for node, stranger in ((a, 3), (b, 0)):
         rows = [kept_by(rank, 10, 300) for rank in (*node.ranks, stranger)]
@@ -468,7 +468,7 @@ def test_a_node_that_is_asked_again_is_asked_from_what_is_on_disk(folder: RunFol
     train(book.pace, range(60))
     book.close()
     fresh = PaceBook(folder, writer=False)
-    assert fresh.missed_since(folder.manifest.nodes[1], 0.0) == START + 120 - OVERLAP_S
+    assert fresh.known_until(folder.manifest.nodes[1]) == START + 120
 
 
 def known(pace: Pace) -> list[Any]:

@@ -65,8 +65,8 @@ async def model_now(
             targets = foreign_jobs.targets(model, node.name) if manifest.foreign else ()
             found += await _samples(link, verbs.Samples(node.dir, targets=targets))
         if paces is not None and not manifest.foreign:
-            since = paces.missed_since(node, link.clock.offset_s)
-            missed[node.name] = await kept_steps(link, node, since, paces.pace.steps.limit // 2)
+            known, most = paces.known_until(node), paces.pace.steps.limit // 2
+            missed[node.name] = await kept_steps(link, node, known, link.clock.offset_s, most)
         return found
 
     answers, errors = await ask_all(pool, manifest, ask, only)

@@ -236,7 +236,7 @@ class ForeignJob(Source):
         for event in foreign_jobs.ended(self._desk.model, name, item):
             self._desk.emit(event)
 
-    async def catch_up(self, entry: NodeEntry, link: Link) -> None:
+    async def catch_up(self, entry: NodeEntry, link: Link, known: float) -> None:
         """See :meth:`Source.catch_up`: what goes to the container's output is no file of the node."""
         name = entry.name
         one = next((each for each in self._outlets.read_by(name) if each.id.startswith(CONTAINER)), None)

@@ -9,6 +9,9 @@ from cockpit.base.progress.past import Stretch
 from cockpit.engine.links.link import Link, RemoteError, streaming
 from cockpit.engine.records.manifest import NodeEntry
 
+OVERLAP_S = 10.0
+"""What a node kept is asked for from so long before the newest step that is known here."""
+
 WAIT_S = 30.0
 """For the next part of the answer."""
 
@@ -16,15 +19,19 @@ ROWS = 200_000
 """Rows of one node, more than it keeps."""
 
 
-async def kept_steps(link: Link, entry: NodeEntry, since: float, steps: int) -> list[Stretch]:
+async def kept_steps(
+    link: Link, entry: NodeEntry, known: float, offset_s: float, steps: int
+) -> list[Stretch]:
     """What a node kept of its ranks' steps, oldest first; nothing if it cannot say.
 
-    :param since: unix seconds on the node's clock
+    :param known: when the newest step known here ended, unix seconds on our clock; 0: none is known
+    :param offset_s: the node's clock minus ours
     :param steps: so many of each rank come one by one, older ones many as one
     :raises LinkError: the link was lost, or sends nonsense
     """
     found: list[Stretch] = []
-    request = verbs.Past(entry.dir, tuple(entry.ranks), max(0.0, since), steps)
+    since = max(0.0, known - OVERLAP_S + offset_s)
+    request = verbs.Past(entry.dir, tuple(entry.ranks), since, steps)
     with suppress(RemoteError):
         async with streaming(link, request) as stream:
             while len(found) < ROWS and (part := await stream.part(WAIT_S)) is not None:

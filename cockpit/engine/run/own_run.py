@@ -213,12 +213,12 @@ class OurRun(Source):
         if ended and not any(rank.state in LIVE for rank in model.on(name)):
             self._desk.note(name, events.Ended())
 
-    async def catch_up(self, entry: NodeEntry, link: Link) -> None:
+    async def catch_up(self, entry: NodeEntry, link: Link, known: float) -> None:
         """See :meth:`Source.catch_up`: the steps that it kept."""
         desk = self._desk
-        since = desk.paces.missed_since(entry, desk.model.nodes[entry.name].offset_s)
+        offset_s = desk.model.nodes[entry.name].offset_s
         try:
-            rows = await kept_steps(link, entry, since, desk.pace.steps.limit // 2)
+            rows = await kept_steps(link, entry, known, offset_s, desk.pace.steps.limit // 2)
             await desk.paces.missed(desk.model, entry, rows)
         except LinkError:
             return  # the loss of the link shows elsewhere

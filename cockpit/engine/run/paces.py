@@ -55,9 +55,6 @@ _LAST = 64 << 10
 EVERY_S = 10.0
 """Seconds between two times that steps are kept."""
 
-OVERLAP_S = 10.0
-"""What a node kept is asked for from so long before the newest step that is known here."""
-
 AWAITED_S = 60.0
 """So long nothing is written because a node has not yet said what it kept."""
 
@@ -152,15 +149,12 @@ class PaceBook:
             self.close(over=False)
         self._writer = False
 
-    def missed_since(self, entry: NodeEntry, offset_s: float) -> float:
-        """From when on what a node kept of its ranks' steps is news, unix seconds on its clock.
-
-        :param offset_s: its clock minus ours
-        """
+    def known_until(self, entry: NodeEntry) -> float:
+        """When the newest known step of a node's ranks ended, unix seconds on our clock; 0: none is known."""
         noted = self.pace.noted_until(entry.ranks)
         if noted is None and (last := last_kept(self._folder)) is not None:
             noted = last.at
-        return 0.0 if noted is None else noted - OVERLAP_S + offset_s
+        return noted or 0.0
 
     def await_missed(self, nodes: Iterable[str]) -> None:
         """Nodes will be asked for what they kept: nothing is written until each has answered, or for long."""

@@ -334,6 +334,8 @@ class Session:
         stream = await link.stream(await self.source.request(entry, link))
         samples: asyncio.Task[None] | None = None
         past: asyncio.Task[None] | None = None
+        # Before anything is taken in: of a rank that has ended, its last steps come first.
+        known = self.paces.known_until(entry)
         used = brought = 0
         began = credited = time.monotonic()
         try:
@@ -346,7 +348,7 @@ class Session:
                 ends = await self.source.ends(entry, link, item)
                 self._measure_clock(name, link)
                 if past is None:
-                    past = asyncio.create_task(self.source.catch_up(entry, link))
+                    past = asyncio.create_task(self.source.catch_up(entry, link, known))
                 used, brought = used + len(data), brought + len(data)
                 now = time.monotonic()
                 caught_up = self.behind[name] < CREDIT or now >= began + _LOGS_FIRST_S

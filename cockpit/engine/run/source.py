@@ -103,8 +103,11 @@ class Source:
         """
         raise NotImplementedError
 
-    async def catch_up(self, entry: NodeEntry, link: Link) -> None:
-        """Take in what a node has kept while nobody watched it."""
+    async def catch_up(self, entry: NodeEntry, link: Link, known: float) -> None:
+        """Take in what a node has kept while nobody watched it.
+
+        :param known: :meth:`.PaceBook.known_until` as it was before the node was followed
+        """
 
     async def ends(self, entry: NodeEntry, link: Link, item: Any) -> bool:
         """Whether nothing more comes of a node, after this part."""
