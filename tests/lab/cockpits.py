@@ -113,7 +113,7 @@ class Cockpits:
         return self.cockpit(*words[1:], timeout=timeout, env=env)
 
     def start(self, *options: str, program: list[str], **keywords: Any) -> subprocess.Popen[str]:
-        """A ``cockpit run`` in the background; returns once all ranks have started."""
+        """A ``cockpit run`` in the background; returns once it knows that all ranks have started."""
         process = self.begin(*options, program=program, **keywords)
         self.wait_for_start()
         return process
@@ -143,8 +143,9 @@ class Cockpits:
         return self.lab.home() / f"end-{self.name}"
 
     def wait_for_start(self) -> None:
-        """Return once all ranks have started, which takes longer where several runs begin."""
+        """Return once all ranks have started, and the start is over: until then a signal takes it back."""
         until(self.all_started, f"all ranks of {self.name} started")
+        until(self._all_launched, f"the start of {self.name} is over")
 
     def cockpit(
         self, *words: str, timeout: float = PATIENCE_S, env: Mapping[str, str] | None = None
@@ -174,6 +175,10 @@ class Cockpits:
     def all_started(self) -> bool:
         """Whether two ranks a node have started."""
         return all(self.count(node, "rank_started") >= 2 for node in self.lab.nodes)
+
+    def _all_launched(self) -> bool:
+        journal = self.folder / "journal.jsonl"
+        return journal.exists() and journal.read_text().count('"e": "launched"') >= len(self.lab.nodes)
 
     def count(self, node: str, kind: str) -> int:
         """How many events of a kind a node has recorded."""

@@ -158,6 +158,11 @@ def ip(lines: list[str], pid: int | None = None) -> None:
         raise OSError(f"ip: {done.stderr.strip()} ({'; '.join(lines)[:200]})")
 
 
+def has_pid(pid_file: Path) -> bool:
+    """Whether sshd has written its pid, which it does once it listens; the file is there a moment earlier."""
+    return pid_file.exists() and pid_file.stat().st_size > 0
+
+
 def ticks(pid: int) -> int | None:
     """Start time of a process in clock ticks since boot (proc(5)); None for one that is gone or a zombie."""
     try:
@@ -359,7 +364,7 @@ class Keeper:
         with open(f"{home}/sshd.log", "a") as log:
             sshd = [self.spec["sshd"], "-f", f"{home}/sshd_config", "-E", log.name]
             subprocess.run(sshd, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        while not pid_file.exists():  # written once it listens
+        while not has_pid(pid_file):
             time.sleep(0.005)
         os.write(tell, b"ready\n")
         os.close(tell)

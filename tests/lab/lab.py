@@ -512,7 +512,7 @@ class Lab:
             line += ["-o", option]
         done = self.run(line, node=node, user="root", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
-        while not (home / "sshd.pid").exists():  # written once it listens
+        while not keeper.has_pid(home / "sshd.pid"):
             if done.returncode or time.monotonic() > deadline:
                 raise LabError(f"sshd on {node} did not start:\n{self.sshd_log(node)}")
             time.sleep(0.005)

@@ -160,7 +160,7 @@ class Slurm:
             "JobCompType=jobcomp/none",
             "ReturnToService=2",
             "SlurmdTimeout=10",
-            "KillWait=5",
+            "KillWait=20",
             "SchedulerParameters=sched_interval=1,batch_sched_delay=0",
             *(["GresTypes=gpu"] if self._gpus else []),
             *(

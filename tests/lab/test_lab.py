@@ -231,8 +231,10 @@ def test_a_failure_at_the_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) 
 HOLDER = """
 import sys, socket
 from tests.lab.lab import Lab
+from tests.waiting import until
 with Lab(1) as lab:
     sleep = lab.popen(["sleep", "1000"])
+    until(lambda: any(each.cmdline[:1] == ("sleep",) for each in lab.processes(None)), "it is in the lab")
     (lab.folder / "mark").touch()
     print(lab.folder, socket.if_nametoindex(lab.interface), lab.keeper.pid, sleep.pid, flush=True)
     sys.stdin.read()

@@ -123,7 +123,7 @@ def as_a_job_of_others(cockpits: Cockpits) -> None:
 
 def past_a_pulled_cable(cockpits: Cockpits, kind: str, number: int) -> None:
     """The rank behind it is missing, with the reason; its profile stops, and the next one includes it."""
-    words = ["--kind", "torch", "--steps", "100"] if kind == "torch" else ["--kind", "cpu", "--seconds", "10"]
+    words = ["--kind", "torch", "--steps", "100"] if kind == "torch" else ["--kind", "cpu", "--seconds", "30"]
     profile = cockpits.lab.popen(["cockpit", "profile", cockpits.name, "--ranks", "0,2", *words])
     # Ranks that run alone get to these steps at different times.
     until(partial(_under_way, cockpits, "node2", kind), "the rank of node2 is profiled")

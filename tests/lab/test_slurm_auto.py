@@ -109,7 +109,7 @@ def test_a_run_is_in_one_job_or_in_none(
     allocate("-N1", "-w", "node2")
     refused = cockpits.run("--launcher", "command", program=SHORT)
     assert "a run must be in one" in refused.stderr
-    assert steps(slurm, job) == []
+    until(lambda: steps(slurm, job) == [], "the step of the refused run has ended")
 
 
 def test_a_start_that_fails_leaves_no_step(

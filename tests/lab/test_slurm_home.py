@@ -40,10 +40,16 @@ def job(slurm: Slurm) -> Iterator[str]:
     slurm.lab.write(None, home / "job.sh", SCRIPT)
     number = slurm.run("sbatch", "--parsable", "job.sh").strip()
     try:
-        until(lambda: slurm.state(number) == "RUNNING", "it runs")
+        # All four: who is not there when cockpit attaches is not looked for later.
+        until(lambda: len(_training(slurm)) == 4, "four ranks train")
         yield number
     finally:
         slurm.cancel(number)
+
+
+def _training(slurm: Slurm) -> list[int]:
+    found = [process for node in slurm.lab.nodes for process in slurm.lab.processes(node)]
+    return [process.pid for process in found if process.cmdline[-1:] == ("train.py",)]
 
 
 @pytest.fixture

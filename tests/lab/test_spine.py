@@ -136,10 +136,19 @@ def test_the_first_rank_to_fail_is_named(cockpits: Cockpits) -> None:
     cockpits.assert_spools_equal()
 
 
+def _ignoring(cockpits: Cockpits, node: str) -> int:
+    """How many ranks of a node have said what they say once they ignore SIGTERM."""
+    return sum(
+        b"left child" in text for name, text in cockpits.logs(node).items() if name.startswith("rank-")
+    )
+
+
 def test_stop_ends_ranks_that_ignore_it_also_where_the_supervisor_was_killed(cockpits: Cockpits) -> None:
     program = [PLAIN, "--steps", "100000", "--ignore-term", "--child"]
     process = cockpits.start("--launcher", "command", program=program, stderr=subprocess.PIPE)
     lab = cockpits.lab
+    for node in lab.nodes:
+        until(lambda node=node: _ignoring(cockpits, node) == 2, "its ranks ignore SIGTERM")  # type: ignore[misc]
     pid = next(event["pid"] for event in cockpits.events("node1") if event["e"] == "supervisor_started")
     lab.run(["kill", "-9", str(pid)], node="node1", check=True)
     heard(process, "supervisor was killed")

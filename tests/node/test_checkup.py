@@ -72,12 +72,12 @@ def test_a_check_that_hangs_costs_its_own_answer_only(monkeypatch: pytest.Monkey
     monkeypatch.setattr(machine, "session", broken)
     began = time.monotonic()
     try:
-        found = checked("driver", "session", "limits", limit_s=1.0)
+        found = checked("driver", "session", "limits", limit_s=4.0)
     finally:
         ends.set()
     assert time.monotonic() - began < 20
     assert found.limits is not None
-    assert found.silent == {"driver": "no answer within 2 s", "session": "Permission denied"}
+    assert found.silent == {"driver": "no answer within 5 s", "session": "Permission denied"}
 
 
 def test_a_folder_whose_server_is_dead_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,10 +90,10 @@ def test_a_folder_whose_server_is_dead_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "statvfs", statvfs)
     monkeypatch.setattr(checkup, "_SPARE_S", 60.0)
     try:
-        found = checked("disks", cwd="/", base="/", limit_s=2.0)
+        found = checked("disks", cwd="/", base="/", limit_s=5.0)
     finally:
         ends.set()
-    assert found.silent == {"/tmp": "no answer within 2 s"}
+    assert found.silent == {"/tmp": "no answer within 5 s"}
     assert {disk.role for disk in found.disks or ()} >= {"run folders", "working directory"}
 
 

@@ -26,8 +26,11 @@ from tests.node.conftest import Launch
 from tests.waiting import until
 
 SLEEPS = "def stuck():\n    open(GO, 'w').close()\n    time.sleep(1000)\nstuck()"
-FAILS = "while not os.path.exists(GO): time.sleep(0.02)\nsys.exit(3)"
-"""Once the other one is stuck."""
+FAILS = f"""STARTED = os.environ["COCKPIT_DIR"] + "/{record.rank_start(0)}"
+while not (os.path.exists(GO) and os.path.exists(STARTED)): time.sleep(0.02)
+sys.exit(3)
+"""
+"""Once the other one is stuck, and its start is on record."""
 
 LAUNCHER = """
 set -- 2
@@ -90,6 +93,8 @@ def test_ranks_that_stand_still_and_go_on(launch: Launch, tmp_path: Path) -> Non
     (tmp_path / "go").touch()
     went_on = until(lambda: [one for one in run.events("evidence") if "over_s" in one], "they went on")
     assert went_on[0]["over_s"] > 0
+    for rank in (0, 1):
+        run.says(rank, "on")
     (tmp_path / "go").unlink()
     run.ended()
     # Once: the next time is far away.

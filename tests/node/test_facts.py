@@ -59,7 +59,7 @@ def test_a_help_that_takes_too_long_is_ended_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = tmp_path / "started"
-    monkeypatch.setattr("cockpit.node.facts._HELP_S", 3.0)
+    monkeypatch.setattr("cockpit.node.facts._HELP_S", 5.0)
     assert switches(tmp_path, f"sleep 1000 &\necho $! >{started}\nwait") == []
     pid = int(started.read_text())
     until(lambda: not alive(pid), "what it started is ended")

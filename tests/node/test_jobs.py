@@ -151,7 +151,8 @@ def test_through_the_terminal_of_script(ranks: Ranks) -> None:
     require("script")
     words = "script -qf -c '$RANK_0 & $RANK_1 & wait' typed.out </dev/null >/dev/null &"
     ranks.shell(words)
-    (file,) = answered(ranks.found()).files
+    targets = ranks.found()
+    (file,) = until(lambda: answered(targets).files, "it has opened its file")
     assert (Path(file.path).name, file.ranks, file.shared) == ("typed.out", (0, 1), True)
 
 

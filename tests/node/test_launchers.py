@@ -121,7 +121,7 @@ def test_ends_are_exact(launch: Launch, tmp_path: Path, launcher: str) -> None:
 
 @pytest.mark.slow
 def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> None:
-    run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=2)
+    run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=8)
     ready(run)
     run.stop()
     run.ended()

@@ -75,9 +75,9 @@ def test_who_cannot_be_let_in_does_not_keep_the_supervisor_busy(tmp_path: Path) 
 
 
 def test_a_request_to_stop_with_an_endless_number_stops(launch: Launch, tmp_path: Path) -> None:
-    sleeps = runs.program(tmp_path / "sleeps", "trap 'exit 3' TERM; while :; do sleep 0.05; done\n")
+    sleeps = runs.program(tmp_path / "sleeps", "trap 'exit 3' TERM; echo on; while :; do sleep 0.05; done\n")
     run = launch(runs.command(1, sleeps), ranks=[0])
-    run.event("rank_started", rank=0)
+    run.says(0, "on")
     (run.folder / record.STOP).write_text(json.dumps({"reason": "x", "grace_s": 10**400}))
     run.ended()
     assert run.event("rank_exited", rank=0)["code"] == 3

@@ -38,6 +38,8 @@ class Full:
     def __init__(self, run: runs.Run) -> None:
         self.run = run
         starts = [run.event("rank_started", rank=rank) for rank in (0, 1)]
+        for rank in (0, 1):
+            run.says(rank, ".")  # so it has set its trap
         self.ranks = [int(start["pid"]) for start in starts]
         self._pids = [int(run.started["pid"]), *(int(start["wrapper"]) for start in starts)]
         for name in map(record.rank_environ, (0, 1)):

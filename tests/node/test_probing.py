@@ -78,9 +78,13 @@ def test_steps_of_ranks_are_measured_while_they_run(launch: Launch, tmp_path: Pa
     assert facts["probe"] == "auto"
     assert os.listdir(facts["rings"])
     (run.folder / "break").touch()
-    broken = until(
-        lambda: [one for one in run.events("rank_probe", rank=1) if one["steps"]], "its hook gave up"
-    )[0]
+    broken, _ = (
+        until(
+            lambda rank=rank: [one for one in run.events("rank_probe", rank=rank) if one["steps"]],  # type: ignore[misc]
+            "its hook gave up",
+        )[0]
+        for rank in (1, 0)
+    )
     assert broken["steps"].startswith("stopped at an error: TypeError")
     assert broken["handlers"] == ["fr_trace_json", "ping"]
     os.kill(run.started["pid"], signal.SIGTERM)

@@ -103,7 +103,7 @@ def called(request: Any, hear: Callable[[dict[str, Any], bytes], None] = lambda 
 class Asked:
     """A request for a profile, in a thread of its own."""
 
-    def __init__(self, run: runs.Run, ahead: int = 8, **facts: Any) -> None:
+    def __init__(self, run: runs.Run, ahead: int = 50, **facts: Any) -> None:
         self.items: list[tuple[dict[str, Any], bytes]] = []
         front = max(one.step for one in met(run))
         asked = {"collection": "one-1", "first": front + ahead, "steps": 3, "deadline_s": 60.0, **facts}
@@ -195,12 +195,12 @@ def ends_before_its_first_step(training: runs.Run) -> None:
 
 
 def ends_within(training: runs.Run) -> None:
-    asked = Asked(training, ahead=20, steps=100)
+    asked = Asked(training, steps=100)
     until(lambda: asked.states(0)[-1:] == asked.states(1)[-1:] == ["profiling"], "both began")
     asked.call.cancel()
     assert [item["state"] for item, _ in asked.over()] == ["cancelled", "cancelled"]
     # They hang within: nobody waits for them, and they end it once they go on.
-    asked = Asked(training, ahead=20, steps=100)
+    asked = Asked(training, steps=100)
     until(lambda: asked.states(0)[-1:] == asked.states(1)[-1:] == ["profiling"], "both began")
     (training.folder / "hang").touch()
     until(lambda: all((training.folder / f"hangs-{rank}").exists() for rank in (0, 1)), "both hang")
@@ -225,7 +225,7 @@ def an_order_whose_agent_was_killed_is_no_obstacle(training: runs.Run) -> None:
 def a_rank_is_killed_within(training: runs.Run) -> None:
     """The other one is not held up."""
     reports = training.folder / record.REPORTS
-    asked = Asked(training, ahead=20, steps=20, collection="killed-1")
+    asked = Asked(training, steps=100, collection="killed-1")
     until(lambda: asked.states(0)[-1:] == ["profiling"], "it began")
     (reports / f"x.rank-0.torch.step-{asked.request.first}.killed-1.trace.json.part").touch()
     os.kill(targets(training)[0].pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +105,14 @@ def test_only_listed_ranks(profiling: Any) -> None:
 
 
 def test_signals_reach_the_rank_once_and_its_profiler_gets_its_time(profiling: Any) -> None:
-    run = profiling(WAITS, grace_s=0.2)
+    run = profiling(WAITS, grace_s=5)
     for rank in range(2):
         run.says(rank, "ready")
     (run.folder / "slow").touch()
     run.stop()
-    # Far beyond the time that ranks have to end.
+    over = time.monotonic() + 5
     run.event("stage", stage="finalising")
+    until(lambda: time.monotonic() > over, "the time that ranks have to end is over")
     until(lambda: not alive(int(run.event("launcher_started")["pid"])), "the launcher has ended")
     assert [run.log(rank) for rank in range(2)] == ["ready\ngot TERM\n"] * 2
     assert not run.events("ended")

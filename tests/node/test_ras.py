@@ -169,7 +169,12 @@ def closes(connection: socket.socket, asked: list[str]) -> None:
 
 def test_a_process_that_is_stopped_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GREETING_S", 0.05)
-    with listening(monkeypatch, mute, closes, OTHERS, nccl(body(job([ME])))) as server:
+
+    def closes_next(connection: socket.socket, asked: list[str]) -> None:
+        monkeypatch.setattr(module, "GREETING_S", 30)  # the others are to be late by no means
+        closes(connection, asked)
+
+    with listening(monkeypatch, mute, closes_next, OTHERS, nccl(body(job([ME])))) as server:
         assert ask().kind == ""
     assert server.connections == 4
 

@@ -151,7 +151,7 @@ def test_a_supervisor_that_says_nothing_is_ended(tmp_path: Path) -> None:
     silent.write_text("#!/bin/sh\nsleep 1000 & echo $! >$0.pid; cat >/dev/null; wait\n")
     silent.chmod(0o700)
     with pytest.raises(StartError, match="did not start within"):
-        start(spec(tmp_path / "base"), str(silent), b"", timeout_s=2)
+        start(spec(tmp_path / "base"), str(silent), b"", timeout_s=5)
     assert not list((tmp_path / "base").iterdir())
     pid = int(Path(f"{silent}.pid").read_text())
     until(lambda: not alive(pid), "what it has started is ended too")

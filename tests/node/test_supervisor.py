@@ -113,6 +113,7 @@ def test_a_log_that_was_moved_away_has_its_times_as_before(
 def test_everything_is_private(launch: Launch, tmp_path: Path) -> None:
     run = launch(command(1, program(tmp_path / "true", "true")))
     run.ended()
+    until(lambda: not alive(run.started["pid"]), "the supervisor has removed its socket")
     for path in [run.folder, *run.folder.iterdir()]:
         mode = path.stat().st_mode & 0o777
         assert mode == (0o700 if path.is_dir() or path.name == record.RANKWRAP else 0o600), path
@@ -218,7 +219,7 @@ def test_stop_file_that_is_not_json_stops(launch: Launch, count: Path) -> None:
 
 
 def test_a_rank_that_ignores_sigterm_is_killed(launch: Launch, stubborn: Path) -> None:
-    run = launch(command(1, stubborn), grace_s=3)
+    run = launch(command(1, stubborn), grace_s=8)
     run.says(0, "ready")
     run.stop()
     run.ended()

@@ -94,6 +94,7 @@ def test_the_tables_are_read_once_for_all_ranks_and_not_for_those_without_socket
             return iter(table)
 
         monkeypatch.setattr(unanswered, "lines", lines)
+        monkeypatch.setattr(unanswered, "_FRESH_S", 1000.0)
         request = Connections()
         assert request.unanswered(none) == ()
         assert not read

@@ -47,7 +47,7 @@ def above_all(kind: str) -> list[Any]:
 
 
 WORDS = {
-    "torch": ["--kind", "torch", "--steps", "60"],
+    "torch": ["--kind", "torch", "--steps", "100"],
     "cpu": ["--kind", "cpu", "--seconds", "6"],
     "nsys": ["--kind", "nsys", "--seconds", "6"],
 }
