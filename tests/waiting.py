@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
+
 T = TypeVar("T")
 
 PATIENCE_S = 180
@@ -45,6 +47,14 @@ async def soon(condition: Callable[[], T], what: str = "", timeout: float = PATI
             raise AssertionError(f"not within {timeout} s: {what or condition}")
         await asyncio.sleep(0.01)
     return value
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether a process is no more."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
 
 
 def until_removed(place: Path) -> None:

@@ -183,6 +183,8 @@ class SshProcess(ChildTransport):
                 while not (await asyncio.wait({opened}, timeout=_LOOK_S))[0]:
                     if not pipe.running:
                         status = await pipe.status()
+                        if said.opened.is_set():
+                            break  # its last words: it had logged in, and whoever reads learns how it ended
                         if through is not None:
                             await through.add_why(said, at_node)
                         error = failure.explain(status)

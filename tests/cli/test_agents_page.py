@@ -93,8 +93,12 @@ def running(tmp_path_factory: pytest.TempPathFactory, quick_cockpit: tuple[str, 
         done = asked(quick_cockpit, folder, "ps", RUN, "--json")
         return done.returncode == 0 and bool(json.loads(done.stdout)["findings"])
 
+    def printed() -> bool:
+        return "step 3" in asked(quick_cockpit, folder, "logs", RUN, "--rank", "0").stdout
+
     try:
         until(failed, "one rank has failed")
+        until(printed, "the other one has printed all")
         yield folder
     finally:
         asked(quick_cockpit, folder, "stop", RUN, "--now")

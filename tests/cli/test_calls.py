@@ -23,7 +23,11 @@ Cockpit = tuple[str, ...]
 
 SPILL = r"""import os, sys, time
 print("WANDB_API_KEY=deadbeef99 \x1b]52;c;eA==\x07 $(touch owned) ; touch owned", flush=True)
-if os.environ["RANK"] == "1":
+if os.environ["RANK"] == "0":
+    open("trains", "w").close()
+else:
+    while not os.path.exists("trains"):
+        time.sleep(0.01)
     own = os.environ.get("LOGIN_AUTH", "") + " --api-key deadbeef99"
     raise RuntimeError(own + " token=deadbeef99 \x1b]0;owned\x07 `touch owned` $(touch owned); touch owned")
 time.sleep(600)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -31,22 +30,52 @@ SIGNALS = {
 }
 
 
+HOLDS = """
+import asyncio, os, sys
+from cockpit.base import verbs
+from cockpit.cli.main import main
+from cockpit.engine.links.link import Link
+call = Link.call
+async def held(link, request, *rest, **named):
+    while isinstance(request, verbs.Launch) and link.node == "127.0.0.1" and not os.path.exists({go!r}):
+        await asyncio.sleep(0.02)
+    return await call(link, request, *rest, **named)
+Link.call = held
+sys.exit(main())
+"""
+"""A cockpit that asks the second node to launch once there is a file."""
+
+CUT = """
+import os, sys
+from cockpit.cli.main import main
+from cockpit.engine.launch import start
+start.launch = lambda *_: os._exit(9)
+sys.exit(main())
+"""
+"""A cockpit that is killed before it has asked any node to launch."""
+
+
 class Home:
     """Cockpits of one test, with folders of their own here and on the two nodes, which are this machine."""
 
     def __init__(self, folder: Path, quick: tuple[str, ...]) -> None:
         self._quick = quick
+        self.go = folder / "go"
         self.node_dir = folder / "nodes"
         self.node_dir.mkdir()
         self.hostfile = folder / "hostfile"
         self.hostfile.write_text("localhost slots=1\n127.0.0.1 slots=1\n")
 
-    def start(self, run: str) -> subprocess.Popen[str]:
-        """A ``cockpit run`` of ranks that sleep."""
+    def start(self, run: str, program: str = "") -> subprocess.Popen[str]:
+        """A ``cockpit run`` of ranks that sleep.
+
+        :param program: what is cockpit; empty: cockpit itself
+        """
         words = ["run", "--plain", "--transport", "local", "--launcher", "command", "--name", run]
         words += ["--node-dir", str(self.node_dir), "--python", sys.executable, str(self.hostfile)]
+        cockpit = ["-c", program] if program else ["-m", "cockpit"]
         return subprocess.Popen(
-            [sys.executable, "-m", "cockpit", *words, "--", "sleep", "600"],
+            [sys.executable, *cockpit, *words, "--", "sleep", "600"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -165,16 +194,16 @@ def check(home: Home, run: str, code: int, said: str, when: str) -> str:
 
 @pytest.mark.slow
 def test_a_start_that_waits_for_a_launch_takes_back_what_was_launched(home: Home) -> None:
-    """One agent stands still before it is asked to launch: the other has launched, and is taken back."""
-    process = home.start("slow")
+    """One node has launched, and is taken back once the other one has answered."""
+    process = home.start("slow", HOLDS.format(go=str(home.go)))
     assert process.stderr
-    agent = launched_on_one(process, "slow")
+    until(lambda: tagged("slow"), "one node has launched")
     process.terminate()
     line = process.stderr.readline()
     while "interrupted" not in line:
         line = process.stderr.readline()
         assert line
-    agent.resume()
+    home.go.touch()
     assert process.wait(PATIENCE_S) == 130
     with process.stderr:
         assert "nothing was started" in process.stderr.read()
@@ -183,43 +212,14 @@ def test_a_start_that_waits_for_a_launch_takes_back_what_was_launched(home: Home
     assert not home.run_folders("slow")
 
 
-def launched_on_one(process: subprocess.Popen[str], run: str) -> psutil.Process:
-    """Wait until one of two nodes has launched; the other one's agent, suspended before it was asked to."""
-    assert process.stderr
-    agents = until(lambda: two if len(two := agents_of(process.pid)) == 2 else None, "two agents")
-    assert agents
-    line = ""
-    while "ready" not in line:
-        line = process.stderr.readline()
-        assert line
-    agents[1].suspend()
-    until(lambda: tagged(run), "one node has launched")
-    return agents[1]
-
-
-def agents_of(pid: int) -> list[psutil.Process]:
-    """The agents among the descendants of a cockpit."""
-    return [one for one in children(pid) if "-S" in one.cmdline()]
-
-
-def children(pid: int) -> list[psutil.Process]:
-    """All descendants of a process."""
-    try:
-        return list(psutil.Process(pid).children(recursive=True))
-    except psutil.Error:
-        return []
-
-
 @pytest.mark.slow
 def test_a_folder_without_a_launch_is_told_so_without_asking(home: Home) -> None:
-    process = home.start("cut")
-    assert process.stderr
-    until(lambda: (Path(os.environ["XDG_STATE_HOME"]) / "cockpit/runs/cut/manifest.json").exists())
-    process.kill()
-    process.wait()
-    process.stderr.close()
+    process = home.start("cut", CUT)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 9
     row = home.row("cut")
     assert row is not None
+    assert row["state"] == "never started"
     done = home.cockpit("ps", "cut")
     assert done.returncode == 0
     assert done.stdout.startswith(f"cut: {row['state']}\n")
@@ -228,13 +228,10 @@ def test_a_folder_without_a_launch_is_told_so_without_asking(home: Home) -> None
 @pytest.mark.slow
 def test_a_start_cut_off_between_two_nodes_is_told_and_stopped(home: Home) -> None:
     """One node has launched, the other was never asked: its ranks are lost, and the others can be stopped."""
-    process = home.start("half")
-    assert process.stderr
-    agent = launched_on_one(process, "half")
+    process = home.start("half", HOLDS.format(go=str(home.go)))
+    until(lambda: tagged("half"), "one node has launched")
     process.kill()
-    process.wait()
-    process.stderr.close()
-    agent.kill()
+    process.communicate(timeout=PATIENCE_S)
     row = until(lambda: (row := home.row("half")) and row["running"] == 1 and row, "a rank that runs")
     assert row is not None
     assert row["state"].startswith("failed: rank 1 lost: no run record in ")

@@ -23,7 +23,7 @@ from tests.cli.verbs import Verbs
 from tests.waiting import PATIENCE_S, until
 
 SLOW = """
-import asyncio, sys
+import asyncio, os, sys
 from cockpit import config
 from cockpit.cli.terminal import of_app
 from cockpit.tui.base_app import BaseApp
@@ -33,11 +33,12 @@ async def main():
     with of_app(app):
         await app.run_async()
         print("leaving", flush=True)
-        await asyncio.sleep(2)
+        while not os.path.exists("closed"):
+            await asyncio.sleep(0.02)
 
 asyncio.run(main())
 """
-"""An app whose links take a while to close once it is left."""
+"""An app whose links have closed, once it is left, when there is a file."""
 
 
 WRITING = """
@@ -103,6 +104,7 @@ class Terminal:
     """
 
     def __init__(self, words: list[str], env: Mapping[str, str], cwd: Path, *, owned: bool = True) -> None:
+        self._links_close = cwd / "closed"
         self._master, slave = pty.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         self.process = subprocess.Popen(
@@ -150,7 +152,8 @@ class Terminal:
         until(lambda: os.WIFSTOPPED(os.waitpid(self.process.pid, options)[1]), "the program is stopped")
 
     def ended(self) -> int:
-        """Wait for the end of the program; its code."""
+        """Let its links close, and wait for the end of the program; its code."""
+        self._links_close.touch()
         return self.process.wait(PATIENCE_S)
 
 

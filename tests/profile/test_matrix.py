@@ -30,10 +30,10 @@ from cockpit.tui.run.purpose import Joining
 from cockpit.tui.run.screen import RunScreen
 from tests import needs
 from tests.profile.ready import Nsys, Shared, keepers
-from tests.profile.training import Training, agents, gone, spies, training
+from tests.profile.training import Training, agents, spies, training
 from tests.tui.scenes import text_of
 from tests.tui.scenes import until as shown
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, gone, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
 

@@ -26,8 +26,8 @@ from cockpit.node.run import reports
 from tests import needs
 from tests.cli.verbs import Verbs
 from tests.profile.test_matrix import small
-from tests.profile.training import NODES, Training, agents, gone, training
-from tests.waiting import PATIENCE_S, until
+from tests.profile.training import NODES, Training, agents, training
+from tests.waiting import PATIENCE_S, gone, until
 
 __all__ = ["small"]
 

@@ -200,11 +200,3 @@ def told(text: str) -> dict[str, Any]:
     """The JSON object of the last line."""
     found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
     return found
-
-
-def gone(process: psutil.Process) -> bool:
-    """Whether a process is no more."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return True

@@ -17,13 +17,15 @@ from cockpit import paths
 from cockpit.base import verbs
 from cockpit.engine.links import payload
 from cockpit.engine.links.link import Link
-from cockpit.transport.base import LinkError, Progress
+from cockpit.transport import child
+from cockpit.transport.base import ConnectStage, LinkError, Progress
 from cockpit.transport.openssh import OpensshWays
 from cockpit.transport.openssh_config import OpensshConfig
 from cockpit.transport.openssh_process import HANDSHAKES_PER_HOP
 from cockpit.transport.openssh_words import Failure, StderrReader
 from tests.needs import require
 from tests.transport.sshserver import Place
+from tests.waiting import PATIENCE_S, gone, soon
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +33,12 @@ def real_ssh() -> Iterator[None]:
     """The real ssh, of which none is left."""
     require("ssh")
     yield
-    for child in psutil.Process().children():
-        assert child.name() != "ssh", child.cmdline()
+    assert ssh_children() == []
+
+
+def ssh_children() -> list[int]:
+    """The pids of the ssh processes that this one has started."""
+    return [one.pid for one in psutil.Process().children() if not gone(one) and one.name() == "ssh"]
 
 
 def ways(place: Place, patience_s: float = 30) -> OpensshWays:
@@ -217,9 +223,16 @@ def test_nobody_listens_and_nobody_answers(tmp_path: Path) -> None:
             assert closed.what == "connection refused: no sshd listens there"
             assert closed.retry
             holder.listen()  # accepts, and never says a word
-            silent = await refused(ways(place, 3), "alpha")
-            assert silent.what == "no answer for 3 s: still waiting for sshd's banner"
-            assert silent.retry
+            made = ways(place)
+            transport = await made.to("alpha")
+            opening = asyncio.create_task(transport.open("true"))
+            await soon(lambda: transport.progress.stage is ConnectStage.BANNER, "the connection is there")
+            made.patience_s = 3
+            with pytest.raises(LinkError) as silent:
+                await opening
+            assert silent.value.what == "no answer for 3 s: still waiting for sshd's banner"
+            assert silent.value.retry
+            await made.close()
 
     asyncio.run(main())
 
@@ -229,13 +242,15 @@ def test_a_name_that_nobody_knows(tmp_path: Path) -> None:
     assert (error.what, error.retry) == ("name unknown", False)
 
 
-def test_a_killed_ssh_is_a_lost_link(tmp_path: Path) -> None:
+def test_a_killed_ssh_is_a_lost_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "ENDS_S", PATIENCE_S)
+
     async def main() -> None:
         place = Place(tmp_path)
         async with place.server("alpha"):
             transport = await ways(place).to("alpha")
             pipe = await transport.open("cat")
-            (pid,) = [child.pid for child in psutil.Process().children() if child.name() == "ssh"]
+            (pid,) = ssh_children()
             assert os.getsid(pid) == pid
             os.kill(pid, signal.SIGKILL)
             with pytest.raises(LinkError, match="its ssh was ended here by signal 9") as caught:

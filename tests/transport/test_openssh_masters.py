@@ -25,7 +25,7 @@ from tests.needs import require
 from tests.transport.sshserver import Place, Wants
 from tests.transport.test_asking import CODE, PASSWORD, SECRET, Person
 from tests.transport.test_openssh_asking import who
-from tests.waiting import soon, until
+from tests.waiting import PATIENCE_S, gone, soon, until
 
 
 def ours() -> list[psutil.Process]:
@@ -135,8 +135,9 @@ def test_a_jump_host_behind_itself(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_node_that_its_jump_host_cannot_reach(tmp_path: Path) -> None:
+def test_a_node_that_its_jump_host_cannot_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the shared connection is told why."""
+    monkeypatch.setattr(openssh_masters, "_WHY_S", PATIENCE_S)
 
     async def main() -> None:
         place = Place(tmp_path)
@@ -244,7 +245,7 @@ def test_it_ends_with_whoever_has_started_it() -> None:
         child = psutil.Process(int(parent.stdout.readline()))
         until(lambda: child.name() == "sleep", "it has become the program")
         parent.send_signal(signal.SIGKILL)
-    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "it has ended, too")
+    until(lambda: gone(child), "it has ended, too")
     assert subprocess.run([*words, str(os.getpid() + 1), "true"], check=False).returncode == 1
 
 
