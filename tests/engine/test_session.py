@@ -30,6 +30,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import session as sessions
 from cockpit.engine.run.board import Board
+from cockpit.engine.run.own_run import OurRun
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
@@ -64,6 +65,8 @@ class Node(MadeUp):
         self.asked: list[dict[str, int]] = []
         """Offsets of each follow request."""
         self.marks: list[dict[str, int]] = []
+        self.since: list[float] = []
+        """From when on the steps were asked for that it kept."""
         self.stops: list[verbs.Stop] = []
         self.clock = Clock()
 
@@ -76,6 +79,7 @@ class Node(MadeUp):
         if isinstance(request, verbs.Samples):
             return Stream([asyncio.CancelledError()])
         if isinstance(request, verbs.Past):
+            self.since.append(request.since)
             return Stream([])
         assert isinstance(request, verbs.Follow)
         self.asked.append(dict(request.offsets))
@@ -182,6 +186,24 @@ def test_ended_is_not_done_before_all_bytes_are_here() -> None:
     kinds = [event.kind for event in heard.events]
     assert kinds.index("ended") < kinds.index("complete")
     assert heard.text == b"one\n"
+
+
+def test_a_rank_s_end_does_not_hide_the_steps_before_its_last_ones() -> None:
+    step = {"step": 900, "t": 5000.0, "seconds": 1.0}
+    last = lines({"e": "rank_steps", "rank": 0, "pid": 7, "source": "optimizer", "steps": [step]})
+    session, _, nodes = watch({"a": [[part(("events.jsonl", 0, last + ENDED))]]})
+    assert session.pace.of(0).step == 900
+    assert nodes["a"].since == [0.0]
+
+
+def test_a_node_that_does_not_say_what_it_kept_ends_none_the_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(stream: Stream, within_s: float) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Stream, "part", silent)
+    monkeypatch.setattr(OurRun, "caught_up_s", 0.05)
+    session, _, _ = watch({"a": [[part(("events.jsonl", 0, ENDED))]]})
+    assert session.model.done
 
 
 @pytest.mark.parametrize(

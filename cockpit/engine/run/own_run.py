@@ -45,6 +45,8 @@ class OurRun(Source):
     :param desk: the session
     """
 
+    caught_up_s = 60.0  # the steps of a night come over a slow link
+
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._records = {entry.name: RecordReader(entry.name, entry.ranks) for entry in desk.manifest.nodes}

@@ -363,7 +363,7 @@ class Session:
                     return  # followed again, from the end of the copies on
                 enough = room is not None and (not self.behind[name] or brought >= room)
                 if ends or enough:
-                    await asyncio.wait({past}, timeout=_CLOSE_S)
+                    await asyncio.wait({past}, timeout=self.source.caught_up_s)
                 if ends:
                     self.note(name, events.Complete())
                 if enough or self.model.nodes[name].done or self.source.again(name, item):

@@ -68,6 +68,9 @@ class Source:
     :param desk: the session, which does all the rest
     """
 
+    caught_up_s = 10.0
+    """For :meth:`catch_up` to be done once a node has ended."""
+
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
