@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,6 +86,16 @@ def quick_cockpit() -> Iterator[tuple[str, ...]]:
     """The words that start a cockpit which has imported itself: for verbs that run to their end."""
     with warm("cockpit") as made:
         yield made.python, "-m", "cockpit"
+
+
+@pytest.fixture
+def utc() -> Iterator[None]:
+    """Moments are written as in UTC, and later in this machine's zone again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -46,6 +46,7 @@ def test_the_same_question_is_asked_once(tool: Tool) -> None:
 
 
 def test_what_may_have_changed_is_asked_again(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "PERIOD_S", 1e6)
     monkeypatch.setattr("cockpit.slurm.time.sleep", lambda seconds: None)
     tool.says("JobId=7 JobState=RUNNING")
     slurm.show_job("7")

@@ -30,6 +30,9 @@ PATIENCE_S = 15.0
 SCREENFUL, TAKEN_S = 100, 0.5
 """How many are read before somebody has taken these, and how long that is waited for."""
 
+FRESH_S = 0.1
+"""A folder that changed so recently may change again and keep its time: file systems count in ticks."""
+
 ASKED = 20
 """Runs whose nodes are asked, the newest ones."""
 
@@ -91,7 +94,8 @@ class KnownRuns:
         with suppress(OSError):
             like = os.stat(paths.runs()).st_mtime
         if like != self._like:
-            self._like = like
+            # A folder may change again within the tick of its time: what is so fresh is looked at once more.
+            self._like = like if abs(time.time() - like) > FRESH_S else None
             await asyncio.to_thread(self._read)
             self.read_once.set()
 

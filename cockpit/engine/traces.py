@@ -31,8 +31,9 @@ def save(error: BaseException) -> Path:
     :raises OSError: it cannot be written
     """
     folder = private_dir(paths.errors())
-    # Several cockpits share the folder, and the clock is no name of its own.
-    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns()}.txt"
+    # Several cockpits share the folder, and the clock is no name of its own. They sort by their age.
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    path = folder / f"{stamp}-{os.getpid()}-{time.monotonic_ns():020d}.txt"
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
     if len(lines) > LINES:
         lines[LINES // 2 : -LINES // 2] = [f"… {len(lines) - LINES} lines …"]

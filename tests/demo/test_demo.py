@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
@@ -194,9 +195,14 @@ def test_a_stop_in_another_shell_says_what_became_of_its_ranks(
 @pytest.mark.slow
 def test_a_hang_tells_by_itself_without_torch_and_kill_9_leaves_nothing(demos: Demos) -> None:
     process = demos.start(*LONG, "--fault", "hang", "--hang-after", "2", "--step-time", "0.2", "--json")
-    until(lambda: '"stalled"' in demos.text(), "the stall")
-    stalls = [json.loads(line) for line in demos.text().splitlines() if line.startswith('{"event": "watch"')]
-    found = stalls[-1]["found"]
+    until(lambda: "hangs at step" in demos.text(), "the fault")
+
+    def stalled() -> list[dict[str, Any]]:
+        after = demos.text().partition("hangs at step")[2]
+        watched = [json.loads(line) for line in after.splitlines() if line.startswith('{"event": "watch"')]
+        return [event for event in watched if event["state"] == "stalled"]
+
+    found = until(stalled, "the stall")[-1]["found"]
     assert found["ranks"] == [3]
     assert found["what"] == "rank 3 did not join the others in Meeting.barrier"
     assert found["where"].endswith(" hang")

@@ -229,9 +229,8 @@ def test_what_needs_a_person_comes_first_then_what_goes_on_then_the_newest() -> 
     ]
 
 
-def test_its_pace_and_when_it_will_be_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
+@pytest.mark.usefixtures("utc")
+def test_its_pace_and_when_it_will_be_through() -> None:
     live = Brief(
         run="otter", word="running", state="running", began=0.0, running=8, ranks=8, step=100, total=500,
         step_t=86400.0, step_s=0.37, loss=2.5,

@@ -217,7 +217,7 @@ def test_a_login_shell_that_waits_is_given_up() -> None:
 
 def test_an_agent_that_dies_ends_what_waits_for_it() -> None:
     async def use(link: Link) -> None:
-        stream = await link.stream(verbs.Follow(dir="/", credit=1))
+        stream = await link.stream(verbs.Samples("/"))  # which never ends by itself
         os.kill(link.hello.pid, 9)
         with pytest.raises(LinkError, match="the agent ended"):
             async for _ in stream.parts():

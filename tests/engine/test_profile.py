@@ -25,7 +25,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.stacks.snapshot import Place
 from cockpit.engine.profile import known, taking
-from cockpit.engine.profile.choose import Known, Plan, Wish
+from cockpit.engine.profile.choose import Known, Plan, Wish, choose
 from cockpit.engine.profile.store import MAIN, Store
 from cockpit.engine.profile.taking import Taking, fact_of
 from cockpit.engine.stacks.ask import RankProcess
@@ -206,6 +206,14 @@ def well(asked: verbs.Profile) -> list[Part | Exception]:
     return parts
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes between what ranks answer and the choice of steps."""
+    monkeypatch.setattr(
+        "cockpit.engine.profile.taking.choose", lambda wish, met, known, now: choose(wish, met, known, met.at)
+    )
+
+
 def taken(
     folder: Path,
     scene: Callable[[], FakeJob],
@@ -231,6 +239,7 @@ def two(**more: Any) -> FakeJob:
     return FakeJob({"gpu01": FakeNode([0, 1], well, **more), "gpu02": FakeNode([2, 3], well, **more)})
 
 
+@pytest.mark.usefixtures("at_once")
 def test_the_same_steps_on_all_ranks(tmp_path: Path) -> None:
     steps = dict.fromkeys(range(90, 200), 0.1)
     one, job, _ = taken(tmp_path, lambda: two(steps=steps))
@@ -289,6 +298,7 @@ def test_times_are_on_our_clock(tmp_path: Path) -> None:
     assert one.offsets == {"gpu01": 0.0, "gpu02": -0.25}
 
 
+@pytest.mark.usefixtures("at_once")
 def test_what_it_costs_is_said(tmp_path: Path) -> None:
     def scene() -> FakeJob:
         return two(

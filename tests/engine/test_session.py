@@ -35,7 +35,7 @@ from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 from tests.engine.pools import Fakes, MadeUp
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, soon
 
 Part = tuple[dict[str, Any], bytes] | BaseException
 
@@ -149,6 +149,8 @@ def watch(
                 await session.wait()
 
         await asyncio.wait_for(wait(), PATIENCE_S)
+        if until == "stop_asked":  # that is said first
+            await soon(lambda: all(node.stops for node in made.values()), "all nodes are asked")
         await session.close()
         return session, heard, made
 

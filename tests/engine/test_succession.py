@@ -354,7 +354,7 @@ def test_what_has_failed_is_stopped_by_the_one_that_takes_over_with_all_the_time
         assert heir_at > first_at
         assert not other.session.writer
         heir.session._failures._wait_s = 0.0
-        await until(lambda: heir.stops)
+        await until(lambda: heir.stops and heir.node.stops)
         assert heir.stops[0].reason == "rank 0 on a exited 1"
         assert len(heir.node.stops) == 1
         assert not first.node.stops

@@ -27,9 +27,8 @@ from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
+def in_utc(utc: None) -> None:
+    """Moments are written as there."""
 
 
 @pytest.fixture

@@ -57,6 +57,12 @@ def keys_remove_no_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_app, "READ_ERROR_S", 1e6)
 
 
+@pytest.fixture
+def the_same_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a slow machine takes."""
+    monkeypatch.setattr(error_reporting, "QUIET_S", 1e6)
+
+
 def screen(app: CockpitApp) -> RunScreen:
     """The run's screen, whatever is above it."""
     return next(each for each in app.screen_stack if isinstance(each, RunScreen))
@@ -213,6 +219,7 @@ PLACES: list[Inject] = [
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("the_same_is_said_once")
 def test_it_is_a_notice_and_the_app_goes_on() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
@@ -437,6 +444,7 @@ def test_without_a_screen_it_ends_with_one_line(
     assert stage.stops == []
 
 
+@pytest.mark.usefixtures("the_same_is_said_once")
 def test_an_app_that_does_nothing_but_fail_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(error_reporting, "STORM_S", 1e9)
 

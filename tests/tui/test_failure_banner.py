@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,12 +42,6 @@ class Banner(Around[FailureBanner]):
 
     def on_failure_banner_pressed(self) -> None:
         self.told.append("pressed")
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
 
 
 def heard(log: bytes) -> LoggedEnd:

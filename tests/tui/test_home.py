@@ -497,9 +497,10 @@ def test_why_jobs_are_not_known_is_said_in_words(monkeypatch: pytest.MonkeyPatch
     answers: list[Any] = [error]
 
     def jobs(user: str) -> list[QueuedJob]:
-        if isinstance(answers[-1], CockpitError):
-            raise answers[-1]
-        return list(answers)
+        found = list(answers)  # it changes meanwhile
+        if isinstance(found[-1], CockpitError):
+            raise found[-1]
+        return found
 
     monkeypatch.setattr(slurm, "jobs_of", jobs)
 

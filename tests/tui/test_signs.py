@@ -125,8 +125,6 @@ def toasts(app: CockpitApp) -> list[Widget]:
 
 
 def test_the_next_key_takes_a_message_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_app, "READ_S", 1e6)
-
     async def main() -> None:
         async with played(Scene(healthy), SIZE, notices=True) as (app, pilot, _):
             await pilot.press("c")
@@ -143,5 +141,6 @@ def test_the_next_key_takes_a_message_away(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(main())
 
 
-def test_an_error_can_be_read_longer_than_a_hint() -> None:
+def test_an_error_can_be_read_longer_than_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     assert base_app.READ_ERROR_S > base_app.READ_S

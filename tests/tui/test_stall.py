@@ -63,7 +63,9 @@ def test_it_is_shown_without_a_key_and_esc_is_one_step_back() -> None:
     assert "rank 13 has not reached all_reduce #4211" in back[2]  # the banner stays
 
 
-def test_who_types_is_not_moved() -> None:
+def test_who_types_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.tui.run.screen.IDLE_S", 1e6)
+
     async def main() -> None:
         async with played(Scene(play=nothing), SIZE) as (app, pilot, stage):
             await pilot.press("down")

@@ -110,6 +110,7 @@ def test_two_cockpits_see_a_stall_that_resolves_itself_and_whoever_takes_over_st
     until(lambda: first.steps() > ENOUGH, "steps")
     stops = ["--hang-after", "3", "--on-hang", "stop", "--stop-after", f"{STOP_AFTER_S}"]
     second = started("second", "attach", RUN, *stops)
+    until(lambda: second.steps() > 0, "the other one follows")
 
     (folder / "spin").touch()
     moving = first.told("a look at ranks of which one moves", lambda event: event["found"])
@@ -137,7 +138,8 @@ def test_two_cockpits_see_a_stall_that_resolves_itself_and_whoever_takes_over_st
     let_go(folder)
     for one in (first, second):
         one.told("steps again", lambda event: event["state"] == "going")
-    assert all(event in first.events("watch") for event in second.events("watch")), "one cockpit looks"
+    seen_too = second.events("watch")
+    until(lambda: all(event in first.events("watch") for event in seen_too), "one cockpit looks")
     assert second.events("stop_asked") == []
 
     first.process.kill()
