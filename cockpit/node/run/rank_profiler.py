@@ -31,8 +31,10 @@ from cockpit.node.run.written import write, write_record
 
 START_S = 60.0
 """Seconds that a profiler may take to start the rank; then the rank is started without it."""
-TRIES = 2
-"""On a busy node nsys 2022.4 fails at times before it has started anything."""
+TRIES = 4
+"""On a busy node nsys 2022.4 fails at times before it has started anything, several of them at once often."""
+PAUSE_S = 0.5
+"""Before the second try, at most, and longer before each later one: by chance, so that ranks part."""
 _LOOK_S = 1.0
 """Seconds between two checks that inner is alive: everything else about it is noticed at once."""
 _FIRST_LOOK_MS = 50
@@ -119,10 +121,14 @@ def start(
     :param tell: says something to whoever watches
     """
     why = ""
-    for _ in range(TRIES):
+    deadline = time.monotonic() + START_S
+    for tried in range(TRIES):
+        pause_s = PAUSE_S * tried * ord(os.urandom(1)) / 255
+        if tried and (time.monotonic() >= deadline or _wanted_to_end(pause_s)):
+            break
         try:
             attempted = _Try(folder, rank, attempt)
-            found = attempted.begin(command, log, user_umask, mask)
+            found = attempted.begin(command, log, user_umask, mask, deadline)
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = str(error)
             break
@@ -130,8 +136,6 @@ def start(
             attempted.record_steps(found, tell)
             return found
         why = found
-        if _wanted_to_end():
-            break
     os.environ.pop(record.ENV_WINDOW, None)
     tell("rank %d runs without its profiler: %s" % (rank, why))
     return None
@@ -172,8 +176,11 @@ class _Try:
             self._start = [*asked["start"], "--session=" + session, *sampler, *output]
             self._stop = [*asked["stop"], "--session=" + session]
 
-    def begin(self, command: List[str], log: int, user_umask: int, mask: Set[int]) -> Any:
-        """The rank, or why there is none."""
+    def begin(self, command: List[str], log: int, user_umask: int, mask: Set[int], deadline: float) -> Any:
+        """The rank, or why there is none.
+
+        :param deadline: for the profiler to start it, on the monotonic clock
+        """
         # Of the first pipe inner writes the end that others must not hold, of the second it reads.
         told, tells = os.pipe()
         held, holds = os.pipe()
@@ -187,7 +194,7 @@ class _Try:
             _become([*self._words, *inner, *command], mask)
         self._note(pid, None)
         try:
-            said = self._first_word(pid, told)
+            said = self._first_word(pid, told, deadline)
             if said.isdigit():
                 if self._session:
                     write(self._folder, record.rank_session(self._rank), self._session.encode())
@@ -233,9 +240,8 @@ class _Try:
         finally:
             os._exit(0)
 
-    def _first_word(self, profiler: int, told: int) -> bytes:
+    def _first_word(self, profiler: int, told: int, deadline: float) -> bytes:
         """The pid of the training process, which waits for us; or why there is none."""
-        deadline = time.monotonic() + START_S
         poll = select.poll()
         poll.register(told, select.POLLIN)
         while time.monotonic() < deadline:
@@ -302,8 +308,12 @@ def _how(status: int) -> bytes:
     return b"status %d" % os.WEXITSTATUS(status)
 
 
-def _wanted_to_end() -> bool:
-    return bool(signal.sigpending() & set(ENDINGS))
+def _wanted_to_end(within_s: float = 0.0) -> bool:
+    """Whether a signal says so, by now or within some seconds."""
+    end = time.monotonic() + within_s
+    while not (found := bool(signal.sigpending() & set(ENDINGS))) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
 
 
 def _kill(profiler: int) -> None:
