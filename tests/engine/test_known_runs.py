@@ -1,4 +1,4 @@
-"""The runs that are known here, read anew when any has come or gone."""
+"""The list of known runs is read again whenever a run appears or disappears."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.records.manifest import Manifest, NodeEntry
 from cockpit.engine.run import session as sessions
 from cockpit.engine.run.board import Board
+from cockpit.engine.run.node_steps import OVERLAP_S, kept_steps
 from cockpit.engine.run.own_run import OurRun
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
@@ -196,6 +197,15 @@ def test_a_rank_s_end_does_not_hide_the_steps_before_its_last_ones() -> None:
     session, _, nodes = watch({"a": [[part(("events.jsonl", 0, last + ENDED))]]})
     assert session.pace.of(0).step == 900
     assert nodes["a"].since == [0.0]
+
+
+@pytest.mark.parametrize(("known", "since"), [(0.0, 0.0), (1000.0, 1000.0 - OVERLAP_S + 5.0)])
+def test_steps_are_asked_for_from_shortly_before_the_newest_known_one_on_the_clock_of_the_node(
+    known: float, since: float
+) -> None:
+    node: Any = Node()
+    assert asyncio.run(kept_steps(node, NodeEntry("a", "/none/a", [0]), known, 5.0, 100)) == []
+    assert node.since == [since]
 
 
 def test_a_node_that_does_not_say_what_it_kept_ends_none_the_less(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,8 +147,7 @@ def test_stop_ends_ranks_that_ignore_it_also_where_the_supervisor_was_killed(coc
     program = [PLAIN, "--steps", "100000", "--ignore-term", "--child"]
     process = cockpits.start("--launcher", "command", program=program, stderr=subprocess.PIPE)
     lab = cockpits.lab
-    for node in lab.nodes:
-        until(lambda node=node: _ignoring(cockpits, node) == 2, "its ranks ignore SIGTERM")  # type: ignore[misc]
+    until(lambda: all(_ignoring(cockpits, node) == 2 for node in lab.nodes), "all ranks ignore SIGTERM")
     pid = next(event["pid"] for event in cockpits.events("node1") if event["e"] == "supervisor_started")
     lab.run(["kill", "-9", str(pid)], node="node1", check=True)
     heard(process, "supervisor was killed")

@@ -191,6 +191,7 @@ def check_fault(training: Training, fault: str) -> None:
     assert verdict["ranks"] == str(RANK), fault
     assert "faulty.py:" in verdict["where"], fault
     assert verdict["where"].endswith(function), fault
+    assert "3 ranks" in " ".join([verdict["headline"], *verdict["evidence"]]), fault
     assert answer["ranks"][str(RANK)]["node"] == "node1", fault
     assert answer["missing"] == {}, fault
 

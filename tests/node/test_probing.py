@@ -78,13 +78,12 @@ def test_steps_of_ranks_are_measured_while_they_run(launch: Launch, tmp_path: Pa
     assert facts["probe"] == "auto"
     assert os.listdir(facts["rings"])
     (run.folder / "break").touch()
-    broken, _ = (
-        until(
-            lambda rank=rank: [one for one in run.events("rank_probe", rank=rank) if one["steps"]],  # type: ignore[misc]
-            "its hook gave up",
-        )[0]
-        for rank in (1, 0)
-    )
+
+    def gave_up(rank: int) -> list[dict[str, Any]]:
+        return [one for one in run.events("rank_probe", rank=rank) if one["steps"]]
+
+    until(lambda: gave_up(0) and gave_up(1), "their hooks gave up")
+    broken = gave_up(1)[0]
     assert broken["steps"].startswith("stopped at an error: TypeError")
     assert broken["handlers"] == ["fr_trace_json", "ping"]
     os.kill(run.started["pid"], signal.SIGTERM)

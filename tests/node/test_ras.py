@@ -171,7 +171,7 @@ def test_a_process_that_is_stopped_is_passed_over(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "GREETING_S", 0.05)
 
     def closes_next(connection: socket.socket, asked: list[str]) -> None:
-        monkeypatch.setattr(module, "GREETING_S", 30)  # the others are to be late by no means
+        monkeypatch.setattr(module, "GREETING_S", 30)  # only the one before runs into the limit
         closes(connection, asked)
 
     with listening(monkeypatch, mute, closes_next, OTHERS, nccl(body(job([ME])))) as server:

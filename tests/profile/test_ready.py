@@ -83,7 +83,7 @@ def test_steps_then_seconds(ranks: Training, nsys: Nsys) -> None:
         held = f"steps {one.first} to {one.first + 3} are in it, with [0-9.]+ s before and [0-9.]+ s after"
         assert re.match(held, result.why), result.why
         assert "nsys took" in result.why
-    assert re.search(r"its starts were [0-9.]+ s apart", done.out), done.out
+    assert "its starts were 0." in done.out
     done = ranks.profile("--kind", "nsys", "--seconds", "1", "--ranks", "1")
     assert done.code == 0, done.both
     two = newest(ranks)

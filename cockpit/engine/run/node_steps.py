@@ -24,7 +24,7 @@ async def kept_steps(
 ) -> list[Stretch]:
     """What a node kept of its ranks' steps, oldest first; nothing if it cannot say.
 
-    :param known: when the newest step known here ended, unix seconds on our clock; 0: none is known
+    :param known: when the newest step known here ended (unix seconds, our clock); 0 if no step is known
     :param offset_s: the node's clock minus ours
     :param steps: so many of each rank come one by one, older ones many as one
     :raises LinkError: the link was lost, or sends nonsense

@@ -150,7 +150,7 @@ class PaceBook:
         self._writer = False
 
     def known_until(self, entry: NodeEntry) -> float:
-        """When the newest known step of a node's ranks ended, unix seconds on our clock; 0: none is known."""
+        """When the newest known step of a node's ranks ended: unix seconds, our clock; 0 if unknown."""
         noted = self.pace.noted_until(entry.ranks)
         if noted is None and (last := last_kept(self._folder)) is not None:
             noted = last.at
